@@ -214,6 +214,33 @@ impl Library {
     }
 }
 
+/// Builds `libforkless_warm.so` in cargo's directory `target`, in release mode, and writes it to the directory `lib`.
+///
+/// # Errors
+/// If cargo or cc fails.
+pub fn warm(lib: &Path, target: &Path) -> Result<()> {
+    let target = std::path::absolute(target)?;
+    // A panic would unwind through frames of the program. The library has none, and so needs no unwinder either.
+    let panic = ("CARGO_PROFILE_RELEASE_PANIC", "abort".to_owned());
+    let mut build = cargo_build(&target, &[panic]);
+    if std::env::var_os(FEATURES).is_some() {
+        build.args(["--features", "planted"]);
+    }
+    run(build.args(["--package", "forkless-warm"]))?;
+    fs::create_dir_all(lib)?;
+    let (new, installed) = (lib.join("libforkless_warm.so.new"), lib.join("libforkless_warm.so"));
+    let map = root().join("crates/warm/libforkless_warm.map");
+    let mut link = Command::new("cc");
+    link.args(["-shared", "-nostartfiles", "-static-libgcc"])
+        .arg("-o")
+        .arg(&new)
+        .arg("-Wl,-soname,libforkless_warm.so");
+    link.arg(format!("-Wl,--version-script={}", map.display())).args(["-u", "__libc_start_main"]);
+    link.arg(target.join("release/libforkless_warm.a"));
+    run(link.args(["-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-Wl,--as-needed"]))?;
+    Ok(fs::rename(new, installed)?)
+}
+
 /// The standard output of a program; an error with its standard error if it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_owned();

@@ -53,6 +53,11 @@ enum Task {
         #[arg(long)]
         libraries: bool,
     },
+    /// Build libforkless_warm.so, the library in templates of warm programs (experimental)
+    Warm {
+        /// The directory to write it to
+        directory: PathBuf,
+    },
     /// Print the tables of docs/scale.md from its simulation
     Scale,
     /// Make crates, Debian packages and an archive of the command in target/packages
@@ -121,6 +126,7 @@ fn task() -> Result<()> {
             }
             return dist::licences(&place);
         }
+        Task::Warm { directory } => return dist::warm(directory, &target.join("warm-build")),
         Task::Scale => {
             print!("{}", scale::tables());
             return Ok(());

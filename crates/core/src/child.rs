@@ -40,6 +40,23 @@ pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> !
     sys::exit(127)
 }
 
+/// Plays all ops of the frame's plan but the last, which executes the program. False if one failed: the reason is in the
+/// frame. For a child that becomes the program in another way.
+///
+/// # Safety
+/// As for [`play`].
+pub unsafe fn play_all_but_last(frame: &Frame) -> bool {
+    let mut is_at_last = false;
+    let stop = || {
+        is_at_last = true;
+        // No error: it only ends the loop.
+        Err(0)
+    };
+    // SAFETY: the caller's contract.
+    unsafe { run(frame, stop) };
+    is_at_last
+}
+
 /// Plays the ops in order, until one fails.
 #[inline(always)]
 unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {

@@ -8,7 +8,8 @@
 //!
 //! Read it in this order: [`plan`] (the child's steps, as flat data), [`frame`] (the state of one run), [`child`]
 //! (the loop that plays the plan), then the steps: [`fds`], [`process`], [`signals`], [`call`], [`exec`]. [`forked`]
-//! is the entry of a child with its own memory, [`zygote_child`] of a child that a zygote clones, [`vfork_call`] of a
+//! is the entry of a child with its own memory, [`zygote_child`] of a child that a zygote clones (with [`attributes`] and
+//! [`parcel`], which the zygote uses), [`vfork_call`] of a
 //! child that calls a function of the user. [`report`] evaluates the result of a run, [`sys`] makes the system calls,
 //! and [`robust`] has the kernel mark a futex word when a child leaves.
 #![no_std]
@@ -38,6 +39,10 @@ pub mod robust;
 pub mod forked;
 
 pub mod zygote_child;
+
+pub mod attributes;
+
+pub mod parcel;
 
 pub mod vfork_call;
 

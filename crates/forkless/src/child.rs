@@ -72,6 +72,9 @@ struct Inner {
     missed: Vec<Error>,
     started: Instant,
     route: Route,
+    /// Why a [`Warm`](crate::warm::Warm) has launched it cold.
+    #[cfg(feature = "warm")]
+    cold: Option<Arc<str>>,
     kill_on_drop: bool,
     /// The kernel kills the child when its pidfd is closed, which is when the handle is dropped.
     autokill: bool,
@@ -117,6 +120,8 @@ impl Child {
             missed: Vec::new(),
             started: running.started,
             route: running.route,
+            #[cfg(feature = "warm")]
+            cold: None,
             kill_on_drop: plan.kill_on_drop,
             autokill: plan.is_autokilled(),
             leads_group: plan.leads_group,
@@ -149,6 +154,8 @@ impl Child {
             missed: Vec::new(),
             started,
             route: Route::Fork { inherits_all: false },
+            #[cfg(feature = "warm")]
+            cold: None,
             kill_on_drop: false,
             autokill: false,
             leads_group: true,
@@ -198,6 +205,26 @@ impl Child {
     /// ```
     pub fn route(&self) -> Route {
         self.inner.route
+    }
+
+    /// Why a [`Warm`](crate::warm::Warm) has not launched this child from a template. `None` if it has, or if it was not
+    /// to launch the child.
+    ///
+    /// ```no_run
+    /// # let warm = forkless::warm::Warm::new("/usr/lib/libforkless_warm.so")?;
+    /// let mut child = warm.spawn(&forkless::Command::new("true").prepare()?)?;
+    /// println!("{}", child.cold_reason().unwrap_or("warm"));
+    /// # child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[cfg(feature = "warm")]
+    pub fn cold_reason(&self) -> Option<&str> {
+        self.inner.cold.as_deref()
+    }
+
+    #[cfg(feature = "warm")]
+    pub(crate) fn set_cold(&mut self, reason: Arc<str>) {
+        self.inner.cold = Some(reason);
     }
 
     /// Takes the parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor

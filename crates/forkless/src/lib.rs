@@ -106,6 +106,9 @@ mod once;
 
 pub mod zygote;
 
+#[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
+pub mod warm;
+
 mod cgroup;
 
 mod error;

@@ -52,6 +52,8 @@ pub enum Route {
         /// The system call.
         call: CloneCall,
     },
+    /// By the template of a warm program, which received the plan and the descriptors over a socket: there was no exec.
+    Warm,
 }
 
 /// The system call that cloned a child.
@@ -103,6 +105,9 @@ impl fmt::Display for Route {
             }
             Self::Zygote { call: CloneCall::Clone } => {
                 write!(out, "clone by a zygote; plan and descriptors sent over a socket")
+            }
+            Self::Warm => {
+                write!(out, "clone3 by the template of a warm program; plan and descriptors sent over a socket")
             }
             Self::Fork { inherits_all } => write!(out, "fork, in a copy of the memory; {}", whole(inherits_all)),
             Self::PosixSpawn { inherits_all } => write!(out, "posix_spawn of the C library; {}", whole(inherits_all)),

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::plan::Plan;
 use forkless_core::forked::{ForkFrame, OWNER_LEFT, UNWATCHED};
 use forkless_core::frame::{Frame, LEFT, RUNNING};
+pub(crate) use forkless_core::parcel::{GUARD, MAPPING, frame_offset};
 use forkless_core::planted;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::cell::Cell;
@@ -19,12 +20,6 @@ use std::mem::MaybeUninit;
 use std::process::ExitStatus;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-
-/// As large as the largest page of any supported kernel, so that it is a whole number of pages everywhere.
-pub(crate) const GUARD: usize = 64 * 1024;
-
-/// Guard, stack and frame. The child uses about 1 KiB of stack; untouched pages cost nothing.
-pub(crate) const MAPPING: usize = GUARD + 64 * 1024;
 
 /// The number of stacks that are kept. If more children are between clone and exec at one time, the further stacks are
 /// unmapped after use.
@@ -285,11 +280,6 @@ impl Drop for Stack {
             Kind::Bare | Kind::Lent => {}
         }
     }
-}
-
-pub(crate) const fn frame_offset() -> usize {
-    // 64-byte aligned, as the frame's type asks.
-    MAPPING - size_of::<Frame>().next_multiple_of(64)
 }
 
 /// Whether a forked child has been seen to leave.

@@ -1,7 +1,7 @@
 //! The caller's side of one helper: its start, its socket, its parcels, its end.
 
 use super::inherited::{Files, Identity};
-use super::message::{ARENA_AT, AT_ONCE, Kind, Message, PARCEL_AT, Parcel, USUAL, refusal};
+use super::message::{ARENA_AT, AT_ONCE, Kind, Message, OverSocket, PARCEL_AT, Parcel, USUAL, refusal};
 use super::namespaces::Namespaces;
 use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
@@ -108,21 +108,29 @@ impl Drop for Lease {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The data behind these locks is consistent at every moment, also after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Helper {
     pub(super) fn start(options: &ZygoteOptions) -> io::Result<Self> {
-        let _low = low_numbers()?;
-        let kind = SocketType::SEQPACKET;
-        let (socket, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         let mut command = match &options.source {
             Source::Own => Command::new("/proc/self/exe"),
             Source::Program(program) => Command::new(program),
         };
         command.arg0("forkless-zygote").args(&options.args).env(ASKED, "1");
+        Self::start_by(command, |socket, child| greet(socket, child, options))
+    }
+
+    /// Starts a program that clones for this process. `greet` waits until it is ready.
+    pub(crate) fn start_by(
+        mut command: Command,
+        greet: impl FnOnce(&OwnedFd, &mut Child) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let _low = low_numbers()?;
+        let kind = SocketType::SEQPACKET;
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).fd(theirs, SOCKET);
         // A thread that exists as long as the process clones it, so the signal comes when the process ends.
         command.parent_death_signal(SIGKILL).pidfd(true);
@@ -131,7 +139,7 @@ impl Helper {
         }
         let mut child = command.spawn()?;
         drop(command);
-        if let Err(error) = greet(&socket, &mut child, options) {
+        if let Err(error) = greet(&socket, &mut child) {
             let _ = child.kill();
             let _ = child.wait();
             return Err(error);

@@ -54,15 +54,18 @@ macro_rules! field {
 /// How many helpers a launch tries if they die during the launch.
 const TRIES: usize = 3;
 
+/// The functions of the helper that the child calls, with their bytes.
+type Calls<'a> = &'a [(&'a str, &'a [u8])];
+
 /// Why a launch must be tried again with another helper.
-enum Again {
+pub(crate) enum Again {
     /// The helper has ended without making the child. How it ended.
     Died(String),
     /// Its attributes differ from the caller's. The first difference.
     Differs(&'static str),
 }
 
-enum Refused {
+pub(crate) enum Refused {
     Again(Again),
     Error(Error),
 }
@@ -87,7 +90,7 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
     loop {
         tries += 1;
         let helper = zygote.helper().map_err(says)?;
-        match attempt(plan, run, request, &helper) {
+        match attempt(plan, run, request.calls, &helper) {
             Ok(running) => return Ok(running),
             Err(Refused::Error(error)) => return Err(error),
             Err(Refused::Again(Again::Died(how))) => {
@@ -144,7 +147,8 @@ impl Descriptors<'_> {
     }
 }
 
-fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helper>) -> Result<Running, Refused> {
+/// One launch by this helper, which may be a template.
+pub(crate) fn attempt(plan: &Plan, run: &Run<'_>, calls: Calls<'_>, helper: &Arc<Helper>) -> Result<Running, Refused> {
     let on_zygote = |error: io::Error, what: &str| {
         Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
     };
@@ -157,9 +161,9 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     }
     let directory =
         directory().map_err(|error| Error::new(plan.program(), Step::Adopt, error.raw_os_error()).on("directory"))?;
-    let calls = write_calls(request.calls);
+    let list = write_calls(calls);
     let arena = plan.arena();
-    let (mut stack, base, id) = match helper.parcel(size_of_val(arena) + calls.len()) {
+    let (mut stack, base, id) = match helper.parcel(size_of_val(arena) + list.len()) {
         Ok(parcel) => parcel,
         Err(error) => return Err(lost(plan, helper, error, "while sending its memory")),
     };
@@ -169,11 +173,11 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     // SAFETY: the parcel is ours until it is sent.
     let parcel = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     // SAFETY: the parcel has room for the arena and the list behind it.
-    unsafe { base.byte_add(ARENA_AT + size_of_val(arena)).copy_from(NonNull::from(&*calls).cast(), calls.len()) };
+    unsafe { base.byte_add(ARENA_AT + size_of_val(arena)).copy_from(NonNull::from(&*list).cast(), list.len()) };
     let cpus = parcel.sent.adopt.cpus.get(..parcel.sent.adopt.cpu_words as usize).unwrap_or(&[]);
     parcel.order.kept = helper.keep_near(processor::are_few(cpus)) as u32;
-    parcel.order.calls = if calls.is_empty() { 0 } else { size_of_val(arena) as u32 };
-    parcel.order.calls_len = calls.len() as u32;
+    parcel.order.calls = if list.is_empty() { 0 } else { size_of_val(arena) as u32 };
+    parcel.order.calls_len = list.len() as u32;
     parcel.order.descriptors = descriptors.places.len() as u32;
     let Some(places) = parcel.order.patches.get_mut(..descriptors.places.len()) else {
         return Err(Error::check(
@@ -195,7 +199,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, request: &Request<'_>, helper: &Arc<Helpe
     let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
     drop(directory);
     let Some(pid) = pid else {
-        return Err(no_child(plan, request, base).into());
+        return Err(no_child(plan, calls, base).into());
     };
     let is_old = field!(base, order.old_clone).load(Ordering::Relaxed) != 0;
     let route = Route::Zygote { call: if is_old { CloneCall::Clone } else { CloneCall::Clone3 } };
@@ -446,7 +450,7 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
 }
 
 /// The error of a helper that could not make the child.
-fn no_child(plan: &Plan, request: &Request<'_>, base: NonNull<u8>) -> Error {
+fn no_child(plan: &Plan, calls: Calls<'_>, base: NonNull<u8>) -> Error {
     let error = field!(base, order.errno).load(Ordering::Relaxed);
     let on_zygote = |what: &str| Error::new(plan.program(), Step::Zygote, error).on(what);
     match field!(base, order.failure).load(Ordering::Relaxed) {
@@ -455,7 +459,7 @@ fn no_child(plan: &Plan, request: &Request<'_>, base: NonNull<u8>) -> Error {
             on_zygote("while receiving its descriptors").note("the helper could not receive all of them: RLIMIT_NOFILE")
         }
         failure::FUNCTION => {
-            let name = request.calls.get(error as usize).map_or("?", |(name, _)| name);
+            let name = calls.get(error as usize).map_or("?", |(name, _)| name);
             let why = "the helper has no function of this name";
             Error::said(plan.program(), Step::Function, why).on(format!("{name:?}"))
         }

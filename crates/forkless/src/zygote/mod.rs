@@ -66,15 +66,15 @@ use std::process::{ExitStatus, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-mod message;
+pub(crate) mod message;
 
-mod inherited;
+pub(crate) mod inherited;
 
 mod namespaces;
 
-mod helper;
+pub(crate) mod helper;
 
-mod launch;
+pub(crate) mod launch;
 
 mod registry;
 

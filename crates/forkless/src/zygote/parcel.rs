@@ -1,70 +1,8 @@
-//! How the helper reads a parcel that its caller has filled. The child does what the caller wants. But the helper
-//! serves further launches, so it reads and writes nothing outside the parcel, whatever the parcel contains.
+//! How the helper reads the part of a parcel that only it uses: see [`forkless_core::parcel`] for the rest.
 
-use super::message::{ARENA_AT, MAX_PATCHES, Order, PARCEL_AT, Parcel};
-use forkless_core::plan::{self, Header, MAGIC, VERSION};
-use forkless_core::planted;
-use std::mem::offset_of;
-use std::os::fd::RawFd;
+use super::message::{ARENA_AT, Order};
+pub(super) use forkless_core::parcel::{MOST, SHORTEST, arena, is_inside, patch};
 use std::ptr::NonNull;
-
-/// The minimum length of a parcel's memory.
-pub(super) const SHORTEST: usize = ARENA_AT + size_of::<Header>();
-
-/// Offset of the [`Order`] in the mapping.
-const ORDER_AT: usize = PARCEL_AT + offset_of!(Parcel, order);
-
-/// The number of parcels that a helper can have mapped: far more than a caller can have launches in flight.
-pub(super) const MOST: usize = 1 << 20;
-
-/// Stores these numbers at the offsets that the parcel lists. False if an offset is outside, or the counts differ.
-///
-/// # Safety
-/// `memory` is a parcel of `length` bytes, at least [`SHORTEST`]. No child and no other code uses it meanwhile.
-pub(super) unsafe fn patch(memory: NonNull<u8>, length: usize, numbers: &[RawFd]) -> bool {
-    // No reference: an offset may be inside the order itself.
-    let order = memory.as_ptr().wrapping_byte_add(ORDER_AT).cast::<Order>();
-    // SAFETY: inside the parcel.
-    let count = unsafe { (&raw const (*order).descriptors).read() };
-    if count as usize != numbers.len() || numbers.len() > MAX_PATCHES {
-        return false;
-    }
-    for (n, &number) in numbers.iter().enumerate() {
-        // SAFETY: the list has as many offsets. The previous write may have changed this one, so it is read now.
-        let at = unsafe { (&raw const (*order).patches).cast::<u32>().add(n).read() } as usize;
-        let is_inside = planted!("parcel-place-unchecked") || is_inside(at, size_of::<RawFd>(), length);
-        if at < PARCEL_AT || !is_inside {
-            return false;
-        }
-        // SAFETY: inside, as just checked, and above the guard.
-        unsafe { memory.byte_add(at).cast::<RawFd>().write_unaligned(number) };
-    }
-    true
-}
-
-/// The arena of the parcel, relocated. `None` if it is of another version, or refers to memory outside.
-///
-/// # Safety
-/// As for [`patch`]; `memory` is a multiple of 8.
-pub(super) unsafe fn arena(memory: NonNull<u8>, length: usize) -> Option<NonNull<u64>> {
-    let room = length.checked_sub(ARENA_AT).filter(|&room| room >= size_of::<Header>())?;
-    // SAFETY: inside, as just checked.
-    let arena = unsafe { memory.byte_add(ARENA_AT).cast::<u64>() };
-    // SAFETY: as above; plain numbers.
-    let header = unsafe { arena.cast::<Header>().read() };
-    let whole = usize::try_from(header.len).ok().filter(|&len| len <= room)?;
-    let vectors = header.argv as usize;
-    let is_ours = header.magic == MAGIC && header.version == VERSION && header.environment == 0;
-    let has_vectors = vectors.is_multiple_of(8)
-        && vectors >= size_of::<Header>()
-        && is_inside(vectors, header.pointer_count as usize * size_of::<u64>(), whole);
-    if !is_ours || !has_vectors {
-        return None;
-    }
-    // SAFETY: the vectors are inside, as just checked, and no child reads them yet.
-    unsafe { plan::relocate(arena.as_ptr(), arena.as_ptr() as u64) };
-    Some(arena)
-}
 
 /// The list of functions to call. `None` if it is outside the parcel.
 ///
@@ -77,24 +15,23 @@ pub(super) unsafe fn calls<'a>(memory: NonNull<u8>, length: usize, order: &Order
         .then(|| unsafe { std::slice::from_raw_parts(memory.byte_add(start).as_ptr(), count) })
 }
 
-fn is_inside(at: usize, bytes: usize, length: usize) -> bool {
-    at.checked_add(bytes).is_some_and(|end| end <= length)
-}
-
 /// The target of a fuzzer.
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzed {
-    use super::{ARENA_AT, Header, MAGIC, ORDER_AT, Order, RawFd, SHORTEST, VERSION, arena, calls, patch};
-    use crate::zygote::message::Message;
+    use super::{ARENA_AT, Order, SHORTEST, arena, calls, patch};
+    use crate::zygote::message::{Message, message_of};
     use crate::zygote::registry::read_calls;
+    use forkless_core::parcel::ORDER_AT;
+    use forkless_core::plan::{Header, MAGIC, VERSION};
     use std::mem::offset_of;
+    use std::os::fd::RawFd;
     use std::ptr::NonNull;
 
     /// Checks that arbitrary bytes are read as at most one kind of message.
     pub(crate) fn message(bytes: &[u8]) {
         let mut message = [0; size_of::<Message>()];
         message.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        let _ = Message::of(message).kind();
+        let _ = message_of(message).kind();
     }
 
     /// The number of words on each side of a parcel that must stay unchanged.
@@ -155,6 +92,8 @@ pub(crate) mod fuzzed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forkless_core::parcel::{ORDER_AT, PARCEL_AT};
+    use forkless_core::plan::{Header, MAGIC, VERSION};
 
     /// Whether a number is stored at `place` in a parcel of zeroes.
     fn is_put(place: u32) -> bool {

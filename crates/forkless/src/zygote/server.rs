@@ -4,7 +4,7 @@
 //! copies, and reports errors in the parcel. It ends when its parent has closed the socket or has ended.
 
 use super::inherited::{mark_differences, observe};
-use super::message::{Kind, MAX_PATCHES, Message, Order, PARCEL_AT, Parcel, WORDS, failure, refusal};
+use super::message::{Kind, MAX_PATCHES, Message, Order, OverSocket, PARCEL_AT, Parcel, WORDS, failure, refusal};
 use super::parcel;
 use super::registry::{Registry, read_calls};
 use crate::kernel::{self, Prctl};

@@ -1,0 +1,65 @@
+//! The attributes that a child takes on from its caller, as the process reads and compares them that clones it.
+//!
+//! A zygote's helper and the template of a warm program use this; the child's part is in
+//! [`zygote_child`](crate::zygote_child).
+
+use crate::planted;
+use crate::sys::{self, Result, prctl, uapi};
+use crate::zygote_child::{Adopt, CPU_WORDS, LIMITS, what};
+
+/// Reads the calling thread's attributes that a child can take on, except the working directory, umask and ignored
+/// signals.
+pub fn observe(adopt: &mut Adopt) {
+    // SAFETY: each call returns a number, or writes into memory that is large enough.
+    let ask = |number: u32, args: [usize; 6]| unsafe { sys::syscall(number, args) }.unwrap_or(0);
+    for (number, value) in adopt.values.iter_mut().enumerate() {
+        ask(uapi::__NR_prlimit64, [0, number, 0, value.as_mut_ptr() as usize, 0, 0]);
+    }
+    adopt.group = sys::getpgrp();
+    // The system call returns 20 minus the nice value.
+    adopt.nice = 20 - ask(uapi::__NR_getpriority, [0; 6]) as i32;
+    let mut priority = 0i32;
+    let policy = ask(uapi::__NR_sched_getscheduler, [0; 6]) as i32;
+    ask(uapi::__NR_sched_getparam, [0, &raw mut priority as usize, 0, 0, 0, 0]);
+    adopt.scheduler = [policy, priority];
+    let cpus = adopt.cpus.as_mut_ptr() as usize;
+    adopt.cpu_words = (ask(uapi::__NR_sched_getaffinity, [0, CPU_WORDS * 8, cpus, 0, 0, 0]) / 8) as u32;
+    adopt.io_priority = ask(uapi::__NR_ioprio_get, [1, 0, 0, 0, 0, 0]) as i32;
+    adopt.timer_slack = ask(uapi::__NR_prctl, [prctl::PR_GET_TIMERSLACK as usize, 0, 0, 0, 0, 0]) as u64;
+    adopt.personality = ask(uapi::__NR_personality, [u32::MAX as usize, 0, 0, 0, 0, 0]) as u32;
+}
+
+/// Marks the attributes that the child must take on: those that differ between the caller (`asked`) and the helper
+/// (`own`). `kept`: the helper is bound to one CPU.
+pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
+    // RLIMIT_NPROC applies to the clone itself, so the helper takes it on before.
+    let nproc = uapi::RLIMIT_NPROC as usize;
+    let differs = asked.values[nproc] != own.values[nproc];
+    if differs && set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
+        own.values[nproc] = asked.values[nproc];
+    }
+    asked.limits = (0..LIMITS).filter(|&n| asked.values[n] != own.values[n]).fold(0, |bits, n| bits | 1 << n);
+    let words = (asked.cpu_words as usize).min(CPU_WORDS);
+    let differs = [
+        (what::DIRECTORY, true),
+        (what::GROUP, asked.group != own.group),
+        (what::LIMIT, asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
+        (what::NICE, asked.nice != own.nice),
+        (what::SCHEDULER, asked.scheduler != own.scheduler),
+        (
+            what::AFFINITY,
+            kept || asked.cpu_words != own.cpu_words
+                || asked.cpus.iter().zip(&own.cpus).take(words).any(|(asked, own)| asked != own),
+        ),
+        (what::IO_PRIORITY, asked.io_priority != own.io_priority),
+        (what::TIMER_SLACK, asked.timer_slack != own.timer_slack),
+        (what::PERSONALITY, asked.personality != own.personality),
+    ];
+    asked.differs = differs.into_iter().filter(|(_, differs)| *differs).fold(0, |bits, (what, _)| bits | 1 << what);
+}
+
+/// `prlimit64(2)` of the calling process.
+fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
+    // SAFETY: the kernel reads two words.
+    unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
+}

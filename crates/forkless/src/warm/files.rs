@@ -1,0 +1,145 @@
+//! The files that a template was made of: what they were, whether they are the same now, and whether a program can have a
+//! template at all.
+
+use forkless_core::planted;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A file that changed less than this before a template was started may change again within the same time stamp.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// A file at a moment: device, inode, mount, size, mode and times; or that it did not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp {
+    path: CString,
+    found: Option<Found>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    device: (u32, u32),
+    inode: u64,
+    mount: u64,
+    size: u64,
+    mode: u16,
+    ids: (u32, u32),
+    modified: (i64, u32),
+    changed: (i64, u32),
+}
+
+impl Stamp {
+    /// The file as it is now. `None`: its path contains a NUL byte.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        let found = look(&path);
+        Some(Self { path, found })
+    }
+
+    pub(super) fn is_current(&self) -> bool {
+        look(&self.path) == self.found || planted!("warm-files-not-compared")
+    }
+
+    pub(super) fn path(&self) -> &OsStr {
+        OsStr::from_bytes(self.path.as_bytes())
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// Device and inode.
+    pub(super) fn identity(&self) -> Option<((u32, u32), u64)> {
+        self.found.map(|found| (found.device, found.inode))
+    }
+
+    /// Whether it is a regular file.
+    pub(super) fn is_regular(&self) -> bool {
+        self.found.is_some_and(|found| found.mode & 0o170_000 == 0o100_000)
+    }
+
+    /// Whether it has the setuid or the setgid bit.
+    pub(super) fn changes_ids(&self) -> bool {
+        self.found.is_some_and(|found| found.mode & 0o6000 != 0)
+    }
+
+    /// Whether it may have changed a moment ago.
+    pub(super) fn is_young(&self) -> bool {
+        let Some(found) = self.found else { return false };
+        let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return true };
+        let newest = found.modified.0.max(found.changed.0);
+        newest + YOUNG.as_secs() as i64 >= now.as_secs() as i64 && !planted!("warm-young-files-accepted")
+    }
+}
+
+fn look(path: &CString) -> Option<Found> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let found = statx(CWD, path, AtFlags::empty(), wanted).ok()?;
+    Some(Found {
+        device: (found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        mount: found.stx_mnt_id,
+        size: found.stx_size,
+        mode: found.stx_mode,
+        ids: (found.stx_uid, found.stx_gid),
+        modified: (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
+        changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
+    })
+}
+
+/// The dynamic loader of glibc on x86-64.
+pub(super) const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// Checks that a file is a dynamically linked program for x86-64 and glibc. The error is the reason against it.
+pub(super) fn check_program(path: &Path) -> Result<(), &'static str> {
+    let read = || -> Option<Result<(), &'static str>> {
+        use std::os::unix::fs::FileExt;
+        let file = std::fs::File::open(path).ok()?;
+        let mut head = [0u8; 4096];
+        let length = file.read_at(&mut head, 0).ok()?;
+        let head = head.get(..length)?;
+        if head.starts_with(b"#!") {
+            return Some(Err("the program is a script"));
+        }
+        let number = |at: usize, bytes: usize| {
+            let field = head.get(at..at + bytes)?;
+            Some(field.iter().rev().fold(0u64, |value, &byte| value << 8 | u64::from(byte)))
+        };
+        const X86_64: u64 = 62;
+        let is_elf = head.starts_with(b"\x7fELF\x02\x01") && number(18, 2)? == X86_64;
+        if !is_elf {
+            return Some(Err("the program is no ELF file for x86-64"));
+        }
+        const PT_INTERP: u64 = 3;
+        let (first, size, count) = (number(32, 8)? as usize, number(54, 2)? as usize, number(56, 2)? as usize);
+        for n in 0..count {
+            let at = first + n * size;
+            if number(at, 4)? == PT_INTERP {
+                let (offset, length) = (number(at + 8, 8)? as usize, number(at + 32, 8)? as usize);
+                let loader = head.get(offset..offset + length)?.strip_suffix(b"\0")?;
+                return Some(match loader == LOADER.as_bytes() {
+                    true => Ok(()),
+                    false => Err("the program is not for glibc"),
+                });
+            }
+        }
+        Some(Err("the program is linked statically"))
+    };
+    read().unwrap_or(Err("the program's file cannot be read"))
+}
+
+/// Whether a file has capabilities: `capabilities(7)`.
+pub(super) fn has_capabilities(path: &Path) -> bool {
+    let mut value = [0u8; 64];
+    !matches!(
+        rustix::fs::getxattr(path, "security.capability", &mut value),
+        Err(rustix::io::Errno::NODATA | rustix::io::Errno::NOTSUP)
+    )
+}
+
+/// Whether the caller may execute a file: `faccessat(2)` with the effective ids.
+pub(super) fn is_executable(path: &Path) -> bool {
+    rustix::fs::accessat(CWD, path, rustix::fs::Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}

@@ -1,0 +1,203 @@
+//! One template: its start, and the conditions for its use.
+
+use super::Reason;
+use super::caller::Caller;
+use super::files::{LOADER, Stamp, check_program, has_capabilities, is_executable};
+use super::request::Request;
+use super::watch::watch;
+use crate::child::Child;
+use crate::command::Command;
+use crate::kernel;
+use crate::zygote::helper::Helper;
+use crate::zygote::message::{Kind, Message, OverSocket, refusal};
+use forkless_core::sys::errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Timeout for a template to report.
+const START: Duration = Duration::from_secs(5);
+
+/// A template is replaced after this many launches: its children share the layout of their memory.
+const LAUNCHES: u32 = 100;
+
+/// A template is replaced after this time.
+const AGE: Duration = Duration::from_secs(600);
+
+/// Why there is no template.
+pub(super) enum Refusal {
+    /// There can be none as long as the program's file is the same.
+    Lasting(Stamp, Reason),
+    /// There may be one later.
+    Now,
+}
+
+/// A program that waits to be cloned.
+pub(super) struct Template {
+    pub(super) helper: Arc<Helper>,
+    program: Stamp,
+    files: Vec<Stamp>,
+    caller: Caller,
+    started: Instant,
+    launches: AtomicU32,
+    /// Milliseconds from `started` to the last use.
+    used: AtomicU64,
+}
+
+impl Template {
+    /// Starts one, if the program can have one.
+    pub(super) fn start(request: &Request, library: &Path) -> Result<Self, Refusal> {
+        let path = &*request.program;
+        let Some(program) = Stamp::of(path).filter(Stamp::exists) else { return Err(Refusal::Now) };
+        let lasting = |why: &str| Refusal::Lasting(program.clone(), why.into());
+        if !program.is_regular() {
+            return Err(lasting("the program is no regular file"));
+        }
+        if program.changes_ids() || has_capabilities(path) {
+            return Err(lasting("the program gains privileges when it is executed"));
+        }
+        check_program(path).map_err(lasting)?;
+        let caller = Caller::observe().map_err(|_| Refusal::Now)?;
+        if program.is_young() {
+            return Err(Refusal::Now);
+        }
+        let looked_at = watch(command(request, library), library).map_err(|why| lasting(&why))?;
+        let fixed = [Path::new(LOADER), library];
+        let mut paths: Vec<_> = looked_at.iter().map(|path| &**path).chain(fixed).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        let files: Option<Vec<_>> = paths.into_iter().map(Stamp::of).collect();
+        let files = files.ok_or(Refusal::Now)?;
+        // A change during the watch has a time stamp of less than two seconds ago.
+        if files.iter().any(Stamp::is_young) {
+            return Err(Refusal::Now);
+        }
+        let mut said = None;
+        let helper = Helper::start_by(command(request, library), |socket, child| greet(socket, child, &mut said));
+        let helper = match (helper, said) {
+            (Ok(helper), _) => helper,
+            (Err(_), Some(why)) => return Err(lasting(why)),
+            (Err(_), None) => return Err(Refusal::Now),
+        };
+        if let Err(why) = examine(helper.pid, &program) {
+            return Err(lasting(why));
+        }
+        let template = Self {
+            helper: Arc::new(helper),
+            program,
+            files,
+            caller,
+            started: Instant::now(),
+            launches: AtomicU32::new(0),
+            used: AtomicU64::new(0),
+        };
+        // Whatever changed while it started.
+        match template.is_usable().is_ok() && template.suits_caller().is_ok() {
+            true => Ok(template),
+            false => Err(Refusal::Now),
+        }
+    }
+
+    /// Whether its age and its files allow another launch. The error is the reason against it.
+    pub(super) fn is_usable(&self) -> Result<(), &'static str> {
+        if self.launches.load(Ordering::Relaxed) >= LAUNCHES || self.started.elapsed() >= AGE {
+            return Err("the template has served long enough");
+        }
+        if !self.program.is_current() {
+            return Err("the program's file has changed");
+        }
+        if !self.files.iter().all(Stamp::is_current) {
+            return Err("a library or a file of the loader has changed");
+        }
+        let path = Path::new(self.program.path());
+        if !is_executable(path) {
+            return Err("the caller may not execute the program");
+        }
+        Ok(())
+    }
+
+    /// Whether the caller has the attributes that it had when the template was started.
+    pub(super) fn suits_caller(&self) -> Result<(), &'static str> {
+        if Caller::observe()? != self.caller {
+            return Err("the caller's credentials, limits or other attributes have changed");
+        }
+        // A caller that has put itself under Landlock since then may not inspect the template.
+        const KCMP_VM: usize = 1;
+        match kernel::shares(KCMP_VM, self.helper.pid) {
+            Ok(false) => Ok(()),
+            Err(errno::ESRCH) => Err("the template has ended"),
+            _ => Err("the caller may not inspect the template (Landlock), or kcmp(2) is not available"),
+        }
+    }
+
+    pub(super) fn note_use(&self) {
+        self.launches.fetch_add(1, Ordering::Relaxed);
+        self.used.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// When it was last used.
+    pub(super) fn last_used(&self) -> Instant {
+        self.started + Duration::from_millis(self.used.load(Ordering::Relaxed))
+    }
+}
+
+/// The command that executes a template.
+fn command(request: &Request, library: &Path) -> Command {
+    let mut command = Command::new(&request.program);
+    command.arg0(&request.arg0).env_clear();
+    for (name, value) in &request.env {
+        command.env(name, value);
+    }
+    command.env("LD_PRELOAD", library);
+    command
+}
+
+/// Waits for a template's first message. `said`: why there can be no template.
+fn greet(socket: &OwnedFd, _child: &mut Child, said: &mut Option<&'static str>) -> io::Result<()> {
+    let deadline = Instant::now() + START;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Timespec::try_from(left).ok().as_ref()) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => break,
+        }
+    }
+    let Some((message, _)) = Message::receive(socket, drop)? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+    *said = Some(match (message.kind(), message.value) {
+        (Some(Kind::Hello), 0) => return Ok(()),
+        (Some(Kind::Hello), refusal::PRIVILEGED) => "the program gains privileges when it is executed",
+        (Some(Kind::Hello), refusal::FORK_HANDLERS) => "a library has handlers for fork (pthread_atfork)",
+        (Some(Kind::Hello), refusal::TIMERS) => "a library has a timer or an alternate signal stack",
+        (Some(Kind::Hello), refusal::KERNEL) => "the kernel does not support templates (CONFIG_CHECKPOINT_RESTORE)",
+        _ => "libforkless_warm.so is of another version",
+    });
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Checks what loading has left in a template. The error is the reason why it cannot be used.
+fn examine(pid: i32, program: &Stamp) -> Result<(), &'static str> {
+    let unreadable = "the template cannot be inspected";
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| unreadable)?;
+    let field = |label: &str| status.lines().find_map(|line| line.strip_prefix(label)).map(str::trim);
+    if field("Threads:") != Some("1") {
+        return Err("a library has started a thread");
+    }
+    if field("SigCgt:").is_none_or(|set| set.bytes().any(|digit| digit != b'0')) {
+        return Err("a library has signal handlers");
+    }
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|_| unreadable)?;
+    if open.count() != 4 {
+        return Err("a library has left a descriptor open");
+    }
+    let executed = Stamp::of(Path::new(&format!("/proc/{pid}/exe"))).and_then(|stamp| stamp.identity());
+    if executed.is_none() || executed != program.identity() {
+        return Err("the template runs another program");
+    }
+    Ok(())
+}

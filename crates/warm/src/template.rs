@@ -1,0 +1,419 @@
+//! The template: a loop that receives plans and clones a child for each.
+//!
+//! It is the counterpart of a zygote's helper (`forkless::zygote`), with the same messages, and ends when its parent has
+//! closed the socket or has ended.
+
+use crate::program::Program;
+use crate::start::has_fork_handlers;
+use core::cell::UnsafeCell;
+use core::ffi::{c_char, c_int};
+use core::mem::{MaybeUninit, zeroed};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::fence;
+use forkless_core::attributes::{mark_differences, observe};
+use forkless_core::child::play_all_but_last;
+use forkless_core::frame::LEFT;
+use forkless_core::parcel::{self, GUARD, Kind, MAX_PATCHES, Message, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
+use forkless_core::planted;
+use forkless_core::sys::{self, errno, prctl, uapi};
+use forkless_core::zygote_child::{Adopt, adopt};
+
+/// The descriptor number of the template's socket.
+const SOCKET: i32 = 3;
+
+/// The number of parcels that can be mapped at one time. A caller that needs more loses this template.
+const PARCELS: usize = 256;
+
+/// A parcel of the caller, mapped in this process; a null address: none.
+#[derive(Clone, Copy)]
+struct Mapped {
+    memory: *mut u8,
+    length: usize,
+}
+
+const NOTHING: Mapped = Mapped { memory: null_mut(), length: 0 };
+
+/// What a template keeps. It is static memory, because the library has no heap, and a large value on the stack would
+/// remain there in each child.
+struct State {
+    parcels: [Mapped; PARCELS],
+    /// The descriptors received for the next launch.
+    descriptors: [i32; MAX_PATCHES],
+    count: usize,
+    lost_some: bool,
+    /// The attributes that a child of this process inherits from it.
+    own: MaybeUninit<Adopt>,
+    program: Program,
+}
+
+struct Place(UnsafeCell<State>);
+
+// SAFETY: one thread uses it (crate contract).
+unsafe impl Sync for Place {}
+
+static STATE: Place = Place(UnsafeCell::new(State {
+    parcels: [NOTHING; PARCELS],
+    descriptors: [0; MAX_PATCHES],
+    count: 0,
+    lost_some: false,
+    own: MaybeUninit::uninit(),
+    program: Program::EMPTY,
+}));
+
+/// Serves, if this process was started as a template; returns in each child with the child's arguments. Otherwise
+/// returns the arguments at once.
+pub(crate) unsafe fn stop(argc: c_int, argv: *mut *mut c_char) -> (c_int, *mut *mut c_char) {
+    if !is_template() {
+        return (argc, argv);
+    }
+    // SAFETY: the only reference to it, in the only thread. A child that returns from here has its own copy.
+    let state = unsafe { &mut *STATE.0.get() };
+    // SAFETY: the arguments that the kernel has given this program.
+    let refusal = unsafe { state.prepare(argc, argv) }.err().unwrap_or(0);
+    if !send(&Message::new(Kind::Hello, 0, refusal)) || refusal != 0 {
+        sys::exit(1);
+    }
+    state.serve()
+}
+
+/// Whether descriptor 3 is a socket that this process's parent has made for it.
+fn is_template() -> bool {
+    const SOL_SOCKET: usize = 1;
+    const SO_TYPE: usize = 3;
+    const SO_PEERCRED: usize = 17;
+    const SOCK_SEQPACKET: i32 = 5;
+    let ask = |what: usize, into: &mut [i32; 3]| {
+        let mut size = size_of_val(into) as u32;
+        let args = [SOCKET as usize, SOL_SOCKET, what, into.as_mut_ptr() as usize, &raw mut size as usize, 0];
+        // SAFETY: the kernel writes at most the size.
+        unsafe { sys::syscall(uapi::__NR_getsockopt, args) }.is_ok()
+    };
+    let (mut kind, mut peer) = ([0; 3], [0; 3]);
+    ask(SO_TYPE, &mut kind) && kind[0] == SOCK_SEQPACKET && ask(SO_PEERCRED, &mut peer) && peer[0] == sys::getppid()
+}
+
+/// `sendmsg(2)` without descriptors.
+fn send(message: &Message) -> bool {
+    const MSG_NOSIGNAL: usize = 0x4000;
+    let args = [SOCKET as usize, &raw const *message as usize, size_of::<Message>(), MSG_NOSIGNAL, 0, 0];
+    // SAFETY: the kernel reads the message.
+    let sent = unsafe { sys::syscall(uapi::__NR_sendto, args) };
+    sent == Ok(size_of::<Message>())
+}
+
+impl State {
+    /// Prepares this process, so that children inherit nothing unwanted. The error is a [`refusal`].
+    unsafe fn prepare(&mut self, argc: c_int, argv: *mut *mut c_char) -> Result<(), u64> {
+        if has_fork_handlers() && !planted!("warm-fork-handlers-skipped") {
+            return Err(refusal::FORK_HANDLERS);
+        }
+        if !has_plain_signals_and_timers() {
+            return Err(refusal::TIMERS);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.program.observe(argc, argv) }?;
+        // SAFETY: this process only serves, and no other code uses descriptors 0 to 3.
+        unsafe {
+            // What a child does with descriptors before it is the program needs this call.
+            if sys::close_range(u32::MAX, u32::MAX, 0).is_err() {
+                return Err(refusal::KERNEL);
+            }
+            // Placeholders: a program whose caller has no such stream must not have them.
+            for number in 0..=SOCKET {
+                let _ = sys::fcntl(number, uapi::F_SETFD, uapi::FD_CLOEXEC as usize);
+            }
+            let _ = sys::syscall(uapi::__NR_chdir, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]);
+            let name = [prctl::PR_SET_NAME as usize, c"forkless-warm".as_ptr() as usize, 0, 0, 0, 0];
+            let _ = sys::syscall(uapi::__NR_prctl, name);
+            // A launch may need many descriptors. Children take on their caller's limit.
+            let mut limit = [0u64; 2];
+            let nofile = uapi::RLIMIT_NOFILE as usize;
+            let _ = sys::syscall(uapi::__NR_prlimit64, [0, nofile, 0, limit.as_mut_ptr() as usize, 0, 0]);
+            limit[0] = limit[1];
+            let _ = sys::syscall(uapi::__NR_prlimit64, [0, nofile, limit.as_ptr() as usize, 0, 0, 0]);
+        }
+        // SAFETY: Adopt consists of numbers, so all zeroes are valid.
+        self.own = MaybeUninit::new(unsafe { zeroed() });
+        // SAFETY: just initialized.
+        observe(unsafe { self.own.assume_init_mut() });
+        Ok(())
+    }
+
+    /// Serves until the parent has ended or closed the socket. Returns in each child.
+    fn serve(&mut self) -> (c_int, *mut *mut c_char) {
+        loop {
+            let before = self.count;
+            match self.receive() {
+                Ok(Some(message)) => {
+                    if message.value == 0 && before > 0 {
+                        // Left over from a launch whose sender failed half-way.
+                        self.close_first(before);
+                        self.lost_some = false;
+                    }
+                    if let Some(arguments) = self.take(&message) {
+                        return arguments;
+                    }
+                }
+                Err(errno::EINTR) => {}
+                Ok(None) | Err(_) => sys::exit(0),
+            }
+        }
+    }
+
+    /// `recvmsg(2)` with SCM_RIGHTS. `None` at the end of the stream.
+    fn receive(&mut self) -> sys::Result<Option<Message>> {
+        const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
+        const MSG_CTRUNC: i32 = 8;
+        const SCM_RIGHTS: i32 = 1;
+        /// struct cmsghdr with as many descriptors as the kernel sends at once.
+        #[repr(C, align(8))]
+        struct Control {
+            length: usize,
+            level: i32,
+            kind: i32,
+            fds: [i32; 254],
+        }
+        /// struct msghdr.
+        #[repr(C)]
+        struct Header {
+            name: usize,
+            name_length: u32,
+            vector: *const [usize; 2],
+            vector_length: usize,
+            control: *mut Control,
+            control_length: usize,
+            flags: i32,
+        }
+        let mut message = Message::EMPTY;
+        let mut control = MaybeUninit::<Control>::uninit();
+        let vector = [&raw mut message as usize, size_of::<Message>()];
+        let mut header = Header {
+            name: 0,
+            name_length: 0,
+            vector: &vector,
+            vector_length: 1,
+            control: control.as_mut_ptr(),
+            control_length: size_of::<Control>(),
+            flags: 0,
+        };
+        let args = [SOCKET as usize, &raw mut header as usize, MSG_CMSG_CLOEXEC, 0, 0, 0];
+        // SAFETY: the kernel writes the message, the control data and the header, within their lengths.
+        let bytes = unsafe { sys::syscall(uapi::__NR_recvmsg, args) }?;
+        self.lost_some |= header.flags & MSG_CTRUNC != 0;
+        if header.control_length >= 16 {
+            // SAFETY: the kernel has written the head, and as many descriptors as its length says.
+            let (length, kind) = unsafe { ((*control.as_ptr()).length, (*control.as_ptr()).kind) };
+            let fds = length.saturating_sub(16) / 4;
+            for n in (0..fds.min(254)).take_while(|_| kind == SCM_RIGHTS) {
+                // SAFETY: as above.
+                let fd = unsafe { *(&raw const (*control.as_ptr()).fds).cast::<i32>().add(n) };
+                match self.descriptors.get_mut(self.count) {
+                    Some(place) => {
+                        *place = fd;
+                        self.count += 1;
+                    }
+                    None => self.lost_some = true,
+                }
+            }
+        }
+        Ok((bytes > 0).then_some(message))
+    }
+
+    /// Closes the first of the received descriptors: the child has its copies.
+    fn close_first(&mut self, count: usize) {
+        for &fd in self.descriptors.iter().take(count.min(self.count)) {
+            // SAFETY: it came with a message, and no other code of this process uses it.
+            let _ = unsafe { sys::close(fd) };
+        }
+        let rest = self.count.saturating_sub(count);
+        for n in 0..rest {
+            if let Some(&fd) = self.descriptors.get(count + n) {
+                if let Some(place) = self.descriptors.get_mut(n) {
+                    *place = fd;
+                }
+            }
+        }
+        self.count = rest;
+    }
+
+    /// Does what a message requests. Returns a child's arguments in the child.
+    fn take(&mut self, message: &Message) -> Option<(c_int, *mut *mut c_char)> {
+        let at = message.parcel as usize;
+        match message.kind() {
+            Some(Kind::Map) => {
+                let memory = self.count.checked_sub(1).and_then(|last| self.descriptors.get(last)).copied();
+                let mapped = memory.and_then(|fd| map(fd, message.value as usize));
+                self.close_first(self.count);
+                match (self.parcels.get_mut(at), mapped) {
+                    (Some(place), Some(mapped)) => *place = mapped,
+                    _ => sys::exit(3),
+                }
+            }
+            Some(Kind::Descriptors) => {}
+            Some(Kind::Launch) => {
+                let parcel = self.parcels.get(at).copied().unwrap_or(NOTHING);
+                let Some(memory) = NonNull::new(parcel.memory) else { sys::exit(2) };
+                if let Some(arguments) = self.launch(memory, parcel.length) {
+                    return Some(arguments);
+                }
+                self.close_first(self.count);
+                self.lost_some = false;
+            }
+            Some(Kind::Forget) => {
+                if let Some(place) = self.parcels.get_mut(at) {
+                    unmap(place);
+                }
+            }
+            // A message of another version: no answer would be understood.
+            Some(Kind::Hello) | None => sys::exit(3),
+        }
+        None
+    }
+
+    fn launch(&mut self, memory: NonNull<u8>, length: usize) -> Option<(c_int, *mut *mut c_char)> {
+        let parcel = memory.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
+        match self.try_launch(memory, length, parcel) {
+            Ok(child) => child,
+            Err((why, error)) => {
+                // SAFETY: a mapped parcel without a child. Its owner waits for the futex word, and reads only atomics.
+                let Parcel { sent, order } = unsafe { &*parcel };
+                order.errno.store(error, Relaxed);
+                order.failure.store(why, Relaxed);
+                sent.frame.word.store(LEFT, Release);
+                sys::futex_wake(&sent.frame.word);
+                None
+            }
+        }
+    }
+
+    /// As in a zygote's helper: until the child exists, the parcel's owner reads only its atomics, and this process may
+    /// use the rest.
+    fn try_launch(
+        &mut self,
+        memory: NonNull<u8>,
+        length: usize,
+        parcel: *mut Parcel,
+    ) -> Result<Option<(c_int, *mut *mut c_char)>, (u32, i32)> {
+        let received = self.descriptors.get(..self.count).unwrap_or(&[]);
+        // SAFETY: a mapped parcel, and no other code uses it now.
+        let is_whole = unsafe { parcel::patch(memory, length, received) };
+        if !is_whole || self.lost_some {
+            return Err((failure::DESCRIPTORS, errno::EMFILE));
+        }
+        // SAFETY: as above; `own` was initialized before this process served.
+        unsafe { mark_differences(self.own.assume_init_mut(), &mut (*parcel).sent.adopt, (*parcel).order.kept != 0) };
+        // SAFETY: from here on only atomics are written.
+        let Parcel { sent, order } = unsafe { &*parcel };
+        // SAFETY: the arena is in the parcel. It is a copy of the plan, and no child plays it yet.
+        let Some(arena) = (unsafe { parcel::arena(memory, length) }) else {
+            return Err((failure::PLAN, errno::EINVAL));
+        };
+        let is_plain = order.calls == 0
+            && order.namespaces == 0
+            && order.cgroup < 0
+            && order.pid_namespace < 0
+            && order.vfork == 0;
+        if !is_plain {
+            return Err((failure::PLAN, errno::EINVAL));
+        }
+        sent.frame.plan.store(arena.as_ptr().cast(), Relaxed);
+        // SAFETY: all zeroes are valid arguments.
+        let mut args: uapi::clone_args = unsafe { zeroed() };
+        args.flags =
+            (uapi::CLONE_PARENT | uapi::CLONE_PARENT_SETTID | uapi::CLONE_CHILD_SETTID | uapi::CLONE_CHILD_CLEARTID)
+                as u64;
+        args.parent_tid = sent.frame.pid.as_ptr() as u64;
+        args.child_tid = self.program.thread_number();
+        const SIZE: usize = 64;
+        // SAFETY: without CLONE_VM the child has a copy of all memory, including this stack, and this process has one
+        // thread.
+        match unsafe { sys::syscall(uapi::__NR_clone3, [&raw const args as usize, SIZE, 0, 0, 0, 0]) } {
+            // SAFETY: this is the child.
+            Ok(0) => Ok(Some(unsafe { self.run(parcel) })),
+            Ok(_) => Ok(None),
+            Err(error) => Err((failure::CLONE, error)),
+        }
+    }
+
+    /// The child: takes on the caller's attributes, plays the plan up to its last step, and returns its arguments.
+    unsafe fn run(&mut self, parcel: *const Parcel) -> (c_int, *mut *mut c_char) {
+        // SAFETY: the parcel is mapped until this function unmaps it, and belongs to this run.
+        let sent = unsafe { &(*parcel).sent };
+        let frame = &sent.frame;
+        // SAFETY: this is the child.
+        unsafe { adopt(sent) };
+        let plan = frame.plan.load(Relaxed).cast_const();
+        // Everything that can fail comes before the plan's first step: then the caller can launch in another way.
+        // SAFETY: the plan lies in the parcel.
+        if let Err(error) = unsafe { self.program.become_of(plan) } {
+            frame.errno.store(error, Relaxed);
+            fence(Release);
+            sys::exit(127);
+        }
+        // SAFETY: this is the child; the plan is used until it is released.
+        unsafe {
+            if !play_all_but_last(frame) {
+                fence(Release);
+                sys::exit(127)
+            }
+            self.program.close_descriptors(plan);
+            self.program.release(frame, plan);
+        }
+        for place in &mut self.parcels {
+            unmap(place);
+        }
+        self.descriptors = [0; MAX_PATCHES];
+        self.count = 0;
+        self.program.arguments()
+    }
+}
+
+/// Whether no timer runs and no alternate signal stack is set.
+fn has_plain_signals_and_timers() -> bool {
+    const SS_DISABLE: i32 = 2;
+    let mut stack = [0usize; 3];
+    // SAFETY: the kernel writes a stack_t: address, flags, size.
+    let answer = unsafe { sys::syscall(uapi::__NR_sigaltstack, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let has_no_stack = answer.is_ok() && stack[1] as i32 & SS_DISABLE != 0;
+    let is_off = |kind: usize| {
+        let mut timer = [0u64; 4];
+        // SAFETY: the kernel writes a struct itimerval.
+        let answer = unsafe { sys::syscall(uapi::__NR_getitimer, [kind, timer.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+        answer.is_ok() && timer == [0; 4]
+    };
+    has_no_stack && (0..3).all(is_off)
+}
+
+fn map(memory: i32, length: usize) -> Option<Mapped> {
+    // An access beyond the end of the file would kill this process with SIGBUS.
+    let mut found = MaybeUninit::<uapi::stat>::uninit();
+    // SAFETY: the kernel writes one stat.
+    unsafe { sys::syscall(uapi::__NR_fstat, [memory as usize, found.as_mut_ptr() as usize, 0, 0, 0, 0]) }.ok()?;
+    // SAFETY: the kernel has filled it.
+    let size = unsafe { (*found.as_ptr()).st_size };
+    if length < SHORTEST || u64::try_from(size).ok()? < length as u64 {
+        return None;
+    }
+    let protection = (uapi::PROT_READ | uapi::PROT_WRITE) as usize;
+    let args = [0, length, protection, uapi::MAP_SHARED as usize, memory as usize, 0];
+    // SAFETY: a new mapping at an address that the kernel chooses. Its lower part is a guard.
+    unsafe {
+        let base = sys::syscall(uapi::__NR_mmap, args).ok()?;
+        let mapped = Mapped { memory: base as *mut u8, length };
+        if sys::syscall(uapi::__NR_mprotect, [base, GUARD, 0, 0, 0, 0]).is_err() {
+            let _ = sys::syscall(uapi::__NR_munmap, [base, length, 0, 0, 0, 0]);
+            return None;
+        }
+        Some(mapped)
+    }
+}
+
+/// Unmaps a parcel, and forgets where it was.
+fn unmap(place: &mut Mapped) {
+    if !place.memory.is_null() && !planted!("warm-parcels-left-mapped") {
+        // SAFETY: a whole mapping. The owner has said that the child has left it, or this is a child of its own.
+        let _ = unsafe { sys::syscall(uapi::__NR_munmap, [place.memory as usize, place.length, 0, 0, 0, 0]) };
+    }
+    *place = NOTHING;
+}

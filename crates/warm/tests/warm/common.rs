@@ -1,0 +1,99 @@
+//! What the tests share: the library, a warm set, and a run in a process of its own.
+
+use forkless::warm::Warm;
+use forkless::{Child, Command, Prepared, Route, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The installed library, at least three seconds old: templates are not made of files that have just changed.
+pub(crate) fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let directory = base.join("warm");
+        let path = directory.join("libforkless_warm.so");
+        if std::env::var_os(SCENARIO).is_none() {
+            xtask::dist::warm(&directory, &base.join("warm-build")).expect("the library");
+        }
+        grow_old(&path);
+        path
+    })
+}
+
+/// Waits until a file is old enough for a template.
+pub(crate) fn grow_old(path: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    let file = path.metadata().expect("a file");
+    let newest = Duration::from_secs(file.ctime().max(file.mtime()) as u64 + 4);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    std::thread::sleep(newest.saturating_sub(now));
+}
+
+pub(crate) fn warm() -> Warm {
+    Warm::new(library()).expect("a library")
+}
+
+/// A command without cargo's variables for the loader.
+pub(crate) fn command(program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).env_remove("LD_LIBRARY_PATH");
+    command
+}
+
+/// Captures all output of a launch.
+pub(crate) fn prepared(command: &mut Command) -> Prepared {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).prepare().expect("a plan")
+}
+
+pub(crate) fn is_warm(child: &Child) -> bool {
+    let is_warm = matches!(child.route(), Route::Warm);
+    assert_eq!(is_warm, child.cold_reason().is_none(), "{}", child.route());
+    is_warm
+}
+
+/// Launches until a launch is warm, and returns its output. The error: why none is.
+pub(crate) fn by_template(warm: &Warm, prepared: &Prepared) -> Result<Output, String> {
+    let mut reason = String::new();
+    for _ in 0..2 {
+        let child = warm.spawn(prepared).expect("a child");
+        let why = child.cold_reason().map(str::to_owned);
+        let output = child.wait_with_output().expect("its output");
+        match why {
+            None => return Ok(output),
+            Some(why) => reason = why,
+        }
+    }
+    Err(reason)
+}
+
+/// The variable that says which scenario a process of its own runs.
+pub(crate) const SCENARIO: &str = "FORKLESS_WARM_SCENARIO";
+
+/// Runs `work` in another process of this test program, in the test of this name.
+pub(crate) fn in_own_process(test: &str, work: impl FnOnce()) {
+    library();
+    if std::env::var_os(SCENARIO).is_some_and(|name| name == test) {
+        work();
+        println!("the scenario has ended well");
+        return;
+    }
+    let output = std::process::Command::new(std::env::current_exe().expect("a program"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(SCENARIO, test)
+        .output()
+        .expect("a process");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let is_well = output.status.success() && text.contains("the scenario has ended well");
+    assert!(is_well, "{}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+/// Waits until `holds`. Only as an upper limit, for a test that has failed.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

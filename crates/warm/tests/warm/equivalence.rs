@@ -1,0 +1,258 @@
+//! The same programs, cold and warm.
+
+use crate::common::{by_template, command, grow_old, in_own_process, prepared, warm};
+use forkless::{Command, Resource, Stdio};
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// Programs with arguments and standard input. Whatever is not installed is skipped.
+const PROGRAMS: &[(&str, &[&str], &str)] = &[
+    ("/bin/true", &[], ""),
+    ("/bin/false", &[], ""),
+    ("/bin/echo", &["a", "", "b c"], ""),
+    ("/bin/cat", &[], "text\n"),
+    ("/bin/cat", &["/no/such/file"], ""),
+    ("/bin/ls", &["/"], ""),
+    ("/bin/ls", &["-ld", "/", "/usr"], ""),
+    ("/bin/sed", &["-n", "2p"], "one\ntwo\n"),
+    ("/bin/grep", &["-c", "o"], "one\ntwo\nthree\n"),
+    ("/bin/grep", &["absent"], "one\n"),
+    ("/bin/dash", &["-c", "echo $0 $# $1; exit 3", "name", "1"], ""),
+    ("/bin/dash", &["-c", "kill -SEGV $$"], ""),
+    ("/bin/dash", &["-c", "kill -TERM $$"], ""),
+    ("/bin/dash", &["-c", "trap 'echo trapped' USR1; kill -USR1 $$; echo after"], ""),
+    ("/bin/dash", &["-c", "umask; pwd; ulimit -n; ulimit -s; ulimit -c"], ""),
+    ("/bin/dash", &["-c", "(sleep 0 & wait; echo done) | cat"], ""),
+    ("/bin/bash", &["-c", "echo ${BASH_VERSINFO[0]} $0; printf '%s\\n' a{1..3}; exit 5"], ""),
+    ("/usr/bin/perl", &["-e", "print join(',', @ARGV, $0), qq(\\n); print qx(echo sub)", "x", "y"], ""),
+    ("/usr/bin/perl", &["-e", "$0 = 'other'; open F, '/proc/self/cmdline'; print <F>"], ""),
+    ("/usr/bin/perl", &["-e", "abort() if 0; kill 'ABRT', $$"], ""),
+    ("/usr/bin/python3", &["-c", "import sys, os; print(sys.argv, os.getcwd())", "x"], ""),
+    (
+        "/usr/bin/python3",
+        &["-c", "import threading as t; x = t.Thread(target=print, args=(1,)); x.start(); x.join()"],
+        "",
+    ),
+    ("/usr/bin/git", &["--version"], ""),
+    ("/usr/bin/jq", &["-c", ".a"], "{\"a\": [1, 2]}"),
+    ("/usr/bin/mawk", &["{ print $2 }"], "a b\nc d\n"),
+    ("/usr/bin/gawk", &["{ print $2 }"], "a b\nc d\n"),
+    ("/usr/bin/find", &["/etc/apt", "-maxdepth", "1", "-name", "a*"], ""),
+    ("/usr/bin/sort", &["-r"], "a\nc\nb\n"),
+    ("/usr/bin/uniq", &["-c"], "a\na\nb\n"),
+    ("/usr/bin/head", &["-n1"], "a\nb\n"),
+    ("/usr/bin/tail", &["-n1"], "a\nb\n"),
+    ("/usr/bin/tr", &["a-z", "A-Z"], "text\n"),
+    ("/usr/bin/cut", &["-c2"], "abc\n"),
+    ("/usr/bin/wc", &[], "a b\nc\n"),
+    ("/usr/bin/expr", &["2", "*", "3"], ""),
+    ("/usr/bin/printf", &["%05d\\n", "42"], ""),
+    ("/usr/bin/seq", &["3"], ""),
+    ("/usr/bin/env", &["-i", "A=1", "/usr/bin/env"], ""),
+    ("/usr/bin/id", &[], ""),
+    ("/bin/uname", &["-a"], ""),
+    ("/usr/bin/stat", &["-c", "%n %s %a", "/etc/passwd"], ""),
+    ("/usr/bin/xargs", &["-n1", "echo"], "1 2 3"),
+    ("/bin/tar", &["-cf", "-", "-C", "/etc", "hostname"], ""),
+    ("/bin/gzip", &["-nc"], "text\n"),
+    ("/usr/bin/xz", &["-c"], "text\n"),
+    ("/usr/bin/md5sum", &[], "text\n"),
+    ("/usr/bin/sha256sum", &[], "text\n"),
+    ("/usr/bin/od", &["-c"], "text\n"),
+    ("/usr/bin/nproc", &[], ""),
+    ("/bin/date", &["-u", "-d", "@0"], ""),
+    ("/usr/bin/diff", &["/etc/passwd", "/etc/group"], ""),
+    ("/usr/bin/make", &["-f", "-", "all"], "all:\n\t@echo made\n"),
+    ("/usr/bin/m4", &[], "define(`a', `b')a\n"),
+    ("/usr/bin/bc", &[], "2 ^ 70\n"),
+    ("/usr/bin/openssl", &["version"], ""),
+    ("/usr/bin/file", &["-b", "/etc/passwd"], ""),
+    ("/bin/ps", &["-o", "comm=,args=", "-p", "1"], ""),
+];
+
+#[test]
+fn programs_write_and_end_alike() {
+    let warm = warm();
+    let (mut alike, mut cold) = (0, Vec::new());
+    for &(program, args, text) in PROGRAMS {
+        if !Path::new(program).exists() {
+            continue;
+        }
+        let of = || command(program, args);
+        let expected = {
+            let mut command = of();
+            rewound(&mut command, text);
+            prepared(&mut command).spawn().expect("a child").wait_with_output().expect("its output")
+        };
+        // The first launch starts the template; each has its own input.
+        let mut answer = Err(String::new());
+        for _ in 0..2 {
+            let mut command = of();
+            rewound(&mut command, text);
+            let child = warm.spawn(&prepared(&mut command)).expect("a child");
+            let why = child.cold_reason().map(str::to_owned);
+            let output = child.wait_with_output().expect("its output");
+            assert_eq!(output, expected, "{program} {args:?}: {why:?}");
+            answer = why.map_or(Ok(()), Err);
+        }
+        match answer {
+            Ok(()) => alike += 1,
+            Err(why) => cold.push(format!("{program}: {why}")),
+        }
+    }
+    println!("{alike} cases were warm; cold: {cold:#?}");
+    assert!(alike >= 20, "only {alike} cases were warm: {cold:#?}");
+    for program in ["/bin/true", "/bin/dash", "/bin/ls", "/bin/sed"] {
+        assert!(!cold.iter().any(|line| line.starts_with(&format!("{program}:"))), "{cold:#?}");
+    }
+}
+
+/// A standard input at the start of a new file.
+fn rewound(command: &mut Command, text: &str) {
+    use std::io::Seek;
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(text.as_bytes()).expect("room");
+    file.rewind().expect("a file");
+    command.stdin(Stdio::from(OwnedFd::from(file)));
+}
+
+/// A setting with its name.
+type Setting = (&'static str, fn(&mut Command));
+
+/// The files of `/proc/self` that a program reads of itself, and what `dash` knows of itself.
+const ATTRIBUTES: &[(&str, &[&str])] = &[
+    ("/bin/cat", &["/proc/self/cmdline"]),
+    ("/bin/cat", &["/proc/self/comm"]),
+    ("/bin/cat", &["/proc/self/environ"]),
+    ("/bin/cat", &["/proc/self/limits"]),
+    (
+        "/bin/cat",
+        &["/proc/self/cgroup", "/proc/self/oom_score_adj", "/proc/self/coredump_filter", "/proc/self/timerslack_ns"],
+    ),
+    (
+        "/bin/grep",
+        &[
+            "-E",
+            "^(Name|Umask|TracerPid|Uid|Gid|Groups|Threads|Sig[PBIC]|Shd|Cap|NoNew|Seccomp|Specul|Cpus|Mems)",
+            "/proc/self/status",
+        ],
+    ),
+    ("/bin/ls", &["-l", "--time-style=+", "/proc/self/exe", "/proc/self/cwd", "/proc/self/root"]),
+    ("/bin/dash", &["-c", "for n in /proc/self/fd/*; do echo $n; done"]),
+    ("/bin/dash", &["-c", "read a < /proc/self/stat; set -- ${a##*)}; echo $3 $4 $5 ${16} ${17} ${38}"]),
+    ("/usr/bin/env", &[]),
+];
+
+#[test]
+fn attributes_are_alike() {
+    in_own_process("equivalence::attributes_are_alike", || {
+        let warm = warm();
+        let settings: &[Setting] = &[
+            ("none", |_| {}),
+            ("directory", |command| {
+                command.current_dir("/usr");
+            }),
+            ("umask", |command| {
+                command.umask(0o77);
+            }),
+            ("limits", |command| {
+                command.rlimit(Resource::Files, 77, 88).rlimit(Resource::Core, 0, 0);
+            }),
+            ("nice", |command| {
+                command.nice(5);
+            }),
+            ("descriptor", |command| {
+                command.fd(std::io::stderr().as_fd().try_clone_to_owned().expect("a copy"), 9);
+            }),
+            ("descriptor 3", |command| {
+                command.fd(std::fs::File::open("/dev/null").expect("a file"), 3);
+            }),
+            ("null input", |command| {
+                command.stdin(Stdio::null());
+            }),
+            ("signals", |command| {
+                command.signal_ignore(15).signal_block(10);
+            }),
+            ("mask", |command| {
+                command.inherit_signal_mask(true);
+            }),
+            ("session", |command| {
+                command.setsid(true);
+            }),
+            ("group", |command| {
+                command.process_group(0);
+            }),
+            ("environment", |command| {
+                command.env_clear().env("ONLY", "this");
+            }),
+            ("name", |command| {
+                command.arg0("another-name");
+            }),
+        ];
+        for &(program, args) in ATTRIBUTES {
+            for (name, set) in settings {
+                // Sessions and groups have the number of their leader.
+                if matches!(*name, "session" | "group") && args.get(1).is_some_and(|text| text.contains("stat;")) {
+                    continue;
+                }
+                let mut command = command(program, args);
+                set(&mut command);
+                let prepared = prepared(&mut command);
+                let cold = prepared.spawn().expect("a child").wait_with_output().expect("its output");
+                let warm = by_template(&warm, &prepared).unwrap_or_else(|why| panic!("{program}, {name}: cold: {why}"));
+                let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                assert_eq!(show(&warm.stdout), show(&cold.stdout), "{program} {args:?}, {name}");
+                assert_eq!((warm.stderr, warm.status), (cold.stderr, cold.status), "{program} {args:?}, {name}");
+            }
+        }
+    });
+}
+
+/// A launch with a closed or close-on-exec stream gives the program none.
+#[test]
+fn a_closed_stream_is_closed() {
+    in_own_process("equivalence::a_closed_stream_is_closed", || {
+        let warm = warm();
+        let flags = rustix::io::FdFlags::CLOEXEC;
+        rustix::io::fcntl_setfd(std::io::stdin(), flags).expect("a stream");
+        assert_eq!(std::io::stdin().as_raw_fd(), 0);
+        // The shell itself would open a directory at number 0.
+        let look = "for n in 0 1 2 3; do [ -e /proc/self/fd/$n ] && echo $n; done; exit 0";
+        let prepared = prepared(&mut command("/bin/dash", &["-c", look]));
+        let cold = prepared.spawn().expect("a child").wait_with_output().expect("its output");
+        let warm = by_template(&warm, &prepared).expect("warm");
+        assert_eq!(String::from_utf8_lossy(&warm.stdout), String::from_utf8_lossy(&cold.stdout));
+        assert_eq!(String::from_utf8_lossy(&cold.stdout), "1\n2\n");
+    });
+}
+
+/// A step that fails has the same error, cold and warm.
+#[test]
+fn a_failed_step_is_the_same_error() {
+    let warm = warm();
+    let plain = command("/bin/true", &[]).prepare().expect("a plan");
+    by_template(&warm, &plain).expect("warm");
+    let prepared = command("/bin/true", &[]).current_dir("/no/such/directory").prepare().expect("a plan");
+    let (cold, by_warm) =
+        (prepared.spawn().expect_err("no directory"), warm.spawn(&prepared).expect_err("no directory"));
+    assert_eq!(by_warm.to_string(), cold.to_string());
+    // It was no reason to give the template up.
+    by_template(&warm, &plain).expect("warm");
+    assert_eq!(warm.stats().starts, 1);
+}
+
+/// The standard library of Rust reads the arguments in a constructor of the program, before `main`.
+#[test]
+fn a_rust_program_sees_its_own_arguments() {
+    let program = std::env::current_exe().expect("a program");
+    grow_old(&program);
+    let program = program.to_str().expect("UTF-8");
+    let warm = warm();
+    for args in [&["--list", "templates::"][..], &["--list", "no such test"], &["--bad-option"]] {
+        let prepared = prepared(&mut command(program, args));
+        let cold = prepared.spawn().expect("a child").wait_with_output().expect("its output");
+        assert_eq!(by_template(&warm, &prepared).expect("warm"), cold, "{args:?}");
+    }
+    assert_eq!(warm.stats().starts, 1);
+}

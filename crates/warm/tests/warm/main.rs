@@ -1,0 +1,10 @@
+//! Warm launches against cold ones: the same output, the same end, the same attributes; and cold launches wherever a
+//! condition does not hold.
+
+mod common;
+
+mod equivalence;
+
+mod conditions;
+
+mod templates;
