@@ -6,6 +6,7 @@ pub mod dist;
 pub mod fuzz;
 pub mod inventory;
 pub mod kernels;
+mod late;
 pub mod modules;
 pub mod mutants;
 pub mod noshell;

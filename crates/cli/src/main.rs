@@ -22,6 +22,7 @@ mod help;
 
 use std::{
     ffi::{OsStr, OsString},
+    mem::ManuallyDrop,
     process::ExitCode,
 };
 
@@ -62,13 +63,26 @@ fn main() -> ExitCode {
 
 /// The whole command.
 fn begin() -> ExitCode {
-    forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
+    // Empty, so there is nothing to drop: the code for that would be loaded by every start.
+    forkless::zygote::serve_if_asked(&ManuallyDrop::new(forkless::zygote::Registry::new()));
     let words: Vec<OsString> = std::env::args_os().collect();
     let subcommand = words.get(1).cloned().unwrap_or_default();
     if let Some(options) = words.get(2..).filter(|_| subcommand == "run").and_then(run::quick) {
         return run::main(&options);
     }
     let words = parallel::with_defaults(xargs::arguments(words.into_iter()).into_iter());
+    // The definitions of all options are built only for what the plain parsers do not know.
+    let arguments = words.get(2..).unwrap_or_default();
+    if subcommand == "xargs"
+        && let Some(options) = xargs::plain(arguments)
+    {
+        return xargs::main(options);
+    }
+    if subcommand == "parallel"
+        && let Some(mut options) = parallel::plain(arguments)
+    {
+        return parallel::main(&mut options, false);
+    }
     let cli = match help::parse::<Cli>(words) {
         Ok(cli) => cli,
         Err(error) => return usage_error(&error, &subcommand),

@@ -215,8 +215,15 @@ fn what_is_not_supported_is_refused_by_name() {
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(words.contains(expected), "{options}: {words}");
     }
-    let output = run(&ours(), "$P 'echo {= s/a/b/ =}' ::: a", place.path());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is Perl"), "{output:?}");
+    for (line, expected) in [
+        ("$P 'echo {= s/a/b/ =}' ::: a", "is Perl"),
+        ("$P --pipe --block -2 cat < ten", "--block -2: needs --pipe-part"),
+        ("$P --pipe-part -a /dev/null --block -2 cat", "--block -2: /dev/null is no regular file"),
+    ] {
+        let output = run(&ours(), line, place.path());
+        assert_eq!(output.status.code(), Some(255), "{line}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{line}: {output:?}");
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The slots: each is free, or has a job that runs or is to be launched.
 
-use crate::job::Job;
+use crate::job::{Job, Stdin};
 use crate::output::Capture;
 use crate::source::Place;
 use forkless::{Child, ShellEnding, planted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::fcntl_getpipe_size;
 use std::io;
 use std::process::ChildStdin;
 use std::time::{Instant, SystemTime};
@@ -81,6 +82,17 @@ impl Running {
     pub(crate) fn has_ended(&self) -> bool {
         let Some(pidfd) = self.child.pidfd() else { return false };
         poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    /// Closes its standard input. What was written comes back to the job if it may be launched again: because it may be
+    /// `tried` again, or because the kernel may report late that it had no resources to execute the program. In the second
+    /// case nobody has read from the pipe, so more than the pipe holds has not been written.
+    pub(crate) fn end_feed(&mut self, tried: bool) {
+        let Some(Feed { pipe, bytes, at, goes_on }) = self.feed.take() else { return };
+        let is_unread = || fcntl_getpipe_size(&pipe).map_or(true, |size| at <= size);
+        if !goes_on && (tried || is_unread()) && !planted!("jobs-input-given-once") {
+            self.job.stdin = Stdin::Bytes(bytes);
+        }
     }
 
     /// Sends a signal to the job, and to its process group if it has one of its own.

@@ -325,6 +325,48 @@ fn a_job_that_waits_for_the_kernel_is_skipped_when_the_run_is_stopped() {
     assert!(!summary.is_complete());
 }
 
+/// A filter that answers `execve(2)` with EAGAIN, as the kernel does where a user has too many processes.
+fn refuses_to_execute() -> [forkless::BpfInstruction; 4] {
+    const EAGAIN: u32 = 11;
+    let execve = if cfg!(target_arch = "x86_64") { 59 } else { 221 };
+    let instruction = |code, jt, jf, k| forkless::BpfInstruction { code, jt, jf, k };
+    [
+        // The number of the call; the next instruction decides for one of the last two.
+        instruction(0x20, 0, 0, 0),
+        instruction(0x15, 0, 1, execve),
+        instruction(0x06, 0, 0, 0x0005_0000 | EAGAIN),
+        instruction(0x06, 0, 0, 0x7fff_0000),
+    ]
+}
+
+/// The kernel refuses to execute the program, after the job's standard input has been written. A pipe holds the first input;
+/// it does not hold the second one.
+#[test]
+fn a_job_that_the_kernel_refused_late_gets_its_whole_input() {
+    let place = tempfile::tempdir().expect("a directory");
+    for (count, tries) in [(3, 1), (1_000_000, 1), (3, 2), (1_000_000, 2)] {
+        let file = place.path().join("count");
+        let out = std::fs::File::create(&file).expect("a file");
+        let launches = std::rc::Rc::new(std::cell::Cell::new(0));
+        let counted = launches.clone();
+        let mut options = Options::default().slots(1);
+        options.setup = Some(Box::new(move |command, _| {
+            if counted.get() == 0 {
+                command.no_new_privs(true).seccomp(refuses_to_execute());
+            }
+            counted.set(counted.get() + 1);
+            command.stdout(out.try_clone().expect("a file"));
+        }));
+        options.tries = tries;
+        let mut job = Job::program("wc", ["-c"]);
+        job.stdin = forkless_jobs::Stdin::Bytes(vec![b'x'; count]);
+        let (summary, ends) = run_all(options, [job]);
+        assert!(summary.is_success(), "{summary:?}");
+        assert_eq!((launches.get(), ends.0.len()), (2, 1), "the kernel refuses the first launch");
+        assert_eq!(std::fs::read_to_string(&file).expect("a file").trim(), count.to_string());
+    }
+}
+
 #[test]
 fn a_job_that_the_kernel_never_starts_ends_the_run_and_is_counted() {
     if !is_root("a_job_that_the_kernel_never_starts_ends_the_run_and_is_counted") {

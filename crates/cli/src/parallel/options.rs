@@ -20,7 +20,7 @@ const SLURM: &str = "Slurm";
 ///
 /// The grammar is that of GNU parallel: values come from standard input, from files (-a, ::::) or from the command line
 /// (:::), and take the places of {} and other replacement strings in COMMAND. Without COMMAND, each line is a command.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(
     infer_long_args = true,
     args_override_self = true,
@@ -312,9 +312,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = PIPE, long, alias = "pipepart")]
     pub(super) pipe_part: bool,
 
-    /// Size of a block (default: 1M)
-    #[arg(help_heading = PIPE, long, alias = "block-size", value_name = "SIZE", value_parser = values::size)]
-    pub(super) block: Option<u64>,
+    /// Size of a block; with --pipe-part also -N: N blocks for each slot (default: 1M)
+    #[arg(help_heading = PIPE, long, alias = "block-size", value_name = "SIZE", value_parser = values::block_size)]
+    #[arg(allow_hyphen_values = true)]
+    pub(super) block: Option<values::BlockSize>,
 
     /// After DURATION, at least 1 s, take the whole records that have come as a block (default: wait)
     #[arg(help_heading = PIPE, long, alias = "bt", value_name = "DURATION", value_parser = values::duration)]

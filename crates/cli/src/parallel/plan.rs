@@ -32,7 +32,7 @@ use super::slurm;
 use super::sources::{Columns, Combine, Reading, Sources, Stream};
 use super::tee::Tee;
 use super::template::{Fill, Strings, Template};
-use super::values::{self, Trim, bytes};
+use super::values::{self, BlockSize, Trim, bytes};
 
 /// Everything that a run needs.
 pub(super) struct Plan {
@@ -545,7 +545,7 @@ fn blocks(
         Some(":") => 1,
         Some(text) => text.parse().map_err(|_| format!("--header: only : or a number of lines: {text:?}"))?,
     };
-    let size = given.block.unwrap_or(1 << 20).max(1) as usize;
+    let size = block_size(given, path, slots)?.max(1) as usize;
     let mut blocks = Blocks::new(Feed::Input(open(path)?), borders, size, template, maker);
     blocks.records = given.max_replace_args.or(given.max_args).map(|count| count.max(1) as usize);
     blocks.lines = given.lines.unwrap_or(1).max(1) as usize;
@@ -567,6 +567,24 @@ fn blocks(
         blocks.files = files.clone();
     }
     Ok((Box::new(blocks), files))
+}
+
+/// The size of the blocks of a file.
+fn block_size(given: &ParallelOptions, path: &Path, slots: usize) -> Result<u64, String> {
+    let count = match given.block {
+        None => return Ok(1 << 20),
+        Some(BlockSize::Bytes(size)) => return Ok(size),
+        Some(BlockSize::PerSlot(count)) => count,
+    };
+    if !given.pipe_part {
+        return Err(format!("--block -{count}: needs --pipe-part -a FILE, because a pipe has no length to divide"));
+    }
+    match fs::metadata(path) {
+        // As GNU parallel.
+        Ok(file) if file.is_file() => Ok(1 + file.len() / count.saturating_mul(slots as u64).max(1)),
+        Ok(_) => Err(format!("--block -{count}: {} is no regular file, so it has no length to divide", path.display())),
+        Err(error) => Err(format!("--block -{count}: {}: {error}", path.display())),
+    }
 }
 
 /// `--round-robin`. What a job has got is gone, so it cannot run again.

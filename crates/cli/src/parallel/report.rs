@@ -82,18 +82,18 @@ impl Events for Report {
         if let Ok(mut running) = self.running.lock() {
             running.remove(&ended.place.seq);
         }
-        let command = String::from_utf8_lossy(&ended.job.text);
+        let command = || String::from_utf8_lossy(&ended.job.text);
         if ended.timed_out {
-            say(format_args!("killed because it timed out: {command}"));
+            say(format_args!("killed because it timed out: {}", command()));
         }
         if let forkless_jobs::Ending::NotStarted(error) = &ended.ending {
-            say(format_args!("{error}: {command}"));
+            say(format_args!("{error}: {}", command()));
         }
         let is_failure = ended.is_failure();
         match self.names {
-            Some(HaltOn::Fail) if is_failure => say(format_args!("this job failed: {command}")),
-            Some(HaltOn::Success) if !is_failure => say(format_args!("this job succeeded: {command}")),
-            Some(HaltOn::Done) => say(format_args!("this job finished: {command}")),
+            Some(HaltOn::Fail) if is_failure => say(format_args!("this job failed: {}", command())),
+            Some(HaltOn::Success) if !is_failure => say(format_args!("this job succeeded: {}", command())),
+            Some(HaltOn::Done) => say(format_args!("this job finished: {}", command())),
             _ => {}
         }
         if let Some(files) = &self.files {

@@ -175,6 +175,17 @@ impl Part {
         Self::Value(Value { which, change, levels: Vec::new(), is_code: false })
     }
 
+    /// The place of the argument at a position, and that position.
+    fn position(&self) -> Option<(&Value, isize)> {
+        match self {
+            Self::Value(value) => match value.which {
+                Which::Nth(number) => Some((value, number)),
+                Which::All => None,
+            },
+            _ => None,
+        }
+    }
+
     fn is_all(&self) -> bool {
         matches!(self, Self::Value(Value { which: Which::All, .. }))
     }
@@ -214,6 +225,19 @@ pub(super) struct Template {
     units: Vec<Unit>,
     quoted: bool,
     language: Language,
+    /// Without the parts for the argument at a position, if it has any.
+    even: Option<Box<Template>>,
+}
+
+/// The length of a line to which arguments are added.
+#[derive(Debug, Default)]
+pub(super) struct Length {
+    /// The number of arguments.
+    count: usize,
+    /// Without the parts for the argument at a position.
+    even: usize,
+    /// Of the parts for a position from the start, once there is such an argument.
+    fixed: Vec<Option<usize>>,
 }
 
 impl Template {
@@ -252,7 +276,13 @@ impl Template {
                 Fill::Arguments => vec![Unit { parts: line, repeats: false, gap: Vec::new() }],
             }
         };
-        Ok(Self { units, quoted, language })
+        let mut template = Self { units, quoted, language, even: None };
+        if template.units.iter().flat_map(|unit| &unit.parts).any(|part| part.position().is_some()) {
+            let mut even = template.clone();
+            even.units.iter_mut().for_each(|unit| unit.parts.retain(|part| part.position().is_none()));
+            template.even = Some(Box::new(even));
+        }
+        Ok(template)
     }
 
     /// A text with replacement strings that is no shell line: values are not quoted. None are added.
@@ -264,7 +294,7 @@ impl Template {
             }
         }
         let units = vec![Unit { parts, repeats: false, gap: Vec::new() }];
-        Ok(Self { units, quoted: false, language: Language::Posix })
+        Ok(Self { units, quoted: false, language: Language::Posix, even: None })
     }
 
     /// Whether the line depends on the number of all jobs.
@@ -307,6 +337,8 @@ impl Template {
         range: std::ops::Range<usize>,
         numbers: Numbers,
     ) {
+        #[cfg(test)]
+        MEASURED.set(MEASURED.get() + range.len() + 1);
         if self.quoted {
             return self.push_quoted(out, parts, args, range, numbers);
         }
@@ -375,8 +407,59 @@ impl Template {
         self.expand(args, numbers).len()
     }
 
+    /// The length of a line with the arguments of one more row. `at` gives the argument at a position, the new ones included.
+    /// Looks at nothing that the line has already but what is at these positions.
+    ///
+    /// [`Self::is_estimated`]: the length is at most this.
+    pub(super) fn lengthen<'a>(
+        &self,
+        length: &mut Length,
+        row: &[Vec<u8>],
+        numbers: Numbers,
+        at: impl Fn(isize) -> Option<&'a [u8]>,
+    ) -> usize {
+        let even = self.even.as_deref().unwrap_or(self);
+        length.even = match length.count {
+            0 => even.length(row, numbers),
+            _ => length.even + row.iter().map(|value| even.growth(value, numbers)).sum::<usize>(),
+        };
+        length.count += row.len();
+        let mut all = length.even;
+        let mut place = 0;
+        for unit in &self.units {
+            for (value, number) in unit.parts.iter().filter_map(Part::position) {
+                length.fixed.resize(length.fixed.len().max(place + 1), None);
+                let known = length.fixed[place];
+                let one = known.or_else(|| at(number).map(|arg| self.value_length(value, arg)));
+                if number > 0 {
+                    length.fixed[place] = one;
+                }
+                all += one.unwrap_or(0) * if unit.repeats { length.count } else { 1 };
+                place += 1;
+            }
+        }
+        // Words get quotes because of what else is in them.
+        all + if self.is_estimated() { 4 * self.units.iter().map(|unit| unit.parts.len()).sum::<usize>() } else { 0 }
+    }
+
+    /// Whether [`Self::lengthen`] may return more than the length: what quotes a word needs depends on all of its parts.
+    pub(super) fn is_estimated(&self) -> bool {
+        self.quoted && self.even.is_some()
+    }
+
+    fn value_length(&self, value: &Value, arg: &[u8]) -> usize {
+        let mut piece = Vec::new();
+        match self.quoted {
+            true => push_word(&mut piece, &value.change.apply(arg), self.language),
+            false => self.push_value(&mut piece, value, arg),
+        }
+        #[cfg(test)]
+        MEASURED.set(MEASURED.get() + 1);
+        piece.len()
+    }
+
     /// By how much the line grows with one more argument, at most, if it has one at least.
-    pub(super) fn growth(&self, arg: &Vec<u8>, numbers: Numbers) -> usize {
+    fn growth(&self, arg: &Vec<u8>, numbers: Numbers) -> usize {
         let one = std::slice::from_ref(arg);
         let mut grown = 0;
         let mut piece = Vec::new();
@@ -395,12 +478,6 @@ impl Template {
             }
         }
         grown + piece.len()
-    }
-
-    /// Whether the line's length is a sum over its arguments: no part depends on the position of one.
-    pub(super) fn grows_evenly(&self) -> bool {
-        let mut parts = self.units.iter().flat_map(|unit| &unit.parts);
-        !parts.any(|part| matches!(part, Part::Value(Value { which: Which::Nth(_), .. })))
     }
 }
 
@@ -535,6 +612,12 @@ fn words_of(line: Vec<Part>) -> Vec<Unit> {
 }
 
 #[cfg(test)]
+thread_local! {
+    /// How many arguments have been put into lines, or measured.
+    pub(super) static MEASURED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -607,6 +690,37 @@ mod tests {
                 for count in 1..args.len() {
                     let grown = template.length(&args[..=count], FIRST) - template.length(&args[..count], FIRST);
                     assert_eq!(template.growth(&args[count], FIRST), grown, "{words:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_grows_is_that_of_the_line() {
+        let commands: [&[&str]; 8] = [
+            &["echo"],
+            &["echo {1} {} {-1}"],
+            &["echo", "{2}{.}", "x{3/}y{-2}", "z"],
+            &["echo '{}' {7}"],
+            &["echo {#}{}{1} {2}"],
+            &["{1} {}"],
+            &["echo \"{-3} {1.}\" {}{-1}"],
+            &["echo {1}"],
+        ];
+        let args = bytes(&["a.b", "c d", "it's", "x/y", "", "long enough", "$(z)", "8", "nine"]);
+        for fill in [Fill::Words, Fill::Arguments] {
+            for (words, columns) in commands.iter().flat_map(|words| [(words, 1), (words, 3)]) {
+                let template = parse(words, fill, false);
+                let quoted = parse(words, fill, true);
+                let (mut length, mut most) = (Length::default(), Length::default());
+                for end in (columns..=args.len()).step_by(columns) {
+                    let at = |number| nth(&args[..end], Which::Nth(number)).map(Vec::as_slice);
+                    let row = &args[end - columns..end];
+                    let found = template.lengthen(&mut length, row, FIRST, at);
+                    assert_eq!(found, template.length(&args[..end], FIRST), "{words:?} {fill:?} {end}");
+                    let found = quoted.lengthen(&mut most, row, FIRST, at);
+                    let expected = quoted.length(&args[..end], FIRST);
+                    assert!(!quoted.is_estimated() || found >= expected, "{words:?} {fill:?} {end}, quoted");
                 }
             }
         }

@@ -59,6 +59,26 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     Ok((number * unit) as u64)
 }
 
+/// The size of the blocks of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockSize {
+    /// So many bytes.
+    Bytes(u64),
+    /// So much that each slot gets so many blocks.
+    PerSlot(u64),
+}
+
+/// A [`size`], or the number of blocks for each slot, with a minus sign.
+pub(crate) fn block_size(text: &str) -> Result<BlockSize, String> {
+    match text.trim().strip_prefix('-') {
+        None => size(text).map(BlockSize::Bytes),
+        Some(count) => match size(count) {
+            Ok(count) if count > 0 => Ok(BlockSize::PerSlot(count)),
+            _ => Err(format!("not a size (such as 64k), or a number of blocks for each slot (such as -2): {text:?}")),
+        },
+    }
+}
+
 /// The number of slots on a machine with so many CPUs; `None` for `0`: as many as possible.
 pub(super) fn slots(text: &str, cpus: usize) -> Result<Option<usize>, String> {
     let wrong = || format!("not a number of jobs (such as 8, +2, -1, 50% or a file with one of these): {text:?}");
@@ -246,6 +266,14 @@ mod tests {
         assert_eq!(size("1.5M"), Ok(1_572_864));
         assert!(size("1x").is_err());
         assert!(size("").is_err());
+    }
+
+    #[test]
+    fn a_negative_size_of_blocks_is_their_number_for_each_slot() {
+        assert_eq!(block_size("2K"), Ok(BlockSize::Bytes(2048)));
+        assert_eq!(block_size("-3"), Ok(BlockSize::PerSlot(3)));
+        assert!(block_size("-0").is_err());
+        assert!(block_size("--1").is_err());
     }
 
     #[test]

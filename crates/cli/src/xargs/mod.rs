@@ -2,6 +2,7 @@
 
 mod arguments;
 mod options;
+mod plain;
 mod pack;
 mod read;
 
@@ -20,6 +21,7 @@ use signal_hook::consts::{SIGUSR1, SIGUSR2};
 pub(crate) use arguments::arguments;
 pub(crate) use options::XargsOptions;
 use pack::{Around, Packer, Packing};
+pub(crate) use plain::plain;
 use read::Separator;
 
 /// The exit codes.

@@ -8,7 +8,7 @@ use clap::Args;
 ///
 /// Like xargs(1) of POSIX.1-2024 and of GNU findutils, and with their options. Blanks and newlines separate the arguments;
 /// quotes and backslashes protect them. Options end at COMMAND.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(
     after_help = EXIT_CODES,
     infer_long_args = true,

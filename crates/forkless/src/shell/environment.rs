@@ -9,11 +9,14 @@ use super::classify::{Simple, is_name};
 use super::known::Kind;
 use crate::command;
 use crate::compile::environment_of;
+use crate::environment::unchanged;
 use crate::environment::{Block, Held, Kept};
 use crate::once::Once;
 use forkless_core::planted;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// Variables that are in dash's table before those of the environment. There are others, but an environment that sets
 /// them goes to the shell.
@@ -68,9 +71,11 @@ pub(super) struct Place<'a> {
 }
 
 /// The environment that the shell would get.
-pub(super) enum Given {
+pub(super) enum Given<'a> {
     /// The process's environment, which the process has not changed.
     Unchanged(&'static Unchanged),
+    /// The same with values that the command sets: not those of PATH and PWD.
+    Set(&'static Unchanged, &'a command::Environment),
     /// That of this command, or of this moment.
     Other(Held),
 }
@@ -93,38 +98,54 @@ impl Unchanged {
     }
 }
 
-impl Given {
-    pub(super) fn of(command: &command::Environment) -> Self {
+impl<'a> Given<'a> {
+    pub(super) fn of(command: &'a command::Environment) -> Self {
         static UNCHANGED: Once<Unchanged> = Once::new();
-        match environment_of(command) {
-            Held::Process(block) => Self::Unchanged(UNCHANGED.get_or(|| Unchanged::of(block))),
-            other => Self::Other(other),
+        let unchanged = unchanged::get().filter(|_| !command.clear);
+        let unchanged = unchanged.map(|block| UNCHANGED.get_or(|| Unchanged::of(block)));
+        let sets = |(name, value): (&OsString, &Option<OsString>)| value.is_some() && name != "PATH" && name != "PWD";
+        match unchanged {
+            Some(known) if command.changes.is_empty() => Self::Unchanged(known),
+            Some(known) if command.changes.iter().all(sets) => Self::Set(known, command),
+            _ => Self::Other(environment_of(command)),
         }
     }
 
     pub(super) fn path(&self) -> Option<&[u8]> {
         match self {
-            Self::Unchanged(known) => known.path,
+            Self::Unchanged(known) | Self::Set(known, _) => known.path,
             Self::Other(block) => last(block, b"PATH"),
         }
     }
 
     pub(super) fn pwd(&self) -> Option<&[u8]> {
         match self {
-            Self::Unchanged(known) => known.pwd,
+            Self::Unchanged(known) | Self::Set(known, _) => known.pwd,
             Self::Other(block) => last(block, b"PWD"),
         }
     }
 
-    /// The environment that the shell would pass on.
-    pub(super) fn by_shell(&self, kind: Kind, form: &Simple, place: &Place<'_>) -> Result<Held, Reason> {
+    /// The environment that the shell would pass on. `patterns`: of other lines.
+    pub(super) fn by_shell(
+        &self,
+        kind: Kind,
+        form: &Simple,
+        place: &Place<'_>,
+        patterns: Option<&Patterns>,
+    ) -> Result<Held, Reason> {
+        let is_plain = kind == Kind::Dash && form.assignments.is_empty() && self.pwd() == Some(&place.directory);
+        let made;
         let block = match self {
-            Self::Unchanged(known) => {
-                let is_plain = form.assignments.is_empty() && known.pwd == Some(&place.directory);
-                if kind == Kind::Dash && is_plain {
-                    return known.dash.as_ref().map(Held::Process).map_err(Reason::clone);
+            Self::Unchanged(known) if is_plain => {
+                return known.dash.as_ref().map(Held::Process).map_err(Reason::clone);
+            }
+            Self::Unchanged(known) => known.block,
+            Self::Set(_, command) => {
+                if let Some(patterns) = patterns.filter(|_| is_plain) {
+                    return patterns.fill(command, &place.directory);
                 }
-                known.block
+                made = environment_of(command);
+                &*made
             }
             Self::Other(block) => block,
         };
@@ -136,6 +157,84 @@ impl Given {
             Kind::Other => Err(Reason::Shell),
         }
         .map(Held::of)
+    }
+}
+
+/// The environment that dash passes on for lines that set the same variables, and nothing but their values is different:
+/// kept from one line to the next.
+#[derive(Debug, Default)]
+pub(super) struct Patterns(Mutex<Option<Arc<Pattern>>>);
+
+/// An environment without the values of some variables.
+#[derive(Debug)]
+struct Pattern {
+    /// The names of these variables, sorted.
+    names: Vec<OsString>,
+    text: Vec<u8>,
+    starts: Vec<usize>,
+    /// Where values are missing, in the order of the text: the offset, and which name's.
+    gaps: Vec<(usize, usize)>,
+}
+
+impl Patterns {
+    /// The environment for this command, which only sets variables. The process's environment is unchanged, and `directory`
+    /// is its value of PWD.
+    fn fill(&self, command: &command::Environment, directory: &[u8]) -> Result<Held, Reason> {
+        // In a forked copy of the process another thread may hold the lock for ever.
+        let kept = self.0.try_lock().ok().and_then(|kept| kept.clone());
+        let same =
+            |pattern: &Arc<Pattern>| command.changes.keys().eq(&pattern.names) || planted!("shell-pattern-of-others");
+        let pattern = match kept.filter(same) {
+            Some(pattern) => pattern,
+            None => {
+                let block = environment_of(command);
+                let given: Vec<Variable<'_>> = block.variables().collect();
+                let pattern = Arc::new(Pattern::of(&dash(&given, Vec::new(), directory)?, command));
+                if let Ok(mut kept) = self.0.try_lock() {
+                    *kept = Some(Arc::clone(&pattern));
+                }
+                pattern
+            }
+        };
+        Ok(Held::of(pattern.with(command)))
+    }
+}
+
+impl Pattern {
+    fn of(block: &Block, command: &command::Environment) -> Self {
+        let names: Vec<OsString> = command.changes.keys().cloned().collect();
+        let mut pattern = Self { names, text: Vec::new(), starts: Vec::new(), gaps: Vec::new() };
+        for (name, value) in block.variables() {
+            pattern.starts.push(pattern.text.len());
+            pattern.text.extend_from_slice(name);
+            pattern.text.push(b'=');
+            match pattern.names.binary_search_by(|known| known.as_os_str().cmp(OsStr::from_bytes(name))) {
+                Ok(index) => pattern.gaps.push((pattern.text.len(), index)),
+                Err(_) => pattern.text.extend_from_slice(value),
+            }
+            pattern.text.push(0);
+        }
+        pattern
+    }
+
+    fn with(&self, command: &command::Environment) -> Block {
+        let values: Vec<&[u8]> =
+            command.changes.values().map(|value| value.as_deref().map_or(&[][..], OsStr::as_bytes)).collect();
+        let room = self.text.len() + values.iter().map(|value| value.len()).sum::<usize>();
+        let (mut text, mut starts) = (Vec::with_capacity(room), Vec::with_capacity(self.starts.len()));
+        let mut from = 0;
+        let gaps = self.gaps.iter().map(|&(to, index)| (to, values[index]));
+        for (to, value) in gaps.chain([(self.text.len(), &[][..])]) {
+            // The variables up to this gap are moved by the values before it.
+            let shift = text.len() - from;
+            while let Some(start) = self.starts.get(starts.len()).filter(|start| **start < to) {
+                starts.push(start + shift);
+            }
+            text.extend_from_slice(&self.text[from..to]);
+            text.extend_from_slice(value);
+            from = to;
+        }
+        Block { text, starts }
     }
 }
 
@@ -240,4 +339,45 @@ fn is_level(value: &[u8]) -> bool {
 /// FNV-1, 32 bits, in 1024 buckets.
 fn bash_bucket(name: &[u8]) -> u32 {
     name.iter().fold(2_166_136_261, |hash: u32, &byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte)) % 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(values: &[(&str, &str)]) -> command::Environment {
+        let changes = values.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value)))).collect();
+        command::Environment { clear: false, changes }
+    }
+
+    fn parts(block: &Block) -> (Vec<u8>, Vec<usize>) {
+        (block.text.clone(), block.starts.clone())
+    }
+
+    /// What a pattern gives is what dash would pass on, whichever line it was made for.
+    #[test]
+    fn a_pattern_gives_what_is_computed_for_one_line() {
+        let patterns = Patterns::default();
+        let long = "x".repeat(5000);
+        let lines: [&[(&str, &str)]; 7] = [
+            &[("PARALLEL_SEQ", "1"), ("A", "x"), ("ZZ", "")],
+            &[("PARALLEL_SEQ", "12345"), ("A", ""), ("ZZ", "a=b")],
+            &[("PARALLEL_SEQ", ""), ("A", &long), ("ZZ", "last")],
+            &[("PARALLEL_SEQ", "1"), ("B", "x"), ("ZZ", "other names")],
+            &[("HOME", "a variable that exists"), ("PS1", "one of dash's own")],
+            &[("HOME", "/"), ("PS1", "")],
+            &[("odd name", "is dropped"), ("B", "2")],
+        ];
+        for line in lines {
+            let command = setting(line);
+            let all = environment_of(&command);
+            let given: Vec<Variable<'_>> = all.variables().collect();
+            let expected = dash(&given, Vec::new(), b"/tmp").expect("an environment");
+            let found = patterns.fill(&command, b"/tmp").expect("an environment");
+            assert_eq!(parts(&found), parts(&expected), "{line:?}");
+            let again = patterns.fill(&command, b"/tmp").expect("an environment");
+            assert_eq!(parts(&again), parts(&expected), "{line:?}");
+        }
+        assert!(patterns.fill(&setting(&[("IFS", "x")]), b"/tmp").is_err(), "dash heeds it");
+    }
 }

@@ -49,7 +49,8 @@ impl Engine<'_> {
             },
             Err(error) => Err(error),
         };
-        let Slot::Running(running) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
+        let Slot::Running(mut running) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
+        running.end_feed(self.options.tries > 1);
         self.running -= 1;
         self.unwatched -= usize::from(!running.watched);
         // What was missing for a launch may be there now.

@@ -51,7 +51,7 @@ impl Engine<'_> {
             }
         }
         if !feed.goes_on {
-            running.feed = None;
+            running.end_feed(self.options.tries > 1);
             return;
         }
         // It is writable until there are bytes for it.
@@ -63,7 +63,7 @@ impl Engine<'_> {
     /// A job takes no more.
     fn close_feed(&mut self, slot: usize, seq: u64) {
         if let Slot::Running(running) = &mut self.slots[slot] {
-            running.feed = None;
+            running.end_feed(self.options.tries > 1);
         }
         self.source.closed(seq);
     }

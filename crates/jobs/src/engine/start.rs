@@ -206,9 +206,7 @@ impl Engine<'_> {
             self.fail(error.into());
             return None;
         }
-        // Only a job that may be tried again needs them again.
-        let bytes = if self.options.tries > 1 && !goes_on { bytes.clone() } else { std::mem::take(bytes) };
-        Some(Feed { pipe, bytes, at: 0, goes_on })
+        Some(Feed { pipe, bytes: std::mem::take(bytes), at: 0, goes_on })
     }
 
     /// Keeps a job that the kernel has no resources for now. Returns false, as [`launch`](Self::launch) then does.
