@@ -44,12 +44,16 @@ limit-results = 30
 boost-title = 3
 "#;
 
-/// Tables of many columns are scrolled, not squeezed; man pages have their own classes.
+/// Tables of many columns are scrolled, not squeezed; the headings of man pages are smaller than the page's.
 const STYLE: &str = "
+:root { --content-max-width: 96rem; }
 .table-wrapper { overflow-x: auto; }
 .content table { margin-inline: 0; }
-.content td, .content th { min-width: 4em; overflow-wrap: break-word; }
+.content td code { white-space: nowrap; }
 .content img { max-width: 100%; background: #fff; }
+.content h1.Sh { font-size: 1.4em; }
+.content h2.Ss { font-size: 1.15em; }
+.content a.permalink, .content a.permalink:visited { color: inherit; }
 dl.Bl-tag dt { margin-top: 0.6em; }
 table.head, table.foot { display: none; }
 ";

@@ -183,13 +183,19 @@ impl Build {
 }
 
 /// Variables for a build whose results contain no path of this machine.
-fn without_paths() -> Result<[(&'static str, String); 2]> {
-    let here = fs::canonicalize(root())?;
-    let maps = [(cargo_home()?, "/usr/src/cargo"), (here, "/usr/src/forkless")];
+fn without_paths() -> Result<[(&'static str, String); 3]> {
+    let (cargo_home, here) = (cargo_home()?, fs::canonicalize(root())?);
+    let mut maps = vec![(cargo_home.clone(), "/usr/src/cargo"), (here, "/usr/src/forkless")];
+    // The working directory of a compiler has no links in its path.
+    if let Ok(registry) = fs::canonicalize(cargo_home.join("registry")) {
+        maps.push((registry, "/usr/src/cargo/registry"));
+    }
     let rust: Vec<_> = maps.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
     let c: Vec<_> = maps.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
     ensure!(std::env::var_os("RUSTFLAGS").is_none(), "RUSTFLAGS is set, which would change the packages: unset it");
-    Ok([("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")), ("CFLAGS", c.join(" "))])
+    // The packages are stripped, but the linker's build ID is a hash of the debugging information, too.
+    let debug = ("CARGO_PROFILE_RELEASE_DEBUG", "false".to_owned());
+    Ok([("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")), ("CFLAGS", c.join(" ")), debug])
 }
 
 /// The directory of cargo's registry.

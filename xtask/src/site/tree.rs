@@ -8,13 +8,12 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// The parts of the table of contents with their pages. The tours are below the page before them.
+/// The parts of the table of contents with their pages. A directory stands for the rest of its pages.
 const PARTS: &[(&str, &[&str])] = &[
+    ("Start", &["docs/install.md", "docs/faq.md"]),
     (
-        "Start",
+        "Tours of five minutes",
         &[
-            "docs/install.md",
-            "docs/faq.md",
             "docs/tour/rust.md",
             "docs/tour/python.md",
             "docs/tour/node.md",
@@ -161,8 +160,7 @@ fn contents(pages: &BTreeMap<PathBuf, String>) -> Result<String> {
             for page in found {
                 ensure!(rest.remove(&page), "{} is not there, or is in two parts of the contents", page.display());
                 let title = title(&page, &pages[&page])?;
-                let indent = if page.starts_with("docs/tour") { "  " } else { "" };
-                let _ = writeln!(text, "{indent}- [{title}]({})", place(&page).display());
+                let _ = writeln!(text, "- [{title}]({})", place(&page).display());
                 if *name == COMMANDS {
                     for one in rest.clone().into_iter().filter(|page| page.starts_with("commands")) {
                         rest.remove(one);
@@ -291,7 +289,7 @@ mod tests {
             .map(|name| (PathBuf::from(name), "# Title of `it`\n".to_owned()))
             .collect();
         let text = contents(&pages).expect("complete");
-        assert!(text.contains("  - [Title of it](docs/tour/rust.md)\n"), "{text}");
+        assert!(text.contains("\n- [Title of it](docs/tour/rust.md)\n"), "{text}");
         pages.insert("docs/new.md".into(), "# New\n".to_owned());
         assert!(contents(&pages).expect_err("one too many").to_string().contains("docs/new.md"));
     }
