@@ -8,7 +8,6 @@ fn main() {
         .file("c/close.c")
         .file("c/prctl.c")
         .file("c/system.c")
-        .file("c/versions.c")
         .std("gnu11")
         .warnings(true)
         .extra_warnings(true)

@@ -62,7 +62,8 @@ fn name(number: i64) -> String {
         fcntl SYS_fcntl futex SYS_futex chdir SYS_chdir getpid SYS_getpid getppid SYS_getppid brk SYS_brk mmap SYS_mmap
         munmap SYS_munmap openat SYS_openat pidfd_getfd SYS_pidfd_getfd pidfd_open SYS_pidfd_open pipe2 SYS_pipe2
         rt_sigaction SYS_rt_sigaction rt_sigprocmask SYS_rt_sigprocmask wait4 SYS_wait4 waitid SYS_waitid
-        gettid SYS_gettid kcmp SYS_kcmp epoll_ctl SYS_epoll_ctl epoll_pwait SYS_epoll_pwait
+        gettid SYS_gettid statx SYS_statx getresuid SYS_getresuid getresgid SYS_getresgid getcwd SYS_getcwd read SYS_read
+        ioctl SYS_ioctl ppoll SYS_ppoll kcmp SYS_kcmp epoll_ctl SYS_epoll_ctl epoll_pwait SYS_epoll_pwait
     }
 }
 
@@ -187,6 +188,42 @@ fn three_pipes_take_two_calls_each_in_the_child() {
         &["close"; 3],
     ];
     expect("spawn-pipes", &parent.concat(), &child);
+}
+
+/// What a timeout and limits of size add to a launch whose output is read: one call for each pipe, and the polls. Each
+/// poll but the last is followed by a read.
+#[test]
+fn a_capture_with_limits_adds_one_call_for_each_pipe_to_a_bare_read() {
+    let (Some(bare), Some(limited)) = (trace("spawn-read-wait"), trace("capture")) else { return };
+    let calls = |trace: &Trace| {
+        let mut calls = without_waits(names(&trace.of(Who::Parent)));
+        let polls = calls.iter().filter(|call| *call == "ppoll").count();
+        calls.retain(|call| call != "ppoll");
+        calls.sort_unstable();
+        (calls, polls)
+    };
+    let ((bare, none), (limited, polls)) = (calls(&bare), calls(&limited));
+    let mut expected = bare;
+    expected.extend(["ioctl".to_owned(), "ioctl".to_owned()]);
+    expected.sort_unstable();
+    assert_eq!(limited, expected);
+    assert!(none == 0 && (1..=3).contains(&polls), "{none} and {polls} polls");
+    assert_eq!(limited.iter().filter(|call| *call == "read").count(), 2, "{limited:?}");
+}
+
+/// The shell's file and the root, the ids, the signal mask, and the working directory.
+#[test]
+fn a_line_is_classified_with_six_calls() {
+    let here = std::env::current_dir().expect("a working directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scenario"));
+    command.args(["traced", "route"]).env("PWD", here);
+    let Some(trace) = trace_from_exec("route", command, Options::default()) else { return };
+    let calls = names(&trace.of(Who::Parent));
+    if forkless::shell("uname -a").route() == forkless::ShellRoute::Direct {
+        assert_eq!(calls, ["statx", "statx", "getresuid", "getresgid", "rt_sigprocmask", "getcwd"]);
+    } else {
+        let _ = io::Write::write_all(&mut io::stderr(), b"SKIPPED: calls of a line because the shell is not known\n");
+    }
 }
 
 /// Negative control: one more step is one more call.

@@ -20,3 +20,13 @@ pub mod trace;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The questions and answers.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/faq.md")]
+struct Questions;
+
+/// The tour of the Rust library.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/rust.md")]
+struct Tour;

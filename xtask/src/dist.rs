@@ -5,7 +5,7 @@
 //! rustc builds one static library with everything. Each shared library is linked from it with a version script. Each static
 //! library is rewritten to export only its own names: otherwise two Rust libraries could not be linked into one program.
 
-use crate::modules;
+use crate::{late, modules};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -92,7 +92,10 @@ pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -
     run(build.args(["--package", "forkless-capi", "--package", "forkless-preload"]).args(features()))?;
     let archive = target.join("release/libforkless_capi.a");
     LIBRARIES.iter().try_for_each(|library| library.install(&archive, place))?;
-    preload(&target.join("release/libforkless_preload.a"), &place.directory(&place.libdir)?)
+    let preload = place.directory(&place.libdir)?.join("libforkless_preload.so");
+    let new = preload.with_extension("so.new");
+    late::link(&target.join("release/libforkless_preload.a"), &new)?;
+    Ok(fs::rename(new, preload)?)
 }
 
 /// Builds the command, and installs it with its man pages and completions. `environment` as for [`libraries`].
@@ -209,29 +212,6 @@ impl Library {
         fs::remove_file(all)?;
         Ok(fs::remove_file(one)?)
     }
-}
-
-/// Every program loads the preload library, so it must not load another one: libgcc is linked statically.
-fn preload(archive: &Path, lib: &Path) -> Result<()> {
-    let map = root().join("crates/preload/libforkless_preload.map");
-    let map = if cfg!(target_arch = "x86_64") { map } else { without_versions(&map, lib)? };
-    let (new, installed) = (lib.join("libforkless_preload.so.new"), lib.join("libforkless_preload.so"));
-    let mut link = Command::new("cc");
-    link.arg("-shared").arg("-o").arg(&new).arg("-Wl,-soname,libforkless_preload.so");
-    link.arg(format!("-Wl,--version-script={}", map.display()));
-    link.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
-    run(link.args(["-static-libgcc", "-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-lgcc_eh"]))?;
-    Ok(fs::rename(new, installed)?)
-}
-
-/// The same names for a machine where glibc's functions have other versions: without any, they stand for each.
-fn without_versions(map: &Path, lib: &Path) -> Result<PathBuf> {
-    let text = fs::read_to_string(map)?;
-    let names: Vec<_> =
-        text.lines().map(str::trim).filter(|line| line.ends_with(';') && !line.contains(['*', '}'])).collect();
-    let plain = lib.join("libforkless_preload.map");
-    fs::write(&plain, format!("{{ global: {} local: *; }};\n", names.join(" ")))?;
-    Ok(plain)
 }
 
 /// The standard output of a program; an error with its standard error if it fails.

@@ -51,6 +51,16 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A command that checks that the targets compile, with any toolchain and without libFuzzer.
+pub fn check(target: &Path) -> Command {
+    let mut check = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    check.args(["check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"]);
+    check.arg(target.join("fuzz")).current_dir(dist::root());
+    // As cargo-fuzz does. Nothing is linked, so any name serves as libFuzzer's.
+    check.env("RUSTFLAGS", "--cfg fuzzing").env("CUSTOM_LIBFUZZER_PATH", "none");
+    check
+}
+
 fn by_libfuzzer(name: &str, words: &[&str], seconds: u64) -> Result<()> {
     let place = dist::root().join("fuzz");
     // libFuzzer writes new inputs to the first directory; copy those worth keeping to the seeds by hand.

@@ -323,7 +323,7 @@ pub fn page(root: &Path) -> Result<String> {
     )?;
     writeln!(page, "C has no such mark: all of it is unsafe. What is shipped has these C sources:\n")?;
     for directory in crates(root)?.iter().map(|name| format!("{name}/c")).chain(["bindings/perl".to_owned()]) {
-        for ending in ["c", "xs"] {
+        for ending in ["c", "S", "xs"] {
             for path in sources(&root.join(&directory), ending)? {
                 let path = path.strip_prefix(root)?;
                 if !path.components().any(|part| part.as_os_str() == "t" || part.as_os_str() == "tests") {

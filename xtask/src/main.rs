@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
     background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, scale,
-    settings, soak, suite, trust, wrappers,
+    settings, site, soak, suite, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -81,6 +81,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Write what other languages and the docs have of the table of settings (after a change of crates/forkless/src/settings.rs)
     Settings,
+    /// Make the documentation as a site in target/site/html, and follow its links (installs mdBook in target; needs mandoc)
+    Site,
     /// Write the list of all unsafe code with its reasons to docs/unsafe.md
     Unsafe,
     /// Write the promises with their tests and planted faults to docs/trust.md
@@ -139,6 +141,7 @@ fn task() -> Result<()> {
         Task::Soak(options) => return soak::run(options, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Settings => return settings::write(&dist::root()),
+        Task::Site => return site::make(&target).map(drop),
         Task::Unsafe => return inventory::write(&dist::root()),
         Task::Trust => return trust::write(&dist::root()),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
@@ -165,6 +168,7 @@ fn ci(target: &Path) -> Result<()> {
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     step("lints", cargo(&lints))?;
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
+    step("fuzz targets", &mut fuzz::check(target))?;
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     test(&[], Install::Missing, true, target)?;

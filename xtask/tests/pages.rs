@@ -58,3 +58,30 @@ fn resources_have_the_names_of_the_library_in_perl() {
     let names: Vec<String> = list.split_whitespace().map(str::to_lowercase).collect();
     assert_eq!(names, forkless::Resource::ALL.map(forkless::Resource::name));
 }
+
+/// The CI of the hosting services calls the tasks that exist.
+#[test]
+fn hosted_ci_runs_tasks_that_exist() {
+    for name in [".github/workflows/ci.yml", ".gitlab-ci.yml"] {
+        let text = fs::read_to_string(dist::root().join(name)).expect("the definition");
+        let tasks: Vec<_> = text.lines().filter_map(|line| Some(line.split_once("cargo xtask ")?.1)).collect();
+        assert!(tasks.len() >= 3, "{name}: {tasks:?}");
+        for task in tasks {
+            let mut xtask = std::process::Command::new(env!("CARGO_BIN_EXE_xtask"));
+            let output = xtask.args(task.split(' ')).arg("--help").output().expect("xtask");
+            assert!(output.status.success(), "{name}: {task}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        // The oldest Rust is that of the manifest.
+        let manifest = fs::read_to_string(dist::root().join("Cargo.toml")).expect("the manifest");
+        let oldest = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).expect("a version");
+        assert!(text.contains(&format!("rust:{}-bookworm", oldest.trim_matches('"'))), "{name}: not {oldest}");
+    }
+}
+
+/// What a wrong word in a definition looks like.
+#[test]
+fn unknown_kinds_of_packages_are_refused() {
+    let mut xtask = std::process::Command::new(env!("CARGO_BIN_EXE_xtask"));
+    let output = xtask.args(["package", "nonsense", "--help"]).output().expect("xtask");
+    assert!(!output.status.success(), "{output:?}");
+}

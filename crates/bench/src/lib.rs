@@ -122,7 +122,8 @@ fn run(options: &BenchOptions) -> Result<Option<i32>> {
     let mut sweeps = Sweeps::plan(options, &limits, &stage.settings.list());
     sweeps.notes.extend(stage.settings.notes.iter().cloned());
     sweeps.notes.extend(stage.engines.absences());
-    if forkless::Support::probe().is_ok_and(|support| support.shared_memory && !support.clone3) {
+    let clone3 = forkless::Support::probe().is_ok_and(|support| support.clone3 || !support.shared_memory);
+    if !clone3 {
         sweeps.notes.push("clone3 is refused or missing: forkless uses clone".to_owned());
     }
     let what = (&*sweeps.conditions, &*contestants);
@@ -131,7 +132,7 @@ fn run(options: &BenchOptions) -> Result<Option<i32>> {
     let measured = bench.everything(&progress)?;
     sweeps.notes.extend(measured.notes);
     let engines = stage.engines.versions().into_iter().collect();
-    let machine = Machine { own_target: options.program.is_empty(), engines, ..Machine::read() };
+    let machine = Machine { own_target: options.program.is_empty(), clone3, engines, ..Machine::read() };
     let report = Report::new(machine, measured.rows, measured.alive);
     let mut record = Archived { report, notes: sweeps.notes };
     let interrupted = interrupt.signal().map(|signal| (signal, progress.rows()));

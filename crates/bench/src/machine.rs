@@ -32,6 +32,13 @@ pub struct Machine {
     pub(crate) engines: BTreeMap<Name, Option<String>>,
     /// Did the bench launch its own program, which only exits?
     pub(crate) own_target: bool,
+    /// Did launches use clone3? (Records that do not say it were made with it.)
+    #[serde(default = "yes")]
+    pub(crate) clone3: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Machine {
@@ -51,6 +58,7 @@ impl Machine {
             mitigations: mitigations().unwrap_or_else(|| "unknown".to_owned()),
             engines: BTreeMap::new(),
             own_target: true,
+            clone3: true,
         }
     }
 

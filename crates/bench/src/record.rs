@@ -35,7 +35,7 @@ impl Report {
             let floor = floors.iter().find(|(condition, _)| *condition == row.condition());
             row.ratio_to_floor = floor.map(|(_, total)| round(row.total_p50_us / total));
         }
-        let targets = super::targets::judge(&rows, &alive, machine.cores);
+        let targets = super::targets::judge(&rows, &alive, &machine);
         Self { version: FORMAT_VERSION, machine, rows, alive, targets }
     }
 

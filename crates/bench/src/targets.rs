@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{
     condition::{Condition, OUTPUTS, SOCKETS, TASKS},
+    machine::Machine,
     rows::{AliveRow, FEW, Row},
     setting::Setting,
     statistics::round,
@@ -60,16 +61,19 @@ impl Rows<'_> {
 }
 
 /// All figures for which the rows were measured. Others (`--only`, `--memory`…) are left out.
-pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], cores: usize) -> Vec<Figure> {
+pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], machine: &Machine) -> Vec<Figure> {
     let rows = Rows(rows);
     let mut figures = Vec::new();
-    small_parent(&rows, &mut figures);
+    match machine.clone3 {
+        true => small_parent(&rows, &mut figures),
+        false => small_parent_without_clone3(&rows, &mut figures),
+    }
     stand_ins(&rows, &mut figures);
     preloaded(&rows, &mut figures);
     memory(&rows, &mut figures);
     settings(&rows, &mut figures);
     files(&rows, &mut figures);
-    threads(&rows, cores, &mut figures);
+    threads(&rows, machine.cores, &mut figures);
     output(&rows, &mut figures);
     tasks(&rows, &mut figures);
     waiting(alive, &mut figures);
@@ -93,6 +97,22 @@ fn small_parent(rows: &Rows, figures: &mut Vec<Figure>) {
         if let Some(row) = rows.find(launcher, &small) {
             let words = format!("time for which {name} blocks the caller / vfork baseline");
             figures.push(Figure::at_most(words, row.held_p50_us / floor.held_p50_us, 0.35));
+        }
+    }
+}
+
+/// With clone, the child resets the handler of each signal, as posix_spawn's does. vfork, the baseline, leaves that out.
+fn small_parent_without_clone3(rows: &Rows, figures: &mut Vec<Figure>) {
+    let small = Condition::SMALL;
+    let Some(theirs) = rows.find("posix_spawn", &small) else { return };
+    for (launcher, name) in [
+        ("forkless-prepared", "prepared spawn + wait without pidfd"),
+        ("forkless-status", "status()"),
+        ("forkless-prepared-status", "prepared status()"),
+    ] {
+        if let Some(row) = rows.find(launcher, &small) {
+            let words = format!("{name} by clone, small parent / posix_spawn");
+            figures.push(Figure::at_most(words, row.total_p50_us / theirs.total_p50_us, 0.90));
         }
     }
 }
@@ -254,6 +274,24 @@ mod tests {
     use super::super::record::tests::row;
     use super::*;
 
+    fn machine(cores: usize) -> Machine {
+        Machine { cores, ..Machine::read() }
+    }
+
+    #[test]
+    fn without_clone3_the_peer_is_posix_spawn() {
+        let small = Condition::SMALL;
+        let rows = [
+            row("floor", small, 40.0, 100.0),
+            row("posix_spawn", small, 60.0, 150.0),
+            row("forkless-status", small, 120.0, 120.0),
+        ];
+        let clone = Machine { clone3: false, ..machine(2) };
+        let found: Vec<(f64, bool)> = judge(&rows, &[], &clone).iter().map(|f| (f.value, f.met)).collect();
+        assert_eq!(found, [(0.8, true)]);
+        assert_eq!(judge(&rows, &[], &machine(2))[0].value, 1.2);
+    }
+
     #[test]
     fn figures_are_computed_from_the_matching_rows() {
         let small = Condition::SMALL;
@@ -268,7 +306,7 @@ mod tests {
             row("posix_spawn", crowd, 50.0, 100.0),
             row("forkless-status", crowd, 80.0, 80.0),
         ];
-        let figures = judge(&rows, &[], 2);
+        let figures = judge(&rows, &[], &machine(2));
         let found: Vec<(&str, f64, bool)> = figures.iter().map(|f| (f.figure.as_str(), f.value, f.met)).collect();
         assert_eq!(
             found,
@@ -280,11 +318,11 @@ mod tests {
                 ("launches/s of forkless-status on 4 threads / posix_spawn's", 1.25, true),
             ]
         );
-        assert!(judge(&rows[1..2], &[], 2).is_empty());
+        assert!(judge(&rows[1..2], &[], &machine(2)).is_empty());
 
         let few = Condition { fds: 36, ..small };
         let rows = [row("posix_spawn", few, 60.0, 100.0), row("forkless-status", few, 70.0, 70.0)];
-        assert!(judge(&rows, &[], 2).is_empty());
+        assert!(judge(&rows, &[], &machine(2)).is_empty());
     }
 
     #[test]
@@ -300,7 +338,7 @@ mod tests {
             row("forkless-preload-posix_spawn", many, 800.0, 810.0),
             row("forkless-preload-stdio", many, 80.0, 90.0),
         ];
-        let found: Vec<(f64, bool)> = judge(&rows, &[], 2).iter().map(|f| (f.value, f.met)).collect();
+        let found: Vec<(f64, bool)> = judge(&rows, &[], &machine(2)).iter().map(|f| (f.value, f.met)).collect();
         assert_eq!(found, [(0.1, true), (0.9, false), (0.9, true), (10.0, true)]);
     }
 
@@ -313,7 +351,7 @@ mod tests {
             row("forkless-status", user, 100.0, 100.0),
             row("forkless-status", large, 105.0, 105.0),
         ];
-        let figures = judge(&rows, &[], 2);
+        let figures = judge(&rows, &[], &machine(2));
         let words = "forkless-status with change of user: 1 GiB / small parent";
         assert_eq!(figures.len(), 1);
         assert_eq!((figures[0].figure.as_str(), figures[0].value, figures[0].met), (words, 1.05, true));
@@ -323,7 +361,7 @@ mod tests {
     fn target_for_threads_is_higher_with_many_cpus() {
         let crowd = Condition { threads: 32, ..Condition::SMALL };
         let rows = [row("posix_spawn", crowd, 50.0, 100.0), row("forkless-status", crowd, 60.0, 60.0)];
-        let figures = judge(&rows, &[], 16);
+        let figures = judge(&rows, &[], &machine(16));
         assert_eq!((figures[0].target, figures[0].met), (2.0, false));
     }
 }

@@ -252,10 +252,43 @@ fn a_signal_lets_running_jobs_end_and_their_replies_go_out() {
     assert_eq!(worker.status("the worker ends").code(), Some(0));
 }
 
+/// The server is stopped while a long reply waits for it: the worker that was ended by a signal waits, too.
+#[test]
+fn a_reply_that_the_server_takes_late_is_delivered() {
+    const LENGTH: usize = 12_000_000;
+    let Some(server) = Server::start("a late reply") else { return };
+    let place = tempfile::tempdir().expect("a directory");
+    let [begun, go, ended] = ["begun", "go", "ended"].map(|name| place.path().join(name));
+    let mut worker = server.worker(&["--function", "line", "--max-output", "16M"]);
+    let line = format!(
+        ": > {}; until test -e {}; do sleep 0.02; done; head -c {LENGTH} /dev/zero | tr '\\0' x; : > {}",
+        begun.display(),
+        go.display(),
+        ended.display()
+    );
+    let process = server.process.as_ref().expect("a server");
+    let client = thread::scope(|scope| {
+        let client = scope.spawn(|| server.client(&["-f", "line", &line]));
+        eventually("the job has started", || begun.exists());
+        worker.signal(Signal::TERM);
+        process.signal(Signal::STOP);
+        fs::write(&go, "").expect("a file");
+        eventually("the job has written its output", || ended.exists());
+        // Time for a worker that would not wait.
+        thread::sleep(Duration::from_millis(500));
+        process.signal(Signal::CONT);
+        client.join().expect("the client")
+    });
+    assert_eq!((client.stdout.len(), client.status.code()), (LENGTH, Some(0)), "{}", text(&client.stderr));
+    assert_eq!(worker.status("the worker ends").code(), Some(0));
+}
+
 #[test]
 fn servers_on_other_machines_need_an_option() {
-    let mut worker = Command::new(FORKLESS);
-    worker.args(["gearman-worker", "192.0.2.1:4730", "--function", "line"]).stdin(Stdio::null());
+    let mut worker = Command::new("timeout");
+    worker
+        .args(["-s", "KILL", "20", FORKLESS, "gearman-worker", "192.0.2.1:4730", "--function", "line"])
+        .stdin(Stdio::null());
     let output = worker.output().expect("a worker");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(text(&output.stderr).contains("--remote permits it"), "{output:?}");
@@ -429,4 +462,102 @@ fn no_job_is_lost_when_the_server_is_killed_and_started_again() {
     assert_eq!(count(&log), jobs + 1, "a line for each job, once");
     worker.signal(Signal::TERM);
     assert_eq!(worker.status("the worker ends").code(), Some(0));
+}
+
+/// In turn, the run, a worker and the server are killed by SIGKILL; the run goes on from its log by `--resume`. In the end
+/// every job is in the log, once. Those that have run twice were in flight at a kill.
+#[test]
+fn a_run_whose_parts_are_killed_again_and_again_loses_no_job() {
+    /// Jobs that are in the queue at once, at most.
+    const AHEAD: usize = 64;
+    let Some(mut server) = Server::start("a run whose parts are killed") else { return };
+    let jobs = scaled(1000);
+    let kills = (jobs / 1000).clamp(9, 45);
+    let place = tempfile::tempdir().expect("a directory");
+    let [log, ran, input] = ["log", "ran", "input"].map(|name| place.path().join(name));
+    fs::write(&input, (1..=jobs).map(|n| format!("{n}\n")).collect::<String>()).expect("a file");
+    let start_worker = |server: &Server| server.worker(&["--function", "forkless", "-j", "4"]);
+    let start_run = |server: &Server| {
+        let mut command = server.parallel("");
+        command.args(["-j", &AHEAD.to_string(), "--resume", "--joblog"]).arg(&log).arg("-a").arg(&input);
+        command.arg(format!("echo {{}} >> {}", ran.display())).stdout(Stdio::null()).stderr(Stdio::null());
+        Running(command.spawn().expect("parallel"))
+    };
+    let logged = || -> Vec<usize> {
+        let text = text(&fs::read(&log).unwrap_or_default());
+        // A kill may leave a line without its end.
+        let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        let lines = whole.lines().filter(|line| !line.starts_with("Seq\t"));
+        lines.filter_map(|line| line.split_once('\t')?.0.parse().ok()).collect()
+    };
+    let mut workers = [start_worker(&server), start_worker(&server)];
+    let mut run = start_run(&server);
+    for kill in 1..=kills {
+        let until = jobs * kill / (kills + 1);
+        let mut progress = logged().len();
+        while progress < until {
+            eventually("the run goes on", || logged().len() > progress);
+            progress = logged().len();
+        }
+        match kill % 3 {
+            0 => {
+                server.kill();
+                server.begin();
+            }
+            1 => {
+                drop(run);
+                run = start_run(&server);
+            }
+            // The jobs that it has started run on.
+            _ => workers[kill % 2] = start_worker(&server),
+        }
+    }
+    let mut progress = logged().len();
+    let status = loop {
+        let mut status = None;
+        eventually("the run goes on or ends", || {
+            status = run.0.try_wait().expect("a status");
+            status.is_some() || logged().len() > progress
+        });
+        progress = logged().len();
+        if let Some(status) = status {
+            break status;
+        }
+    };
+    assert!(status.success(), "{status:?}");
+    let mut found = logged();
+    found.sort_unstable();
+    assert!(found == (1..=jobs).collect::<Vec<_>>(), "{} lines in the log of {jobs} jobs", found.len());
+    let mut times = vec![0usize; jobs + 1];
+    for line in text(&fs::read(&ran).expect("marks")).lines() {
+        times[line.parse::<usize>().expect("a number")] += 1;
+    }
+    assert!(times[1..].iter().all(|&times| times > 0), "a job in the log has not run");
+    let again: usize = times[1..].iter().map(|times| times - 1).sum();
+    eprintln!("{jobs} jobs, {kills} kills: all in the log once; {again} ran once more");
+    assert!(again <= kills * AHEAD, "{again} jobs ran again after {kills} kills");
+    for worker in &mut workers {
+        worker.signal(Signal::TERM);
+        assert_eq!(worker.status("the worker ends").code(), Some(0));
+    }
+}
+
+/// The first commands of the page and of the man page, with the address of the test's server.
+#[test]
+fn the_documented_commands_run_as_written() {
+    let Some(server) = Server::start("the documented commands") else { return };
+    let bin = Path::new(FORKLESS).parent().expect("a directory").display();
+    let path = format!("{bin}:{}", std::env::var("PATH").expect("PATH"));
+    let page = include_str!("../../../docs/gearman.md");
+    let man = include_str!("../src/help/man/gearman-worker.md");
+    for (text_of, expected, end) in [(page, 1..=1000, "kill $!\n"), (man, 2..=4, "")] {
+        let block = text_of.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a command");
+        let script = format!("{}{end}wait\n", block.replace("localhost:4730", &server.address()));
+        assert!(script.contains("kill $!\n") && script.contains("gearman-worker 127.0.0.1:"), "{script}");
+        let mut command = Command::new("timeout");
+        command.args(["120", "sh", "-e", "-c", &script]).env("PATH", &path).stdin(Stdio::null());
+        let output = command.output().expect("sh");
+        let numbers: String = expected.map(|number| format!("{number}\n")).collect();
+        assert!(output.status.success() && text(&output.stdout) == numbers, "{script}{output:?}");
+    }
 }

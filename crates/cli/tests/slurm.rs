@@ -128,12 +128,6 @@ fn the_jobs_of_a_dead_node_run_elsewhere() {
     cluster.kill_node("n2");
     let code = cluster.code();
     let words = cluster.text("err");
-    if code == 255 && words.contains("srun: ") && words.contains("use --resume to run the rest") {
-        // srun may meet another error as the node goes, and end the step. Then no job is lost from the count.
-        let ran = cluster.logged("log").len();
-        assert!(words.contains(&format!("ran {ran}, failed 0, skipped {} of {jobs}\n", jobs - ran)), "{ran}: {words}");
-        return eprintln!("srun has ended the step: {words}");
-    }
     assert_eq!(code, 0, "{words}");
     assert!(
         cluster.text("err").contains(&format!("ran {jobs}, failed 0, skipped 0 of {jobs}\n")),
@@ -152,9 +146,63 @@ fn the_jobs_of_a_dead_node_run_elsewhere() {
     wait_until("no job runs on the dead node", || !cluster.processes().iter().any(|(_, line)| line == "sleep 9999"));
 }
 
+/// Asserts that each job has run and is in the log once, and that those that have run twice were in flight: the log says so.
+fn ran_all_and_only_those_in_flight_twice(cluster: &Cluster, jobs: usize) {
+    let words = cluster.text("err");
+    assert!(words.contains(&format!("ran {jobs}, failed 0, skipped 0 of {jobs}\n")), "{words}");
+    cluster.has_logged_all(jobs);
+    let (marks, logged) = (cluster.marks(), cluster.logged("log"));
+    let missing: Vec<usize> = (1..=jobs).filter(|job| !marks.contains_key(job)).collect();
+    assert!(missing.is_empty(), "have not run: {missing:?}: {words}");
+    let unsaid: Vec<_> = marks.iter().filter(|(job, times)| **times > 1 && !logged[job].contains(",lost:")).collect();
+    assert!(unsaid.is_empty(), "have run twice, and the log does not say so: {unsaid:?}: {words}");
+}
+
+/// The orders of the rest are longer than what srun takes after the loss of a node: a second srun runs it on the other two.
+#[test]
+fn another_srun_runs_the_rest_without_the_dead_node() {
+    let Some(mut cluster) = Cluster::start("another_srun_runs_the_rest_without_the_dead_node") else { return };
+    let jobs = 2500;
+    cluster.write("marks", "");
+    cluster.write("job", &format!("echo {{}} >> marks; : {}", "x".repeat(1000)));
+    let line = format!("seq {jobs} | $F parallel --slurm --slurm-timeout 4 -j1 --summary --joblog log \"$(cat job)\"");
+    cluster.submit(&line, &[]);
+    wait_until("some jobs have run on n2", || {
+        let logged = cluster.logged("log");
+        logged.len() >= 100 && logged.values().any(|host| host == "n2")
+    });
+    cluster.kill_node("n2");
+    let code = cluster.code();
+    let words = cluster.text("err");
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("another srun runs the rest on n1,n3\n"), "{words}");
+    ran_all_and_only_those_in_flight_twice(&cluster, jobs);
+    let hosts: Vec<String> = cluster.logged("log").into_values().collect();
+    assert!(hosts.iter().filter(|host| host.contains(",lost:")).all(|host| !host.starts_with("n2")), "{hosts:?}");
+}
+
+/// srun itself is killed: its workers end, all nodes still answer, and a second srun runs the rest on them.
+#[test]
+fn another_srun_runs_the_rest_when_srun_ends() {
+    let Some(cluster) = Cluster::start("another_srun_runs_the_rest_when_srun_ends") else { return };
+    let jobs = scaled(JOBS);
+    cluster.write("marks", "");
+    write_gated_job(&cluster, jobs);
+    cluster.submit(&gated(jobs), &[]);
+    wait_until("half of the jobs have run", || cluster.logged("log").len() >= jobs / 2 - 1);
+    let sruns: Vec<i32> =
+        cluster.processes().into_iter().filter(|(_, line)| line.starts_with("srun ")).map(|(pid, _)| pid).collect();
+    assert!(!sruns.is_empty(), "{:?}", cluster.processes());
+    sruns.into_iter().for_each(cluster::end);
+    wait_until("another srun runs", || cluster.text("err").contains("another srun runs the rest on n1,n2,n3\n"));
+    cluster.write("gate", "");
+    assert_eq!(cluster.code(), 0, "{}", cluster.text("err"));
+    ran_all_and_only_those_in_flight_twice(&cluster, jobs);
+}
+
 /// A run of which half waits for the file `gate`.
 fn gated(jobs: usize) -> String {
-    format!("seq {jobs} | $F parallel --slurm -j1 --joblog log --resume \"$(cat job)\"")
+    format!("seq {jobs} | $F parallel --slurm -j1 --summary --joblog log --resume \"$(cat job)\"")
 }
 
 fn write_gated_job(cluster: &Cluster, jobs: usize) {

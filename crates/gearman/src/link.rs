@@ -286,7 +286,12 @@ impl Link {
 }
 
 fn addresses(server: &str) -> io::Result<Vec<SocketAddr>> {
-    Ok(server.to_socket_addrs()?.collect())
+    let (host, port) = server.rsplit_once(':').unwrap_or((server, ""));
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not HOST:PORT, such as localhost:4730"));
+    }
+    let found = server.to_socket_addrs();
+    Ok(found.map_err(|error| io::Error::new(error.kind(), format!("cannot look up {host:?}: {error}")))?.collect())
 }
 
 impl AsFd for Link {

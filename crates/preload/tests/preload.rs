@@ -259,3 +259,133 @@ fn only_libc_names_are_exported() {
         }
     }
 }
+
+/// A program of `tests/c`, to be run with the library.
+struct First {
+    directory: TempDir,
+    program: PathBuf,
+}
+
+impl First {
+    fn new(name: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let program = compile(name, &[], directory.path());
+        Self { directory, program }
+    }
+
+    /// Runs it; the standard error must be empty but for the library's log, which is returned.
+    fn with(&self, library: &Path, args: &[&str], more: &[(&str, &OsStr)]) -> Vec<String> {
+        let mut run = Command::new("timeout");
+        run.arg("60").arg("env").arg(format!("LD_PRELOAD={}", library.display())).arg(&self.program).args(args);
+        for name in ["LD_PRELOAD", "FORKLESS", "FORKLESS_INHERIT"] {
+            run.env_remove(name);
+        }
+        run.env("FORKLESS_LOG", "1").envs(more.iter().copied()).stdin(Stdio::null());
+        let output = run.output().expect("a run");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (log, rest): (Vec<_>, Vec<_>) = errors.lines().partition(|line| line.starts_with("forkless: "));
+        assert!(output.status.success() && rest.is_empty(), "{args:?}: {}\n{errors}", output.status);
+        log.into_iter().filter(|line| line.contains("): pid ")).map(str::to_owned).collect()
+    }
+}
+
+/// Several threads may be the first that start a program. So may a child that shares the memory, and a copy of the process
+/// that was forked while another thread was at it.
+#[test]
+fn the_first_launch_may_be_in_any_thread_and_child() {
+    let Some(library) = library() else { return };
+    let first = First::new("late");
+    for _ in 0..100 {
+        assert_eq!(first.with(&library, &["threads"], &[]).len(), 16, "launches in threads");
+        first.with(&library, &["forks"], &[]);
+    }
+    assert_eq!(first.with(&library, &["shared"], &[]).len(), 2, "launches in the child and in its parent");
+}
+
+/// The pages that the first launch relocates are never writable, and other calls leave them alone.
+#[test]
+fn what_the_first_launch_relocates_is_read_only() {
+    let Some(library) = library() else { return };
+    let first = First::new("late");
+    first.with(&library, &["protected"], &[]);
+    first.with(&library, &["dumpable"], &[]);
+    first.with(&library, &["dlerror"], &[]);
+}
+
+/// If the kernel refuses mremap, which only the first launch needs, libc starts the programs.
+#[test]
+fn libc_starts_programs_if_the_relocations_are_refused() {
+    let Some(library) = library() else { return };
+    let first = First::new("late");
+    let served = first.with(&library, &["refused"], &[]);
+    assert!(served.is_empty(), "{served:?}");
+}
+
+/// Nothing is loaded at the first launch: the process may have another root by then.
+#[test]
+fn the_first_launch_may_be_after_chroot() {
+    let Some(library) = library() else { return };
+    // SAFETY: only returns a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return say("SKIPPED: the_first_launch_may_be_after_chroot, because it needs root");
+    }
+    let first = First::new("late");
+    let root = first.directory.path().join("root");
+    fs::create_dir(&root).expect("a directory");
+    let inside = compile("nothing", &["-static"], &root);
+    let name = format!("/{}", inside.file_name().expect("a name").display());
+    let served = first.with(&library, &["chroot", root.to_str().expect("UTF-8"), &name], &[]);
+    assert_eq!(served.len(), 1, "{served:?}");
+}
+
+/// A child that shares the memory never enters the loader: its stack is small, and the loader's locks and thread data are
+/// those of its parent.
+#[test]
+fn children_look_up_no_function() {
+    let Some(library) = library() else { return };
+    let first = First::new("late");
+    // How many functions of libc were looked up for the library by the process itself, and by others before their exec.
+    let looked_up = |which: &str| {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let to = place.path().join("bindings");
+        let debug = [("LD_DEBUG", OsStr::new("bindings")), ("LD_DEBUG_OUTPUT", to.as_os_str())];
+        let served = first.with(&library, &[which], &debug);
+        assert!(served.len() >= 3, "{served:?}");
+        let (mut own, mut others) = (0, Vec::new());
+        for file in fs::read_dir(place.path()).expect("a directory") {
+            let path = file.expect("a file").path();
+            let pid = path.extension().and_then(OsStr::to_str).expect("a number").to_owned();
+            for line in String::from_utf8_lossy(&fs::read(&path).expect("lines")).lines() {
+                let Some((process, what)) = line.trim_start().split_once(':') else { continue };
+                if what.contains("libforkless_preload.so [0] to") {
+                    if process == pid { own += 1 } else { others.push(line.to_owned()) }
+                }
+            }
+        }
+        (own, others)
+    };
+    let (own, others) = looked_up("kinds");
+    assert!(own > 50 && others.is_empty(), "{own}, {others:?}");
+    // A child that calls libc's functions would be seen.
+    let (_, others) = looked_up("kinds-in-a-copy");
+    assert!(others.len() > 20, "{others:?}");
+}
+
+/// What each program pays: the relocations that the loader does for the library at the start of a program that starts no other.
+#[test]
+fn the_loader_does_few_relocations() {
+    let Some(library) = library() else { return };
+    let counts = |library: &Path| {
+        let mut run = Command::new("/bin/true");
+        let output = run.env("LD_DEBUG", "statistics").env("LD_PRELOAD", library).output().expect("true");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let number = |name: &str| {
+            let found = text.lines().find_map(|line| line.split_once(name)?.1.trim().parse::<u64>().ok());
+            found.unwrap_or_else(|| panic!("no {name} in {text}"))
+        };
+        [number("number of relocations:"), number("number of relative relocations:")]
+    };
+    let (without, with) = (counts(Path::new("")), counts(&library));
+    let more = [with[0] - without[0], with[1] - without[1]];
+    assert!(more[0] <= 24 && more[1] == 0, "{more:?} more than the {without:?} of true");
+}

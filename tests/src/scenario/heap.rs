@@ -3,10 +3,11 @@
 use crate::allocator;
 use crate::elf::Programs;
 use crate::foreign;
-use forkless::{Command, Prepared, Stdio};
+use forkless::{Capture, Command, Prepared, Stdio};
 use forkless_core::sys::{self, uapi};
 use std::hint::black_box;
 use std::path::Path;
+use std::time::Duration;
 
 /// Every front end, launches that work and launches that do not, under the trap.
 pub fn launches(_: &[String]) {
@@ -142,6 +143,16 @@ pub fn count(_: &[String]) {
         let before = allocator::calls();
         (0..100).for_each(|_| run());
         assert_eq!(allocator::calls() - before, 0, "allocations in 100 runs of {name}");
+    }
+    // Captures allocate a buffer for each stream, one list for the loop, and one for each of its turns, of which there
+    // are one to three here.
+    let limits = Capture::new().timeout(Duration::from_secs(600)).limit(1 << 20);
+    let captured = prepare(&programs.exits(0), |_| {});
+    for _ in 0..20 {
+        let before = allocator::calls();
+        assert!(captured.capture(&limits).expect("capture").status.success());
+        let made = allocator::calls() - before;
+        assert!((1..=6).contains(&made), "{made} allocations in a capture");
     }
     // The count counts: compiling a command allocates, and so does one box.
     let before = allocator::calls();

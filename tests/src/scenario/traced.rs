@@ -1,8 +1,10 @@
 //! The program whose system calls are counted from outside: a warm-up, a mark, one launch, a mark.
 
 use crate::elf::Programs;
-use forkless::{Command, Stdio};
+use forkless::{Capture, Command, Stdio};
 use forkless_tests::trace::mark;
+use std::io::Read;
+use std::time::Duration;
 
 /// `scenario traced WHAT`.
 pub fn run(args: &[String]) {
@@ -20,6 +22,9 @@ pub fn run(args: &[String]) {
         "spawn-pipes" => {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         }
+        "spawn-read-wait" => {
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
         "first-status" | "only-status" => {
             command.launched_once(what == "only-status");
             mark();
@@ -35,7 +40,17 @@ pub fn run(args: &[String]) {
     if what == "awaited-status" {
         return awaited(prepared.into());
     }
+    let limits = Capture::new().timeout(Duration::from_secs(600)).limit(1 << 20);
     let mut launch = || match what {
+        "capture" => assert!(prepared.capture(&limits).expect("capture").status.success()),
+        "spawn-read-wait" => {
+            let mut child = prepared.spawn().expect("spawn");
+            let mut text = Vec::new();
+            child.stdout.take().expect("a pipe").read_to_end(&mut text).expect("read");
+            child.stderr.take().expect("a pipe").read_to_end(&mut text).expect("read");
+            assert!(child.wait().expect("wait").success());
+        }
+        "route" => drop(forkless::shell("uname -a 2>&1").route()),
         "status" | "status-chdir" => assert!(command.status().expect("status").success()),
         "hundred" => (0..100).for_each(|_| assert!(command.status().expect("status").success())),
         "prepared-status" => assert!(prepared.status().expect("status").success()),

@@ -133,7 +133,7 @@ impl Package {
                 .arg(tree)
                 .args(["-name", "*.so*", "-type", "f", "-exec", "chmod", "644", "{}", "+"]))?;
         }
-        run(Command::new("chmod").args(["-R", "go-w,a+rX"]).arg(tree))
+        run(Command::new("chmod").args(["-R", "u+rw,go-w,a+rX"]).arg(tree))
     }
 
     /// The directory `DEBIAN`.
@@ -164,7 +164,10 @@ impl Package {
             fs::write(control.join("shlibs"), "libforkless 0 libforkless0\nlibpopen_noshell 0 libforkless0\n")?;
             self.symbols(tree, &control)?;
         }
-        self.sums(tree, &control)
+        self.sums(tree, &control)?;
+        // Whatever the umask is.
+        run(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(control))?;
+        run(Command::new("chmod").arg("755").arg(tree))
     }
 
     /// Debian packages with the libraries that its programs and libraries need.

@@ -1,25 +1,49 @@
 //! Installs the packages in a new, minimal Debian, and uses them there.
 
+use super::Kind;
 use crate::dist::output;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a user does, in a system without a compiler.
-const USE: &str = include_str!("use.sh");
-/// What a user of the Python package does.
-const PYTHON: &str = include_str!("python.sh");
-/// What a developer does, in a system with one.
-const DEVELOP: &str = include_str!("develop.sh");
+/// What somebody does with packages, in a system that has little beside them.
+struct Check {
+    /// The kinds that it uses, all of which must be wanted.
+    kinds: &'static [Kind],
+    /// The Debian packages that it needs, and the earlier checks must not have.
+    debian: &'static str,
+    script: &'static str,
+    what: &'static str,
+}
 
-/// Tries the packages of the directory `packages`. The system is made in the directory `root`, which is removed first.
+/// In this order: only the last ones have a compiler.
+const CHECKS: [Check; 5] = [
+    Check { kinds: &[Kind::Archive, Kind::Deb], debian: "", script: include_str!("use.sh"), what: "command" },
+    Check { kinds: &[Kind::Python], debian: "python3-venv", script: include_str!("python.sh"), what: "Python" },
+    Check { kinds: &[Kind::Npm], debian: "npm", script: include_str!("node.sh"), what: "Node" },
+    Check { kinds: &[Kind::Raku, Kind::Deb], debian: "raku-zef", script: include_str!("raku.sh"), what: "Raku" },
+    Check {
+        kinds: &[Kind::Archive, Kind::Deb, Kind::Perl],
+        debian: "gcc libc6-dev make perl pkgconf",
+        script: include_str!("develop.sh"),
+        what: "a compiler",
+    },
+];
+
+/// Tries the packages of the directory `packages`, as far as they are wanted. The system is made in the directory `root`, which is
+/// removed first.
 ///
 /// # Errors
 /// If the caller is not root, if debootstrap fails, or if a command in the system fails: it says which.
-pub(super) fn check(packages: &Path, root: &Path) -> Result<()> {
+pub(super) fn check(packages: &Path, root: &Path, wanted: impl Fn(Kind) -> bool) -> Result<()> {
     let is_root = output_is(Command::new("id").arg("-u"), "0\n");
     ensure!(is_root, "--check needs root: it makes a Debian system with debootstrap and enters it with chroot");
+    let checks: Vec<_> = CHECKS.iter().filter(|check| check.kinds.iter().all(|kind| wanted(*kind))).collect();
+    ensure!(
+        !checks.is_empty(),
+        "--check has nothing to do: raku needs deb too; archive and deb are checked together, with perl if wanted"
+    );
     if root.exists() {
         fs::remove_dir_all(root).with_context(|| format!("{}", root.display()))?;
     }
@@ -31,26 +55,23 @@ pub(super) fn check(packages: &Path, root: &Path) -> Result<()> {
     fs::create_dir(&inside)?;
     for entry in fs::read_dir(packages)?.flatten() {
         let name = entry.file_name();
-        if [".deb", ".tar.gz", ".whl"].iter().any(|end| name.to_string_lossy().ends_with(end)) {
+        if [".deb", ".tar.gz", ".whl", ".tgz"].iter().any(|end| name.to_string_lossy().ends_with(end)) {
             fs::copy(entry.path(), inside.join(name))?;
         }
     }
     fs::copy(crate::dist::root().join("crates/capi/examples/run.c"), inside.join("run.c"))?;
-    enter(root, USE).context("in a Debian without a compiler")?;
-    // The packages of the compiler come from the registry of this machine.
-    for name in ["etc/resolv.conf", "etc/hosts"] {
-        fs::copy(Path::new("/").join(name), root.join(name))?;
+    for check in checks {
+        if !check.debian.is_empty() {
+            // Debian's own packages come from the registry of this machine.
+            for name in ["etc/resolv.conf", "etc/hosts"] {
+                fs::copy(Path::new("/").join(name), root.join(name))?;
+            }
+            let install = "apt-get install -q -y --no-install-recommends";
+            enter(root, &format!("apt-get update -q && {install} {} >/dev/null", check.debian))?;
+        }
+        enter(root, check.script).with_context(|| format!("in a Debian for the check of {}", check.what))?;
     }
-    let install = |packages: &str| {
-        enter(
-            root,
-            &format!("apt-get update -q && apt-get install -q -y --no-install-recommends {packages} >/dev/null"),
-        )
-    };
-    install("python3-venv")?;
-    enter(root, PYTHON).context("in a Debian with Python")?;
-    install("gcc libc6-dev make perl pkgconf")?;
-    enter(root, DEVELOP).context("in a Debian with a compiler")
+    Ok(())
 }
 
 /// Runs a script in the system, with its own mounts and processes.

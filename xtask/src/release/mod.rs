@@ -6,7 +6,10 @@
 mod deb;
 mod installed;
 mod modules;
+mod npm;
+mod raku;
 mod third_party;
+mod twice;
 
 use crate::dist::{self, Place, output, root, run};
 use anyhow::{Context, Result, ensure};
@@ -26,6 +29,9 @@ pub struct Options {
     /// Then install the packages, but for the crates, in a new, minimal Debian, and use them there (needs root)
     #[arg(long)]
     check: bool,
+    /// Then make the packages again, of a clone of the commit in another directory, and compare them byte by byte
+    #[arg(long)]
+    twice: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,6 +46,10 @@ enum Kind {
     Python,
     /// A distribution for CPAN
     Perl,
+    /// Packages for npm: the main one, and one with the addon for each platform
+    Npm,
+    /// A distribution for Raku
+    Raku,
 }
 
 /// The crates, each after those that it depends on.
@@ -77,6 +87,12 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
     if wanted(Kind::Perl) {
         modules::perl(&build, &out)?;
     }
+    if wanted(Kind::Npm) {
+        npm::make(&build, &out)?;
+    }
+    if wanted(Kind::Raku) {
+        raku::make(&build, &out)?;
+    }
     let mut files: Vec<_> = fs::read_dir(&out)?.flatten().map(|entry| entry.path()).collect();
     files.sort();
     for path in files {
@@ -85,8 +101,13 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
     if wanted(Kind::Crates) {
         println!("order of the crates: {}", CRATES.join(", "));
     }
+    if options.twice {
+        let kinds = options.kinds.iter().filter_map(ValueEnum::to_possible_value);
+        let kinds: Vec<_> = kinds.map(|kind| kind.get_name().to_owned()).collect();
+        twice::compare(&kinds, &out, &std::path::absolute(target)?.join("release-packages/twice"))?;
+    }
     if options.check {
-        installed::check(&out, &std::path::absolute(target)?.join("release-packages/debian"))?;
+        installed::check(&out, &std::path::absolute(target)?.join("release-packages/debian"), wanted)?;
     }
     Ok(())
 }
@@ -149,26 +170,34 @@ impl Build {
             fs::copy(root().join(file), inside.join(file)).with_context(|| file.to_owned())?;
         }
         third_party::write(&inside.join("THIRD-PARTY.txt"), &inside.join("sbom.json"))?;
-        let file = out.join(format!("{name}.tar.gz"));
+        self.tar(&tree, &name, &out.join(format!("{name}.tar.gz")))
+    }
+
+    /// Makes a tar.gz of the directory `name` in `tree`.
+    fn tar(&self, tree: &Path, name: &str, file: &Path) -> Result<()> {
         let mut tar = Command::new("tar");
-        tar.current_dir(&tree).args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go-w"]);
-        tar.arg(format!("--mtime=@{}", self.date)).args(["--use-compress-program=gzip -9n", "-cf"]).arg(&file);
-        run(tar.arg(&name))
+        tar.current_dir(tree).args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+rw,go=rX"]);
+        tar.arg(format!("--mtime=@{}", self.date)).args(["--use-compress-program=gzip -9n", "-cf"]).arg(file);
+        run(tar.arg(name))
     }
 }
 
 /// Variables for a build whose results contain no path of this machine.
 fn without_paths() -> Result<[(&'static str, String); 2]> {
-    let cargo_home = match std::env::var_os("CARGO_HOME") {
-        Some(home) => PathBuf::from(home),
-        None => std::env::home_dir().context("no home directory")?.join(".cargo"),
-    };
     let here = fs::canonicalize(root())?;
-    let maps = [(cargo_home, "/usr/src/cargo"), (here, "/usr/src/forkless")];
+    let maps = [(cargo_home()?, "/usr/src/cargo"), (here, "/usr/src/forkless")];
     let rust: Vec<_> = maps.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
     let c: Vec<_> = maps.iter().map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display())).collect();
     ensure!(std::env::var_os("RUSTFLAGS").is_none(), "RUSTFLAGS is set, which would change the packages: unset it");
     Ok([("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")), ("CFLAGS", c.join(" "))])
+}
+
+/// The directory of cargo's registry.
+fn cargo_home() -> Result<PathBuf> {
+    Ok(match std::env::var_os("CARGO_HOME") {
+        Some(home) => PathBuf::from(home),
+        None => std::env::home_dir().context("no home directory")?.join(".cargo"),
+    })
 }
 
 fn cargo() -> Command {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/release/requirements.txt");
+pub(super) const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/release/requirements.txt");
 
 /// The oldest glibc that Rust's standard library runs with.
 const PLATFORM: &str = "manylinux_2_17";
@@ -83,7 +83,7 @@ pub(super) fn perl(build: &Build, out: &Path) -> Result<()> {
     fs::create_dir_all(prefix.join("lib"))?;
     fs::write(prefix.join("lib/libforkless.a"), "")?;
     run(Command::new("perl").current_dir(&tree).arg("Makefile.PL").env("FORKLESS_PREFIX", &prefix))?;
-    let tar = format!("--sort=name --owner=0 --group=0 --numeric-owner --mode=go-w --mtime=@{} -cf", build.date);
+    let tar = format!("--sort=name --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX --mtime=@{} -cf", build.date);
     let mut make = Command::new("make");
     make.current_dir(&tree).args(["dist", "COMPRESS=gzip -9nf", &format!("TARFLAGS={tar}")]);
     run(make.env("SOURCE_DATE_EPOCH", &build.date))?;

@@ -32,7 +32,7 @@ impl Allowed {
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self, String> {
         let entry = |path: &PathBuf| {
             if !path.is_absolute() {
-                return Err(format!("--allow: not an absolute path: {path:?}"));
+                return Err(format!("--allow: not an absolute path, such as /usr/lib/nagios/plugins/: {path:?}"));
             }
             let real = fs::canonicalize(path).map_err(|error| format!("--allow: {path:?}: {error}"))?;
             let is_below = path.as_os_str().as_bytes().ends_with(b"/");

@@ -87,7 +87,19 @@ fn worker(given: &GearmanWorkerOptions, slots: usize, ends_now: Arc<AtomicBool>)
     }
     let wrong = given.function.iter().chain(&given.checks).find(|name| name.is_empty() || name.contains('\0'));
     if let Some(name) = wrong {
-        return Err(format!("not the name of a queue: {name:?}"));
+        return Err(format!(
+            "not the name of a queue: {name:?} (--function and --checks take names such as \"service\")"
+        ));
+    }
+    if given.checks.is_empty() {
+        let for_checks = [
+            (given.key.is_some(), "--key"),
+            (given.key_file.is_some(), "--key-file"),
+            (given.max_age.is_some(), "--max-age"),
+        ];
+        if let Some((_, option)) = for_checks.iter().find(|(is_given, _)| *is_given) {
+            return Err(format!("{option} is for the checks of mod_gearman: give --checks, too, or leave it out"));
+        }
     }
     let key = match (&given.key, &given.key_file) {
         (Some(key), _) => Some(key.as_bytes().to_vec()),
@@ -98,9 +110,12 @@ fn worker(given: &GearmanWorkerOptions, slots: usize, ends_now: Arc<AtomicBool>)
         (None, None) => None,
     };
     if key.as_ref().is_some_and(Vec::is_empty) {
-        return Err("the key is empty".to_owned());
+        return Err(match &given.key_file {
+            Some(path) => format!("--key-file: the first line of {path:?} is empty: write the key there"),
+            None => "--key is empty: leave it out if the checks are not encrypted".to_owned(),
+        });
     }
-    let trust = if given.remote { Trust::Any } else { Trust::Loopback };
+    let trust = if given.remote || planted!("any-server-trusted") { Trust::Any } else { Trust::Loopback };
     let link = Link::new(&given.server, trust).map_err(|error| {
         let remedy = if error.kind() == std::io::ErrorKind::PermissionDenied { ": --remote permits it" } else { "" };
         format!("{}: {error}{remedy}", given.server)
@@ -110,7 +125,7 @@ fn worker(given: &GearmanWorkerOptions, slots: usize, ends_now: Arc<AtomicBool>)
         names.nodename().to_string_lossy().into_owned()
     });
     if name.is_empty() || name.contains(['\0', '\n']) {
-        return Err(format!("not a name: {name:?}"));
+        return Err(format!("--name: not a name in one line: {name:?}"));
     }
     Ok(Worker {
         link,
@@ -147,6 +162,9 @@ fn heed_signals(control: Control, ends_now: Arc<AtomicBool>) -> std::io::Result<
 
 /// Waits until the server has all replies and results. False: it has not.
 fn deliver(queue: &Queue) -> bool {
+    if planted!("replies-not-delivered") {
+        return true;
+    }
     let end = Instant::now() + DELIVERY;
     loop {
         queue.pump();

@@ -36,6 +36,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("forkless", include_str!("man/forkless.md")),
     ("run", include_str!("man/run.md")),
     ("parallel", include_str!("man/parallel.md")),
+    ("gearman-worker", include_str!("man/gearman-worker.md")),
     ("bench", include_str!("man/bench.md")),
     ("doctor", include_str!("man/doctor.md")),
     ("xargs", include_str!("man/xargs.md")),

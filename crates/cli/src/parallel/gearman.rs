@@ -50,7 +50,9 @@ impl Feeder {
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let (server, queue) = text.split_once('/').unwrap_or((text, QUEUE));
         if queue.is_empty() || queue.contains('\0') {
-            return Err(format!("--gearman: not the name of a queue: {queue:?}"));
+            return Err(format!(
+                "--gearman: no queue after the slash: HOST:PORT/QUEUE, or HOST:PORT for the queue {QUEUE:?}"
+            ));
         }
         let link = Link::new(server, Trust::Any).map_err(|error| format!("--gearman: {server}: {error}"))?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -183,6 +185,9 @@ impl Remote for Feeder {
 
 /// Which options have no meaning for jobs that run elsewhere.
 pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
+    if given.slurm.is_some() {
+        return Err("--gearman and --slurm exclude each other: leave one out".to_owned());
+    }
     let local = [
         (given.reads_blocks(), "--pipe"),
         (given.workdir.is_some(), "--workdir"),
@@ -194,7 +199,7 @@ pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
         (given.process_slot_var.is_some(), "--process-slot-var"),
     ];
     match local.into_iter().find(|(is_given, _)| *is_given) {
-        Some((_, name)) => Err(format!("--gearman: not with {name}, which is for jobs on this machine")),
+        Some((_, name)) => Err(format!("--gearman: not with {name}, which is for jobs on this machine: leave it out")),
         None => Ok(()),
     }
 }

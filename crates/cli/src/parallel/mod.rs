@@ -108,6 +108,9 @@ pub(crate) fn main(options: &mut ParallelOptions, is_sem: bool) -> ExitCode {
 }
 
 fn run(options: &ParallelOptions) -> Result<u8, String> {
+    if options.slurm_timeout.is_some() && options.slurm.is_none() {
+        return Err("--slurm-timeout is for --slurm: give that, too, or leave it out".to_owned());
+    }
     if options.slurm_worker {
         return slurm::work(options);
     }

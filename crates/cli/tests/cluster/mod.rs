@@ -273,7 +273,8 @@ impl Cluster {
     }
 }
 
-fn end(pid: i32) {
+/// Kills a process.
+pub(crate) fn end(pid: i32) {
     // It may have ended.
     let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
 }

@@ -9,8 +9,7 @@ use crate::quiet::write_quietly;
 use crate::step::Step;
 use forkless_core::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::{Errno, ioctl_fionread};
+use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -108,6 +107,8 @@ struct Run<'a> {
     timed_out: bool,
     input_left: usize,
     sent: Option<i32>,
+    /// What was polled last, and what was reported of it. Kept because a turn is short, and an allocation would not be.
+    polled: Vec<(What, PollFlags)>,
     /// When the last child was found to have ended.
     ended: Option<Instant>,
 }
@@ -128,7 +129,9 @@ impl Drive {
         let deadline = self.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let input_left = self.input_left;
         let stage = Stage::Runs(deadline);
-        let mut run = Run { drive: self, children, stage, timed_out: false, input_left, sent: None, ended: None };
+        let polled = Vec::with_capacity(4);
+        let mut run =
+            Run { drive: self, children, stage, timed_out: false, input_left, sent: None, polled, ended: None };
         match run.go() {
             Ok(held_open) => {
                 let input_left = run.input_left + run.end_input();
@@ -158,8 +161,7 @@ impl Run<'_> {
     /// Returns whether another process holds the streams open.
     fn go(&mut self) -> io::Result<bool> {
         if let Some(input) = &self.drive.input {
-            let flags = fcntl_getfl(&input.pipe)?;
-            fcntl_setfl(&input.pipe, flags | OFlags::NONBLOCK)?;
+            ioctl_fionbio(&input.pipe, true)?;
         }
         if self.drive.watches {
             // A program can open its own output and read it. Bytes that it took back must not make this process wait.
@@ -287,22 +289,23 @@ impl Run<'_> {
         const LOOK: Duration = Duration::from_millis(20);
         let patience =
             if blind && self.ended.is_none() { Some(patience.map_or(LOOK, |time| time.min(LOOK))) } else { patience };
-        let mut what = Vec::with_capacity(4);
+        let mut polled = std::mem::take(&mut self.polled);
+        polled.clear();
         let mut fds = Vec::with_capacity(4);
         if let Some(input) = &self.drive.input {
-            what.push(What::Input);
+            polled.push((What::Input, PollFlags::empty()));
             fds.push(PollFd::new(&input.pipe, PollFlags::OUT));
         }
         for (n, reader) in self.drive.readers.iter().enumerate() {
             if let Some(fd) = reader.as_ref().and_then(Reader::open) {
-                what.push(What::Output(n));
+                polled.push((What::Output(n), PollFlags::empty()));
                 fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             }
         }
         if self.drive.watches && self.ended.is_none() {
             for (n, child) in self.children.iter().enumerate().filter(|(_, child)| child.is_running()) {
                 if let Some(pidfd) = child.pidfd() {
-                    what.push(What::End(n));
+                    polled.push((What::End(n), PollFlags::empty()));
                     fds.push(PollFd::from_borrowed_fd(pidfd, PollFlags::IN));
                 }
             }
@@ -312,15 +315,16 @@ impl Run<'_> {
             Err(Errno::INTR) if !planted!("capture-interrupted") => return Ok(()),
             answer => answer?,
         };
-        let events: Vec<_> = what.into_iter().zip(fds.iter().map(PollFd::revents)).collect();
+        polled.iter_mut().zip(&fds).for_each(|((_, events), fd)| *events = fd.revents());
         drop(fds);
-        for (what, _) in events.into_iter().filter(|(_, events)| !events.is_empty()) {
-            match what {
+        for (what, _) in polled.iter().filter(|(_, events)| !events.is_empty()) {
+            match *what {
                 What::Input => self.feed()?,
                 What::Output(n) => self.take(n)?,
                 What::End(n) => self.look(n)?,
             }
         }
+        self.polled = polled;
         if blind {
             (0..self.children.len()).try_for_each(|n| self.look(n))?;
         }

@@ -2,8 +2,7 @@
 
 use forkless_core::planted;
 use rustix::buffer::spare_capacity;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::{Errno, read};
+use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -70,8 +69,8 @@ impl Reader {
     /// Makes reads nonblocking from now on. The flag affects nobody else: only this process has the reading end.
     pub(crate) fn never_wait(&mut self) {
         if !self.never_waits {
-            let flags = fcntl_getfl(&self.fd).map(|flags| fcntl_setfl(&self.fd, flags | OFlags::NONBLOCK));
-            self.never_waits = matches!(flags, Ok(Ok(())));
+            // One call, where fcntl(2) needs two.
+            self.never_waits = ioctl_fionbio(&self.fd, true).is_ok();
         }
     }
 

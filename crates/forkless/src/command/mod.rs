@@ -22,6 +22,8 @@ mod launcher;
 
 pub mod posix;
 
+mod paths;
+
 mod sandbox;
 
 mod setup;
@@ -29,6 +31,7 @@ mod setup;
 pub(crate) mod values;
 
 pub use capability::{Capability, CapabilitySet};
+pub(crate) use paths::Paths;
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
 pub(crate) use sandbox::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, OVERLAY, Sandbox};
 pub use setup::CallArg;
@@ -149,7 +152,7 @@ pub(crate) struct Ready {
     /// The whole environment, in this order.
     pub(crate) env: Held,
     /// The paths to try, in this order.
-    pub(crate) paths: Vec<OsString>,
+    pub(crate) paths: Paths,
     /// Made after all other descriptors, in this order.
     pub(crate) redirections: Vec<ReadyFile>,
 }

@@ -73,7 +73,7 @@ impl Command {
         env: impl Iterator<Item = &'a CStr> + Clone,
     ) -> &mut Self {
         self.args = args;
-        self.ready = Some(Ready { env: Block::as_given(env), paths, redirections: Vec::new() });
+        self.ready = Some(Ready { env: Block::as_given(env), paths: paths.into(), redirections: Vec::new() });
         self
     }
 }

@@ -11,6 +11,7 @@ use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, SURELY, TRY_ALL};
 use forkless_core::planted;
 use forkless_core::sys::{errno, signal, uapi};
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::RawFd;
@@ -46,10 +47,10 @@ use setup::{Ids, Steps};
 pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     check(command)?;
     let (env, candidates) = match &command.ready {
-        Some(ready) => (ready.env.clone(), program::Candidates { paths: ready.paths.clone(), searched: None }),
+        Some(ready) => (ready.env.clone(), program::Candidates { paths: Cow::Borrowed(&ready.paths), searched: None }),
         None => {
             let candidates = match command.program_fd {
-                Some(_) => program::Candidates { paths: Vec::new(), searched: None },
+                Some(_) => program::Candidates::default(),
                 None => program::candidates(command, resolve)?,
             };
             (environment::compile(&command.env), candidates)

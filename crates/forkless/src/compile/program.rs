@@ -1,12 +1,13 @@
 //! The look-up of a program's name.
 
-use crate::command::{Command, Environment};
+use crate::command::{Command, Environment, Paths};
 use crate::error::Error;
 use crate::step::Step;
 use forkless_core::planted;
 use forkless_core::sys::errno;
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -17,8 +18,9 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const PATH_MAX: usize = 4096;
 
 /// The programs to try, in order.
-pub(crate) struct Candidates {
-    pub(crate) paths: Vec<OsString>,
+#[derive(Default)]
+pub(crate) struct Candidates<'a> {
+    pub(crate) paths: Cow<'a, Paths>,
     /// The PATH that was searched, if one was.
     pub(crate) searched: Option<OsString>,
 }
@@ -27,30 +29,37 @@ pub(crate) struct Candidates {
 ///
 /// A name with a slash is used as it is. With `resolve`, the first candidate that is an executable file now is moved
 /// to the front. The others stay behind it, in case it is removed later.
-pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates, Error> {
-    let mut found = Candidates { paths: Vec::new(), searched: None };
+pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<'static>, Error> {
+    let (mut paths, mut searched) = (Paths::default(), None);
     for program in std::iter::once(&command.program).chain(&command.candidates) {
         if program.is_empty() {
             return Err(Error::new(&command.program, Step::Exec, errno::ENOENT).note("the program's name is empty"));
         }
         if program.as_bytes().contains(&b'/') {
-            found.paths.push(program.clone());
+            paths.push(&[program.as_bytes()]);
             continue;
         }
-        let path = found.searched.get_or_insert_with(|| search_path(&command.env));
+        let path = searched.get_or_insert_with(|| search_path(&command.env)).as_bytes();
         // An empty entry means the working directory. An entry that makes the path too long is skipped, as by
         // execvp(3), because the kernel's error would end the search.
-        let paths = path.as_bytes().split(|&byte| byte == b':').map(|entry| join(entry, program));
-        found.paths.extend(paths.filter(|path| path.len() < PATH_MAX || planted!("path-too-long-tried")));
+        let entries = path.split(|&byte| byte == b':');
+        paths.reserve(entries.clone().count(), (program.len() + 1) * entries.clone().count() + path.len());
+        for entry in entries {
+            let parts = joined(entry, program.as_bytes());
+            let length: usize = parts.iter().map(|part| part.len()).sum();
+            if length < PATH_MAX || planted!("path-too-long-tried") {
+                paths.push(&parts);
+            }
+        }
     }
-    if resolve && found.searched.is_some() {
+    if resolve && searched.is_some() {
         // Relative paths start from the child's working directory.
         let directory = command.directory.as_deref().filter(|_| !planted!("path-from-the-callers-directory"));
         let directory = directory.unwrap_or(Path::new(""));
-        for n in 0..found.paths.len() {
-            match look(&directory.join(&found.paths[n])) {
+        for n in 0..paths.len() {
+            match look(&directory.join(paths.get(n))) {
                 Look::Executable => {
-                    found.paths[..=n].rotate_right(1);
+                    paths.move_to_front(n);
                     break;
                 }
                 // The order decides which failure is reported, so it must stay as it is.
@@ -59,7 +68,7 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates,
             }
         }
     }
-    Ok(found)
+    Ok(Candidates { paths: Cow::Owned(paths), searched })
 }
 
 /// The child's PATH if the command changes it, else the caller's.
@@ -89,13 +98,9 @@ fn look(path: &Path) -> Look {
 }
 
 /// `directory/name`, or `name` alone for an empty directory.
-fn join(directory: &[u8], name: &OsStr) -> OsString {
-    let mut path = directory.to_vec();
-    if !path.is_empty() && path.last() != Some(&b'/') {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name.as_bytes());
-    OsString::from_vec(path)
+fn joined<'a>(directory: &'a [u8], name: &'a [u8]) -> [&'a [u8]; 3] {
+    let needs_slash = !directory.is_empty() && directory.last() != Some(&b'/');
+    [directory, if needs_slash { b"/" } else { b"" }, name]
 }
 
 #[cfg(test)]

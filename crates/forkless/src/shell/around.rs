@@ -3,7 +3,7 @@
 use super::environment::Patterns;
 use super::known::{Identity, STANDARD};
 use forkless_core::sys;
-use rustix::process::{getegid, geteuid, getgid, getuid};
+use nix::unistd::{getresgid, getresuid};
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -84,25 +84,33 @@ impl ShellSurroundings {
 
 /// Whether this process has the privileges of another user.
 pub(super) fn is_privileged() -> bool {
-    getuid() != geteuid() || getgid() != getegid()
+    let users = getresuid().map(|ids| ids.real == ids.effective);
+    let groups = getresgid().map(|ids| ids.real == ids.effective);
+    users != Ok(true) || groups != Ok(true)
 }
 
 /// The shell's value of PWD: the one from its environment if it names the working directory, else the path that the
 /// kernel returns. None if it cannot be told.
 pub(super) fn pwd(given: Option<&[u8]>, directory: Option<&Path>) -> Option<Vec<u8>> {
-    if let Some(given) = given.filter(|given| given.starts_with(b"/")) {
-        let here = fs::metadata(directory.unwrap_or(Path::new("."))).ok()?;
-        let there = fs::metadata(OsStr::from_bytes(given));
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
-            // Shells differ in how they take such a name.
-            let odd =
-                given.len() > 1 && given.ends_with(b"/") || given.windows(2).any(|two| two == b"//" || two == b"/.");
-            return (!odd).then(|| given.to_vec());
-        }
+    let given = given.filter(|given| given.starts_with(b"/"));
+    // If the kernel's path is the same text, both rules have the same result, and one system call is enough.
+    let here = if directory.is_none() { env::current_dir().ok() } else { None };
+    let is_here = |given: &&[u8]| here.as_ref().is_some_and(|here| here.as_os_str().as_bytes() == *given);
+    if let Some(given) = given.filter(|given| is_here(given) || is_directory(given, directory)) {
+        // Shells differ in how they take such a name.
+        let odd = given.len() > 1 && given.ends_with(b"/") || given.windows(2).any(|two| two == b"//" || two == b"/.");
+        return (!odd).then(|| given.to_vec());
     }
     let found = match directory {
         Some(directory) => fs::canonicalize(directory).ok()?,
-        None => std::env::current_dir().ok()?,
+        None => here?,
     };
     found.is_absolute().then(|| found.into_os_string().into_vec())
+}
+
+/// Whether this path leads to the working directory of the child.
+fn is_directory(path: &[u8], directory: Option<&Path>) -> bool {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let there = identity(Path::new(OsStr::from_bytes(path)));
+    there.is_some() && there == identity(directory.unwrap_or(Path::new(".")))
 }

@@ -133,14 +133,63 @@ const HEEDED: &str = "\
     PPID PROMPT_COMMAND PS0 PS1 PS2 PS3 PS4 PWD RANDOM READLINE_LINE REPLY SECONDS SHELLOPTS SHLVL SRANDOM \
     TIMEFORMAT UID histchars";
 
-fn is_among(list: &str, word: &[u8]) -> bool {
-    list.split_ascii_whitespace().any(|known| known.as_bytes() == word)
+/// The words of a list, which is split when this crate is compiled.
+struct Words<const N: usize>([&'static [u8]; N]);
+
+impl<const N: usize> Words<N> {
+    const fn of(list: &'static str) -> Self {
+        const NONE: &[u8] = b"";
+        let mut words = [NONE; N];
+        let mut rest = list.as_bytes();
+        let mut n = 0;
+        while let Some((word, after)) = next_word(rest) {
+            words[n] = word;
+            rest = after;
+            n += 1;
+        }
+        Self(words)
+    }
+
+    fn contains(&self, word: &[u8]) -> bool {
+        self.0.contains(&word)
+    }
+}
+
+/// How many words a list has.
+const fn count(list: &str) -> usize {
+    let (mut rest, mut n) = (list.as_bytes(), 0);
+    while let Some((_, after)) = next_word(rest) {
+        rest = after;
+        n += 1;
+    }
+    n
+}
+
+/// The first word of a list, and what follows it. Words are separated by one space.
+const fn next_word(list: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut end = 0;
+    while end < list.len() {
+        if list[end] == b' ' {
+            let (word, after) = list.split_at(end);
+            return Some((word, after.split_at(1).1));
+        }
+        end += 1;
+    }
+    if list.is_empty() { None } else { Some((list, b"")) }
+}
+
+/// Whether a word is in one of the lists above.
+macro_rules! is_among {
+    ($list:ident, $word:expr) => {{
+        static WORDS: Words<{ count($list) }> = Words::of($list);
+        WORDS.contains($word)
+    }};
 }
 
 /// Whether a shell treats this variable specially.
 fn is_heeded(name: &[u8]) -> bool {
     let starts = ["BASH", "COMP_", "EPOCH", "HIST", "TEXTDOMAIN"];
-    !planted!("shell-heeded-variables-direct") && is_among(HEEDED, name)
+    !planted!("shell-heeded-variables-direct") && is_among!(HEEDED, name)
         || starts.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
@@ -173,7 +222,7 @@ pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
 fn check_program(found: &mut Simple) -> Result<(), Syntax> {
     let mut name = found.words.first().ok_or(Syntax::Empty)?;
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    if is_among(RESERVED, name) {
+    if is_among!(RESERVED, name) {
         return Err(Syntax::Reserved(text(name)));
     }
     if name == b"exec" {
@@ -183,7 +232,7 @@ fn check_program(found: &mut Simple) -> Result<(), Syntax> {
         found.words.remove(0);
         found.exec = true;
         name = &found.words[0];
-    } else if is_among(BUILTINS, name) && !planted!("shell-builtins-direct") {
+    } else if is_among!(BUILTINS, name) && !planted!("shell-builtins-direct") {
         return Err(Syntax::Builtin(text(name)));
     }
     // Some shells accept a job (%1), an addition (a+=b) or a history word here.

@@ -7,7 +7,7 @@ use super::ending::{Captures, ShellEnding};
 use super::environment::{Given, Place};
 use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
-use crate::command::{Command, Ready, ReadyFile, Sandbox, Setup, Signals};
+use crate::command::{Command, Paths, Ready, ReadyFile, Sandbox, Setup, Signals};
 use crate::route::Launcher;
 use forkless_core::plan::NOWHERE;
 use forkless_core::planted;
@@ -19,7 +19,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What is put into a command for a direct run.
 pub(super) struct Direct {
@@ -73,7 +73,7 @@ impl Direct {
         let paths = programs(kind, &form.words[0], given.path())?;
         let known = around.filter(|_| directory.is_none()).and_then(|around| around.pwd(given.pwd()));
         let directory = known.or_else(|| around::pwd(given.pwd(), directory)).ok_or(Reason::Directory)?;
-        let place = Place { directory, program: paths[0].as_bytes() };
+        let place = Place { directory, program: paths.get(0).as_bytes() };
         let env = given.by_shell(kind, form, &place, around.map(ShellSurroundings::patterns))?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
         let ready = Ready { env, paths, redirections };
@@ -268,38 +268,44 @@ fn in_directory<'a>(path: &'a Path, directory: Option<&Path>) -> Cow<'a, Path> {
 }
 
 /// The files that the shell would try for a program, in its order; never empty.
-fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Vec<OsString>, Reason> {
+fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Paths, Reason> {
     if name.contains(&b'/') {
-        return Ok(vec![OsString::from_vec(name.to_vec())]);
+        return Ok(Paths::one(name));
     }
     // Shells differ in what a missing PATH means, and in how they take these two characters.
     let path = path.filter(|path| !path.is_empty() && !path.iter().any(|byte| b"%~".contains(byte)));
-    let entries = path.ok_or(Reason::Path)?.split(|&byte| byte == b':');
+    let path = path.ok_or(Reason::Path)?;
+    let entries = path.split(|&byte| byte == b':');
     if entries.clone().any(is_procfs) {
         return Err(Reason::Path);
     }
     match kind {
-        Kind::Dash => Ok(entries.map(|entry| join(entry, name)).collect()),
+        Kind::Dash => {
+            let count = entries.clone().count();
+            let mut paths = Paths::with_capacity(count, path.len() + count * (name.len() + 1));
+            entries.for_each(|entry| paths.push(&joined(entry, name)));
+            Ok(paths)
+        }
         // bash looks the program up before it executes it, and tries no other file.
-        _ => Ok(vec![look_up(entries, name)?]),
+        _ => look_up(entries, name),
     }
 }
 
 /// dash also writes a slash between the two if the directory ends in one.
-fn join(directory: &[u8], name: &[u8]) -> OsString {
-    let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
-    OsString::from_vec([directory, slash, name].concat())
+fn joined<'a>(directory: &'a [u8], name: &'a [u8]) -> [&'a [u8]; 3] {
+    [directory, if directory.is_empty() { b"" } else { b"/" }, name]
 }
 
-fn look_up<'a>(entries: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Result<OsString, Reason> {
+fn look_up<'a>(entries: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Result<Paths, Reason> {
     for entry in entries {
         if !entry.starts_with(b"/") || entry.ends_with(b"/") {
             return Err(Reason::Path);
         }
-        let path = PathBuf::from(join(entry, name));
-        let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
-        if is_file && accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS).is_ok() {
-            return Ok(path.into_os_string());
+        let path = joined(entry, name).concat();
+        let file = Path::new(OsStr::from_bytes(&path));
+        let is_file = fs::metadata(file).is_ok_and(|found| found.is_file());
+        if is_file && accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS).is_ok() {
+            return Ok(Paths::one(&path));
         }
     }
     Err(Reason::Path)

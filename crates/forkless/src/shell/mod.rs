@@ -192,7 +192,7 @@ impl ShellCommand {
         self
     }
 
-    /// Gives what many lines have in common, so that it is not looked at again for this one: nine system calls.
+    /// Gives what many lines have in common, so that it is not looked at again for this one: six system calls.
     ///
     /// ```
     /// let surroundings = forkless::ShellSurroundings::now();

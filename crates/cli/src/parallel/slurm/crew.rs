@@ -3,44 +3,74 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use forkless::{Child, Command, Stdio};
+use forkless_core::planted;
 use forkless_jobs::{Came, Ending, Flow, Gather, Offer, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::io::Errno;
 
-use super::nodes::{Nodes, State};
-use super::wire::{self, Lines};
+use super::nodes::{Id, Nodes, State};
+use super::probe::Probe;
+use super::step::{Step, Work};
+use super::wire;
 
-/// No job is handed out while so many bytes wait for srun.
-const BACKLOG: usize = 256 << 10;
 /// How often the clock is looked at.
 const TICK: Duration = Duration::from_millis(100);
 /// srun gets this time to end after all workers have.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same where a node was lost: Slurm itself may wait for it for minutes.
 const BRIEF: Duration = Duration::from_secs(1);
+/// So many steps may end before one of their jobs does.
+const STARTS: u32 = 3;
+
+/// What starts the workers.
+pub(super) struct Starter {
+    /// srun, and options that each step has.
+    pub(super) srun: Vec<OsString>,
+    /// The options for all nodes.
+    pub(super) all_nodes: Vec<OsString>,
+    /// The user's own options. They count more than those for all nodes, and less than those for the nodes that are left.
+    pub(super) own: Vec<OsString>,
+    /// The worker's command line.
+    pub(super) worker: Vec<OsString>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+}
+
+impl Starter {
+    /// Starts a step on these nodes; on all of the allocation if none is named.
+    fn start(&self, names: Vec<String>) -> io::Result<Step> {
+        let count = names.len();
+        let named =
+            [format!("--nodes={count}"), format!("--ntasks={count}"), format!("--nodelist={}", names.join(","))];
+        let Self { srun, all_nodes, own, worker, .. } = self;
+        let words = match names.is_empty() {
+            true => [&srun[..], all_nodes, own, worker].concat(),
+            false => [&srun[..], own, &named.map(OsString::from), worker].concat(),
+        };
+        Step::start(&words, &self.environment, names)
+    }
+}
 
 /// A run on the nodes of an allocation.
+///
+/// One step has all nodes. If its srun ends, or reads no more orders because a node is dead, a further step takes the rest
+/// of the jobs on the nodes that are left.
 pub(super) struct Crew<'a> {
     gather: Gather<'a>,
+    starter: Starter,
+    steps: Vec<Step>,
     nodes: Nodes,
+    probe: Probe,
+    /// Steps that were started since a job ended.
+    starts: u32,
+    /// The run has ended, or cannot go on: no further step is started.
+    is_over: bool,
     /// Jobs that were handed out and must be again.
     left: VecDeque<u64>,
     /// Jobs that may have run before, and where.
     twice: BTreeMap<u64, String>,
     /// Ends of such jobs.
     ran_twice: u64,
-    to_srun: Option<OwnedFd>,
-    waiting: Vec<u8>,
-    /// When srun last took orders, or none waited.
-    taken: Instant,
-    srun: Child,
-    answers: OwnedFd,
-    lines: Lines,
     input: Offer,
     /// After this silence, a node's jobs run elsewhere.
     lost_after: Duration,
@@ -49,39 +79,25 @@ pub(super) struct Crew<'a> {
 }
 
 impl<'a> Crew<'a> {
-    /// Starts srun with these words.
+    /// Starts a worker on each node.
     pub(super) fn start(
         gather: Gather<'a>,
-        words: &[OsString],
-        environment: &[(OsString, OsString)],
+        starter: Starter,
         lost_after: Duration,
         say: fn(&str),
     ) -> Result<Self, String> {
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Ctrl-C is for this process, which ends the jobs by orders.
-        command.process_group(0);
-        for (name, value) in environment {
-            command.env(name, value);
-        }
-        let mut srun = command.spawn().map_err(|error| format!("--slurm: {error}"))?;
-        let (Some(to_srun), Some(answers)) = (srun.stdin.take(), srun.stdout.take()) else {
-            return Err("--slurm: no pipes to srun".to_owned());
-        };
-        let (to_srun, answers) = (OwnedFd::from(to_srun), OwnedFd::from(answers));
-        fcntl_setfl(&to_srun, OFlags::NONBLOCK).map_err(|error| format!("--slurm: {error}"))?;
+        let first = starter.start(Vec::new()).map_err(|error| format!("--slurm: {error}"))?;
         Ok(Self {
             gather,
+            starter,
+            steps: vec![first],
             nodes: Nodes::default(),
+            probe: Probe::default(),
+            starts: 1,
+            is_over: false,
             left: VecDeque::new(),
             twice: BTreeMap::new(),
             ran_twice: 0,
-            to_srun: Some(to_srun),
-            waiting: Vec::new(),
-            taken: Instant::now(),
-            srun,
-            answers,
-            lines: Lines::default(),
             input: Offer::Full,
             lost_after,
             told: Flow::Continue,
@@ -91,83 +107,161 @@ impl<'a> Crew<'a> {
 
     /// Runs all jobs. Returns how many of them may have run twice, beside the summary.
     pub(super) fn run(mut self) -> (forkless_jobs::Summary, u64) {
-        let mut is_over = false;
-        loop {
+        while !self.is_over {
             self.hand_out();
             self.obey();
-            let has_ended = match self.gather.flow() {
-                // A job that neither waits nor is with a node will never end.
-                Flow::Continue => {
-                    let is_with_none = self.left.is_empty() && self.nodes.all().all(|node| node.jobs.is_empty());
-                    self.input == Offer::End && (self.gather.open() == 0 || is_with_none)
-                }
-                _ => self.nodes.all().all(|node| node.jobs.is_empty() || node.state != State::Works),
-            };
-            if has_ended || is_over {
+            if self.has_ended() {
                 break;
             }
-            is_over = !self.turn(TICK);
-            if !is_over && self.is_stuck() {
-                let words =
-                    "srun takes no more orders since a node was lost: use --resume to run the rest on the others";
-                self.gather.fail(io::Error::other(words));
-                break;
-            }
-            if is_over && self.gather.open() > 0 {
-                self.gather.fail(io::Error::other("srun has ended before the jobs: use --resume to run the rest"));
-            }
+            self.turn(TICK);
+            self.go_on();
         }
-        if !is_over {
-            self.dismiss();
-        }
-        self.end_srun();
+        self.is_over = true;
+        self.dismiss();
         (self.gather.finish(), self.ran_twice)
     }
 
-    /// Sleeps, then reads and writes what is ready. False: srun has closed its output.
-    fn turn(&mut self, limit: Duration) -> bool {
+    fn has_ended(&self) -> bool {
+        let is_with_none = self.nodes.all().all(|node| node.jobs.is_empty());
+        match self.gather.flow() {
+            // A job that neither waits nor is with a node will never end.
+            Flow::Continue => {
+                self.input == Offer::End && (self.gather.open() == 0 || self.left.is_empty() && is_with_none)
+            }
+            _ => is_with_none,
+        }
+    }
+
+    /// Sleeps, then reads and writes what is ready.
+    fn turn(&mut self, limit: Duration) {
         self.gather.flush();
-        self.write();
-        let out = self.to_srun.as_ref().filter(|_| !self.waiting.is_empty());
+        self.steps.iter_mut().for_each(Step::write);
         let source = self.gather.waits_for().filter(|_| self.input == Offer::Later && self.wants_more());
-        let mut ready = vec![PollFd::new(&self.answers, PollFlags::IN), PollFd::new(&self.gather, PollFlags::IN)];
-        ready.extend(out.map(|out| PollFd::new(out, PollFlags::OUT)));
+        let mut ready = vec![PollFd::new(&self.gather, PollFlags::IN)];
+        let live = || self.steps.iter().enumerate().filter(|(_, step)| step.work != Work::Over);
+        ready.extend(live().map(|(_, step)| PollFd::from_borrowed_fd(step.streams().0, PollFlags::IN)));
+        ready.extend(live().filter_map(|(_, step)| Some(PollFd::from_borrowed_fd(step.streams().1?, PollFlags::OUT))));
         ready.extend(source.as_ref().map(|source| PollFd::new(source, PollFlags::IN)));
         let limit = Timespec::try_from(limit).ok();
-        let has_answers = match poll(&mut ready, limit.as_ref()) {
-            Ok(_) => !ready[0].revents().is_empty(),
-            Err(_) => false,
-        };
+        let count = poll(&mut ready, limit.as_ref()).unwrap_or(0);
+        let has_answers: Vec<usize> = live()
+            .zip(&ready[1..])
+            .filter_map(|((step, _), ready)| (count > 0 && !ready.revents().is_empty()).then_some(step))
+            .collect();
         drop(ready);
         if self.input == Offer::Later {
             self.input = Offer::Full;
         }
-        let is_open = !has_answers || self.read();
+        has_answers.into_iter().for_each(|step| self.read(step));
         let now = Instant::now();
-        for rank in self.nodes.silent(now, self.lost_after) {
-            self.lose(rank, State::Lost);
+        for id in self.nodes.silent(now, self.lost_after) {
+            self.lose(id, State::Lost);
         }
         let running = self.nodes.all().map(|node| node.jobs.len().min(node.slots)).sum();
-        let slots = self.nodes.all().map(|node| node.slots).sum();
+        let works = self.nodes.all().filter(|node| node.state != State::Retires);
+        let slots = works.map(|node| node.slots).sum();
         self.gather.tick(running, slots);
-        is_open
+    }
+
+    /// Starts a further step when one has ended or is stuck, and ends those that have no more jobs.
+    fn go_on(&mut self) {
+        for number in 0..self.steps.len() {
+            let is_stuck = self.steps[number].work == Work::Takes && self.is_stuck(number);
+            if is_stuck && self.gather.flow() == Flow::Continue {
+                self.replace(number);
+            }
+            let is_idle =
+                self.steps[number].work == Work::Retires && self.nodes.of(number).all(|(_, node)| node.jobs.is_empty());
+            if is_idle || self.gather.flow() == Flow::Now && self.steps[number].work == Work::Retires {
+                self.steps[number].kill();
+                self.step_ended(number);
+            }
+        }
+        if let Some(names) = self.probe.turn(self.lost_after.max(PATIENCE)) {
+            self.start_step(names);
+        }
+        let is_alone = self.steps.iter().all(|step| step.work == Work::Over) && !self.probe.is_busy();
+        if is_alone && !self.is_over && !self.has_ended() {
+            self.give_up("srun has ended before the jobs: use --resume to run the rest");
+        }
     }
 
     /// srun keeps all orders that a dead node has not taken, and reads no more when they are a megabyte. That does not
     /// change before srun ends.
-    fn is_stuck(&self) -> bool {
-        let has_lost = self.nodes.all().any(|node| node.state == State::Lost);
-        has_lost && !self.waiting.is_empty() && self.taken.elapsed() >= self.lost_after
+    fn is_stuck(&self, step: usize) -> bool {
+        let has_lost = self.nodes.of(step).any(|(_, node)| node.state == State::Lost);
+        has_lost && self.steps[step].is_stuck_for() >= self.lost_after
     }
 
+    /// Another step takes the rest of the jobs of one that is stuck. Its workers end those that they have.
+    fn replace(&mut self, number: usize) {
+        let of_state = |nodes: &Nodes, state| -> Vec<String> {
+            nodes.of(number).filter(|(_, node)| node.state == state).map(|(_, node)| node.name.clone()).collect()
+        };
+        let (names, lost) = (of_state(&self.nodes, State::Works), of_state(&self.nodes, State::Lost));
+        for (rank, seq) in self.steps[number].retire() {
+            if self.nodes.returned((number, rank), seq) && !planted!("orders-not-read-forgotten") {
+                self.left.push_back(seq);
+            }
+        }
+        self.nodes.retire(number);
+        if names.is_empty() {
+            return self.give_up("no node is left: use --resume to run the rest");
+        }
+        (self.say)(&format!("srun takes no more orders since {} was lost", lost.join(",")));
+        self.start_step(names);
+    }
+
+    /// Starts a further step on these nodes.
+    fn start_step(&mut self, names: Vec<String>) {
+        if names.is_empty() || self.starts >= STARTS || planted!("no-second-step") {
+            return self.give_up("srun has ended before the jobs: use --resume to run the rest");
+        }
+        (self.say)(&format!("another srun runs the rest on {}", names.join(",")));
+        self.starts += 1;
+        match self.starter.start(names) {
+            Ok(step) => self.steps.push(step),
+            Err(error) => {
+                self.give_up(&format!("another srun cannot be started: {error}: use --resume to run the rest"))
+            }
+        }
+    }
+
+    fn give_up(&mut self, words: &str) {
+        self.is_over = true;
+        self.gather.fail(io::Error::other(words.to_owned()));
+    }
+
+    /// An srun has ended: its workers have ended the jobs that they had. These run elsewhere, on nodes that still answer.
+    fn step_ended(&mut self, number: usize) {
+        let took_orders = self.steps[number].work == Work::Takes;
+        self.steps[number].end();
+        let ids: Vec<(Id, State)> = self.nodes.of(number).map(|(id, node)| (id, node.state)).collect();
+        let mut names = if ids.is_empty() { self.steps[number].names.clone() } else { Vec::new() };
+        for (id, state) in ids {
+            names.extend(self.nodes.get(id).filter(|_| state == State::Works).map(|node| node.name.clone()));
+            self.lose(id, State::Left);
+        }
+        if took_orders && !self.is_over && self.gather.flow() == Flow::Continue && !self.has_ended() {
+            if !names.is_empty() {
+                (self.say)("srun has ended before the jobs: asking which nodes still answer");
+            }
+            self.probe.ask(names);
+        }
+    }
+
+    /// Whether each step that takes orders can have more.
     fn wants_more(&self) -> bool {
-        self.waiting.len() < BACKLOG
+        self.steps.iter().all(|step| step.work != Work::Takes || step.wants_more())
     }
 
     /// Gives jobs to the nodes that should have more.
     fn hand_out(&mut self) {
+        if self.steps.len() > 1 {
+            self.nodes.inherit();
+        }
         while self.wants_more() && self.gather.flow() == Flow::Continue {
-            let Some(rank) = self.nodes.hungry(self.input == Offer::End) else { return };
+            let Some(id) = self.nodes.hungry(self.input == Offer::End) else { return };
             let seq = match self.left.pop_front() {
                 Some(seq) => seq,
                 None => {
@@ -178,24 +272,25 @@ impl<'a> Crew<'a> {
             };
             let Some(job) = self.gather.job(seq) else { continue };
             let forkless_jobs::Job { values, text, .. } = job;
+            let (step, rank) = id;
             let mut order = format!("run\t{rank}\t{seq}").into_bytes();
             wire::field(&mut order, values.first().map_or(&[][..], |directory| directory));
             wire::field(&mut order, text);
-            order.push(b'\n');
-            self.waiting.append(&mut order);
-            if let Some(node) = self.nodes.get(rank) {
+            self.steps[step].order_job(rank, seq, &order);
+            if let Some(node) = self.nodes.get(id) {
                 node.jobs.insert(seq);
             }
         }
         let is_idle = self.left.is_empty() && self.input != Offer::Full && self.gather.flow() == Flow::Continue;
-        if let Some((rank, count)) = is_idle.then(|| self.nodes.ask_back_next()).flatten() {
-            self.order(&format!("back\t{rank}\t{count}"));
+        if let Some(((step, rank), count)) = is_idle.then(|| self.nodes.ask_back_next()).flatten() {
+            self.steps[step].order(format!("back\t{rank}\t{count}").as_bytes());
         }
     }
 
+    /// Orders something of all workers that take orders.
     fn order(&mut self, line: &str) {
-        self.waiting.extend_from_slice(line.as_bytes());
-        self.waiting.push(b'\n');
+        let takes = self.steps.iter_mut().filter(|step| step.work == Work::Takes);
+        takes.for_each(|step| step.order(line.as_bytes()));
     }
 
     /// Tells the workers when the run is to stop.
@@ -206,104 +301,82 @@ impl<'a> Crew<'a> {
         }
         self.told = flow;
         self.left.clear();
+        self.probe.stop();
         if flow == Flow::Now {
             return self.order("stop");
         }
-        let ranks = 0..self.nodes.0.len();
-        ranks.for_each(|rank| self.order(&format!("back\t{rank}\t{}", u32::MAX)));
-    }
-
-    /// Writes orders, as far as srun takes them.
-    fn write(&mut self) {
-        if self.waiting.is_empty() {
-            self.taken = Instant::now();
-        }
-        let Some(to_srun) = &self.to_srun else { return };
-        while !self.waiting.is_empty() {
-            match forkless::write_quietly(to_srun, &self.waiting) {
-                Ok(count) => {
-                    self.waiting.drain(..count);
-                    self.taken = Instant::now();
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => {
-                    self.to_srun = None;
-                    self.waiting.clear();
-                    return;
-                }
-            }
+        for (number, step) in self.steps.iter_mut().enumerate().filter(|(_, step)| step.work == Work::Takes) {
+            let ranks = self.nodes.of(number).map(|((_, rank), _)| rank);
+            ranks.for_each(|rank| step.order(format!("back\t{rank}\t{}", u32::MAX).as_bytes()));
         }
     }
 
-    /// Reads answers. False: the end of srun's output.
-    fn read(&mut self) -> bool {
-        let mut piece = vec![0; 1 << 16];
-        let count = match rustix::io::read(&self.answers, &mut piece) {
-            Ok(count) => count,
-            Err(Errno::INTR | Errno::AGAIN) => return true,
-            Err(_) => 0,
-        };
-        let mut lines = std::mem::take(&mut self.lines);
+    /// Reads answers of a step.
+    fn read(&mut self, step: usize) {
+        let Some(piece) = self.steps[step].read() else { return };
+        if piece.is_empty() {
+            return self.step_ended(step);
+        }
+        let mut lines = std::mem::take(&mut self.steps[step].lines);
         let now = Instant::now();
-        let _ = lines.each(&piece[..count], |line| {
+        let _ = lines.each(&piece, |line| {
             match wire::answer(line) {
                 Some((rank, records)) => {
-                    self.nodes.heard(rank, now);
-                    records.for_each(|record| self.take(rank, record, now));
+                    self.nodes.heard((step, rank), now);
+                    records.for_each(|record| self.take((step, rank), record, now));
                 }
                 // A prolog of the site, or the like.
                 None => drop(io::stderr().write_all(&[line, b"\n"].concat())),
             }
             Ok(())
         });
-        self.lines = lines;
-        count > 0
+        self.steps[step].lines = lines;
     }
 
     /// Takes a record of a worker.
-    fn take(&mut self, rank: usize, record: &[u8], now: Instant) {
+    fn take(&mut self, id: Id, record: &[u8], now: Instant) {
         let mut fields = record.split(|&byte| byte == b'\t');
         let kind = fields.next().unwrap_or_default();
         match kind {
             b"hello" => {
                 let name = String::from_utf8_lossy(&wire::plain(fields.next().unwrap_or_default())).into_owned();
-                self.nodes.add(rank, name, wire::number(fields.next()).unwrap_or(1), now);
+                self.nodes.add(id, name, wire::number(fields.next()).unwrap_or(1), now);
             }
             b"out" | b"err" => {
                 let Some(seq) = wire::number(fields.next()) else { return };
                 let stream = if kind == b"err" { Stream::Err } else { Stream::Out };
                 // Only of the node that has the job now.
-                if self.nodes.get(rank).is_some_and(|node| node.jobs.contains(&seq)) {
+                if self.nodes.get(id).is_some_and(|node| node.jobs.contains(&seq)) {
                     self.gather.output(seq, stream, &wire::plain(fields.next().unwrap_or_default()));
                 }
             }
             b"end" => {
                 let Some(seq) = wire::number(fields.next()) else { return };
-                if self.nodes.ended(rank, seq, now)
+                if self.nodes.ended(id, seq, now)
                     && let Some(came) = came(fields)
                 {
-                    self.end(rank, seq, came);
+                    self.end(id, seq, came);
                 }
             }
             b"back" => {
-                if let Some(seq) = wire::number(fields.next()).filter(|&seq| self.nodes.returned(rank, seq)) {
+                if let Some(seq) = wire::number(fields.next()).filter(|&seq| self.nodes.returned(id, seq)) {
                     self.left.push_back(seq);
                 }
             }
-            b"gave" => self.nodes.answered(rank),
+            b"gave" => self.nodes.answered(id),
             b"term" => self.gather_stops(),
-            b"bye" => self.lose(rank, State::Left),
+            b"bye" => self.lose(id, State::Left),
             _ => {}
         }
     }
 
-    fn end(&mut self, rank: usize, seq: u64, came: Came) {
-        let mut host = self.nodes.get(rank).map_or_else(String::new, |node| node.name.clone());
+    fn end(&mut self, id: Id, seq: u64, came: Came) {
+        let mut host = self.nodes.get(id).map_or_else(String::new, |node| node.name.clone());
         if let Some(before) = self.twice.remove(&seq) {
             self.ran_twice += 1;
             host = format!("{host},lost:{before}");
         }
+        self.starts = 0;
         self.gather.ended(seq, came, &host);
     }
 
@@ -316,9 +389,9 @@ impl<'a> Crew<'a> {
     }
 
     /// A node is silent or has left: its jobs run elsewhere.
-    fn lose(&mut self, rank: usize, state: State) {
-        let name = self.nodes.get(rank).map_or_else(String::new, |node| node.name.clone());
-        let jobs = self.nodes.leave(rank, state);
+    fn lose(&mut self, id: Id, state: State) {
+        let name = self.nodes.get(id).map_or_else(String::new, |node| node.name.clone());
+        let jobs = self.nodes.leave(id, state);
         if state == State::Lost {
             let (count, seconds) = (jobs.len(), self.lost_after.as_secs());
             (self.say)(&format!(
@@ -336,34 +409,34 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Tells the workers that there is no more, and waits until they have left.
+    /// Tells the workers that there is no more, waits until they have left, and ends what has not.
     fn dismiss(&mut self) {
+        self.probe.stop();
         self.order("quit");
         let has_lost = self.nodes.all().any(|node| node.state == State::Lost);
-        // Workers that cannot be told leave when srun ends.
-        let mut deadline = self.is_stuck().then(Instant::now);
-        loop {
-            self.write();
-            if self.waiting.is_empty() {
-                // The end of input tells workers that are still on their way.
-                self.to_srun = None;
+        let mut deadline = None;
+        while self.steps.iter().any(|step| step.work == Work::Takes) {
+            for number in 0..self.steps.len() {
+                self.steps[number].write();
+                let (has_written, is_stuck) = (self.steps[number].has_written(), self.is_stuck(number));
+                let step = &mut self.steps[number];
+                match step.work {
+                    // The end of input tells workers that are still on their way.
+                    Work::Takes if has_written => step.close(),
+                    // Workers that cannot be told leave when srun ends.
+                    Work::Takes if is_stuck => step.kill(),
+                    _ => {}
+                }
             }
-            if deadline.is_none() && self.nodes.all().all(|node| node.state != State::Works) {
+            if deadline.is_none() && !self.nodes.all().any(|node| node.state == State::Works) {
                 deadline = Some(Instant::now() + if has_lost { BRIEF } else { PATIENCE });
             }
-            if deadline.is_some_and(|deadline| Instant::now() > deadline) || !self.turn(TICK) {
-                return;
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                break;
             }
+            self.turn(TICK);
         }
-    }
-
-    /// Ends srun, if it has not ended.
-    fn end_srun(&mut self) {
-        self.to_srun = None;
-        if !matches!(self.srun.wait_timeout(BRIEF), Ok(Some(_))) {
-            let _ = self.srun.kill();
-            let _ = self.srun.wait();
-        }
+        self.steps.iter_mut().filter(|step| step.work != Work::Over).for_each(Step::end);
     }
 }
 

@@ -3,11 +3,16 @@
 //! Slurm places and starts, and carries the bytes. In an allocation, one `srun` starts a worker on each node
 //! ([`worker`]): this program with `--slurm-worker`. srun copies its standard input to all of them, so orders name the
 //! node that they are for; answers come back in lines on srun's standard output ([`wire`]). This process reads the input,
-//! hands the jobs out ([`nodes`]), and has the order, the log and the exit status ([`crew`]).
+//! hands the jobs out ([`nodes`]), and has the order, the log and the exit status ([`crew`]). If srun ends or takes no more
+//! orders ([`step`]), another one runs the rest on the nodes that still answer ([`probe`]).
 
 mod wire;
 
 mod nodes;
+
+mod step;
+
+mod probe;
 
 mod worker;
 
@@ -27,7 +32,7 @@ use super::options::ParallelOptions;
 use super::plan;
 use super::shell::Shell;
 
-use crew::Crew;
+use crew::{Crew, Starter};
 use submit::Script;
 use worker::Variables;
 
@@ -61,10 +66,11 @@ pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
         [slot, b"{0%}"].iter().any(|slot| text.windows(slot.len()).any(|part| part == *slot))
     };
     let reasons = [
-        (given.reads_blocks(), "--pipe"),
-        (given.ungroup || given.line_buffer, "--ungroup and --line-buffer"),
-        (is_tree, "--results with a directory; a table such as NAME.csv is possible"),
-        (given.shard.is_some(), "--shard: it is another way to use all nodes"),
+        (given.gearman.is_some(), "--gearman: leave one out"),
+        (given.reads_blocks(), "--pipe: write the blocks to files, and give the jobs their names"),
+        (given.ungroup || given.line_buffer, "--ungroup and --line-buffer: output comes in whole jobs, in order"),
+        (is_tree, "--results with a directory: give a table, such as NAME.csv"),
+        (given.shard.is_some(), "--shard, which is another way to use all nodes: leave one out"),
         (given.words.iter().any(has_slot), "{%}: $PARALLEL_JOBSLOT has the slot on the node"),
     ];
     match reasons.iter().find(|(is_so, _)| *is_so) {
@@ -84,12 +90,10 @@ pub(super) fn run(
 ) -> Result<Summary, String> {
     options.keep_order = !given.no_keep_order;
     options.window = options.window.max(WINDOW);
-    let words = srun(given)?;
-    let shell = Shell::find()?;
-    let environment = [("PARALLEL_SHELL".into(), shell.path.into_os_string())];
+    let starter = starter(given)?;
     let lost_after = given.slurm_timeout.unwrap_or(LOST_AFTER);
     let gather = Gather::new(options, source, events, sink).map_err(|error| error.to_string())?;
-    let (summary, twice) = Crew::start(gather, &words, &environment, lost_after, say)?.run();
+    let (summary, twice) = Crew::start(gather, starter, lost_after, say)?.run();
     if twice > 0 {
         say(&format!("{twice} jobs may have run twice: their Host in the log is NODE,lost:NODE"));
     }
@@ -97,19 +101,18 @@ pub(super) fn run(
 }
 
 /// The command that starts the workers.
-fn srun(given: &ParallelOptions) -> Result<Vec<OsString>, String> {
+fn starter(given: &ParallelOptions) -> Result<Starter, String> {
     let nodes = env::var("SLURM_JOB_NUM_NODES").or_else(|_| env::var("SLURM_NNODES"));
-    let nodes = nodes.map_err(|_| "--slurm: SLURM_JOB_NUM_NODES is not set")?;
+    let nodes = nodes.map_err(
+        |_| "--slurm: SLURM_JOB_ID is set, but SLURM_JOB_NUM_NODES is not: run it in a batch script, or under salloc",
+    )?;
     let program = env::current_exe().map_err(|error| format!("--slurm: {error}"))?;
-    let mut words: Vec<OsString> = ["srun", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--wait=0"]
-        .into_iter()
-        .chain(["--ntasks-per-node=1", "--input=all", "--output=all"])
-        .map(OsString::from)
-        .collect();
-    words.extend([format!("--nodes={nodes}").into(), format!("--ntasks={nodes}").into()]);
+    let fixed = ["srun", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--wait=0"];
+    let fixed = fixed.into_iter().chain(["--ntasks-per-node=1", "--input=all", "--output=all"]);
     let own = given.slurm.as_ref().and_then(Option::as_ref);
-    words.extend(own.into_iter().flat_map(|own| grammar::words(own.as_bytes())).map(OsString::from_vec));
-    words.push(program.into_os_string());
+    let own: Vec<OsString> =
+        own.into_iter().flat_map(|own| grammar::words(own.as_bytes())).map(OsString::from_vec).collect();
+    let mut words = vec![program.into_os_string()];
     words.extend(["parallel", "--plain", "--slurm-worker"].map(OsString::from));
     let seconds = |time: Duration| format!("{:.6}", time.as_secs_f64());
     let timeout = given.timeout.map(|timeout| match timeout {
@@ -134,7 +137,15 @@ fn srun(given: &ParallelOptions) -> Result<Vec<OsString>, String> {
         let word = value.map(|value| [name.as_bytes(), value.as_bytes()].concat());
         words.extend(word.map(OsString::from_vec));
     }
-    Ok(words)
+    let shell = Shell::find()?;
+    let all_nodes = [format!("--nodes={nodes}"), format!("--ntasks={nodes}")].map(OsString::from);
+    Ok(Starter {
+        srun: fixed.map(OsString::from).collect(),
+        all_nodes: all_nodes.into(),
+        own,
+        worker: words,
+        environment: vec![("PARALLEL_SHELL".into(), shell.path.into_os_string())],
+    })
 }
 
 /// The worker on a node.

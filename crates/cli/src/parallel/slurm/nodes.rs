@@ -4,7 +4,7 @@
 //! as many as they end in [`AHEAD`], and twice their slots at least. At the end, jobs that wait on a busy node are asked
 //! back for one that is idle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use forkless_core::planted;
@@ -16,7 +16,10 @@ const MEASURE: Duration = Duration::from_millis(100);
 /// So many jobs are with a node at most.
 const MOST: usize = 4000;
 
-/// A node of the step.
+/// The number of a step, and of a worker in it.
+pub(super) type Id = (usize, usize);
+
+/// A node of a step.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) name: String,
@@ -26,6 +29,8 @@ pub(super) struct Node {
     /// When something came from it.
     pub(super) heard: Instant,
     pub(super) state: State,
+    /// Jobs that its predecessor in an older step still has.
+    inherited: usize,
     /// Jobs have been asked back, and the answer has not come.
     asked: bool,
     ends: u32,
@@ -38,6 +43,8 @@ pub(super) struct Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Works,
+    /// It gets no more jobs, and ends those that it has: another step has taken its place.
+    Retires,
     /// It was silent for too long. It may come back.
     Lost,
     /// It takes no more jobs.
@@ -46,12 +53,19 @@ pub(super) enum State {
 
 impl Node {
     fn new(name: String, slots: usize, now: Instant) -> Self {
-        let (jobs, state, asked, ends, rate) = (BTreeSet::new(), State::Works, false, 0, 0.0);
-        Self { name, slots: slots.max(1), jobs, heard: now, state, asked, ends, measured: now, rate }
+        let (jobs, state, inherited, asked, ends, rate) = (BTreeSet::new(), State::Works, 0, false, 0, 0.0);
+        Self { name, slots: slots.max(1), jobs, heard: now, state, inherited, asked, ends, measured: now, rate }
     }
 
-    /// How many jobs it should have.
-    fn wanted(&self) -> usize {
+    /// How many jobs it should have. If the input `has_ended`, no more than it starts at once or next: another node may be
+    /// idle soon. Its predecessor's jobs are in its slots.
+    fn wanted(&self, has_ended: bool) -> usize {
+        if self.inherited > 0 {
+            return self.slots.saturating_sub(self.inherited);
+        }
+        if has_ended {
+            return 2 * self.slots;
+        }
         (2 * self.slots).max(self.slots + (self.rate * AHEAD) as usize).min(MOST.max(2 * self.slots))
     }
 
@@ -65,45 +79,60 @@ impl Node {
     }
 }
 
-/// The nodes, by their numbers in the step.
+/// The nodes. A machine may have been in several steps: then it is several nodes.
 #[derive(Debug, Default)]
-pub(super) struct Nodes(pub(super) Vec<Option<Node>>);
+pub(super) struct Nodes(BTreeMap<Id, Node>);
 
 impl Nodes {
-    pub(super) fn add(&mut self, rank: usize, name: String, slots: usize, now: Instant) {
-        if self.0.len() <= rank {
-            self.0.resize_with(rank + 1, || None);
-        }
-        self.0[rank].get_or_insert_with(|| Node::new(name, slots, now));
+    pub(super) fn add(&mut self, id: Id, name: String, slots: usize, now: Instant) {
+        self.0.entry(id).or_insert_with(|| Node::new(name, slots, now));
     }
 
-    pub(super) fn get(&mut self, rank: usize) -> Option<&mut Node> {
-        self.0.get_mut(rank)?.as_mut()
+    pub(super) fn get(&mut self, id: Id) -> Option<&mut Node> {
+        self.0.get_mut(&id)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
-        self.0.iter().flatten()
+        self.0.values()
     }
 
-    fn working(&mut self) -> impl Iterator<Item = (usize, &mut Node)> {
-        let known = self.0.iter_mut().enumerate().filter_map(|(rank, node)| Some((rank, node.as_mut()?)));
-        known.filter(|(_, node)| node.state == State::Works)
+    /// The nodes of a step.
+    pub(super) fn of(&self, step: usize) -> impl Iterator<Item = (Id, &Node)> {
+        self.0.range((step, 0)..=(step, usize::MAX)).map(|(&id, node)| (id, node))
     }
 
-    /// The node that should get the next job: the one that has least of what it should have. If the input `has_ended`, no
-    /// node should have more than it starts at once or next: another one may be idle soon.
-    pub(super) fn hungry(&mut self, has_ended: bool) -> Option<usize> {
-        let wanted = |node: &Node| if has_ended { 2 * node.slots } else { node.wanted() };
-        let share = |node: &Node| node.jobs.len() as f64 / wanted(node) as f64;
+    fn working(&mut self) -> impl Iterator<Item = (Id, &mut Node)> {
+        self.0.iter_mut().map(|(&id, node)| (id, node)).filter(|(_, node)| node.state == State::Works)
+    }
+
+    /// The nodes of a step get no more jobs. One that is lost does not come back.
+    pub(super) fn retire(&mut self, step: usize) {
+        for (_, node) in self.0.range_mut((step, 0)..=(step, usize::MAX)) {
+            node.state = if node.state == State::Works { State::Retires } else { State::Left };
+        }
+    }
+
+    /// Sees what older steps still run on the nodes of newer ones.
+    pub(super) fn inherit(&mut self) {
+        let mut left: BTreeMap<String, usize> = BTreeMap::new();
+        for node in self.all().filter(|node| node.state == State::Retires) {
+            *left.entry(node.name.clone()).or_default() += node.jobs.len();
+        }
+        self.working().for_each(|(_, node)| node.inherited = left.get(&node.name).copied().unwrap_or(0));
+    }
+
+    /// The node that should get the next job: the one that has least of what it should have.
+    pub(super) fn hungry(&mut self, has_ended: bool) -> Option<Id> {
+        let share = |node: &Node| node.jobs.len() as f64 / node.wanted(has_ended) as f64;
         self.working()
-            .filter(|(_, node)| node.jobs.len() < wanted(node))
+            .filter(|(_, node)| node.jobs.len() < node.wanted(has_ended))
             .min_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)))
-            .map(|(rank, _)| rank)
+            .map(|(id, _)| id)
     }
 
     /// Something has come from a node. It is there, after all.
-    pub(super) fn heard(&mut self, rank: usize, now: Instant) {
-        if let Some(node) = self.get(rank) {
+    pub(super) fn heard(&mut self, id: Id, now: Instant) {
+        if let Some(node) = self.get(id) {
             node.heard = now;
             if node.state == State::Lost {
                 node.state = State::Works;
@@ -113,54 +142,56 @@ impl Nodes {
     }
 
     /// A job has ended. False if the node did not have it: it was given to another one meanwhile.
-    pub(super) fn ended(&mut self, rank: usize, seq: u64, now: Instant) -> bool {
-        let Some(node) = self.get(rank) else { return false };
+    pub(super) fn ended(&mut self, id: Id, seq: u64, now: Instant) -> bool {
+        let Some(node) = self.get(id) else { return false };
         node.ends += 1;
         node.measure(now);
         node.jobs.remove(&seq)
     }
 
     /// A node has returned a job that had not begun.
-    pub(super) fn returned(&mut self, rank: usize, seq: u64) -> bool {
-        self.get(rank).is_some_and(|node| node.jobs.remove(&seq))
+    pub(super) fn returned(&mut self, id: Id, seq: u64) -> bool {
+        self.get(id).is_some_and(|node| node.jobs.remove(&seq))
     }
 
     /// The answer to a request has come.
-    pub(super) fn answered(&mut self, rank: usize) {
-        if let Some(node) = self.get(rank) {
+    pub(super) fn answered(&mut self, id: Id) {
+        if let Some(node) = self.get(id) {
             node.asked = false;
         }
     }
 
     /// A node takes no more jobs. Returns those that it had.
-    pub(super) fn leave(&mut self, rank: usize, state: State) -> BTreeSet<u64> {
-        let Some(node) = self.get(rank) else { return BTreeSet::new() };
+    pub(super) fn leave(&mut self, id: Id, state: State) -> BTreeSet<u64> {
+        let Some(node) = self.get(id) else { return BTreeSet::new() };
         node.state = state;
         let jobs = std::mem::take(&mut node.jobs);
         if planted!("jobs-of-dead-node-forgotten") { BTreeSet::new() } else { jobs }
     }
 
     /// Nodes from which nothing has come for so long.
-    pub(super) fn silent(&mut self, now: Instant, patience: Duration) -> Vec<usize> {
+    pub(super) fn silent(&self, now: Instant, patience: Duration) -> Vec<Id> {
         let is_silent = |node: &Node| now.saturating_duration_since(node.heard) >= patience;
-        self.working().filter(|(_, node)| is_silent(node)).map(|(rank, _)| rank).collect()
+        let hopes = |node: &Node| matches!(node.state, State::Works | State::Retires);
+        self.0.iter().filter(|(_, node)| hopes(node) && is_silent(node)).map(|(&id, _)| id).collect()
     }
 
     /// If a node is idle while jobs wait on another one: that one, and how many to ask back.
-    pub(super) fn ask_back_next(&mut self) -> Option<(usize, usize)> {
-        let idle: usize = self.working().map(|(_, node)| node.slots.saturating_sub(node.jobs.len())).sum();
+    pub(super) fn ask_back_next(&mut self) -> Option<(Id, usize)> {
+        let idle: usize =
+            self.working().map(|(_, node)| node.slots.saturating_sub(node.jobs.len() + node.inherited)).sum();
         if idle == 0 {
             return None;
         }
         let waiting = |node: &Node| node.jobs.len().saturating_sub(node.slots);
-        let (rank, node) = self.working().filter(|(_, node)| !node.asked).max_by_key(|(_, node)| waiting(node))?;
+        let (id, node) = self.working().filter(|(_, node)| !node.asked).max_by_key(|(_, node)| waiting(node))?;
         let count = waiting(node);
         if count == 0 {
             return None;
         }
         node.asked = true;
         // Half of them: it goes on meanwhile.
-        Some((rank, count.div_ceil(2)))
+        Some((id, count.div_ceil(2)))
     }
 }
 
@@ -170,7 +201,7 @@ mod tests {
 
     fn nodes(slots: &[usize], now: Instant) -> Nodes {
         let mut nodes = Nodes::default();
-        slots.iter().enumerate().for_each(|(rank, &slots)| nodes.add(rank, format!("n{rank}"), slots, now));
+        slots.iter().enumerate().for_each(|(rank, &slots)| nodes.add((0, rank), format!("n{rank}"), slots, now));
         nodes
     }
 
@@ -196,8 +227,8 @@ mod tests {
             now += MEASURE;
             for (rank, count) in [(0, 1), (1, 40)] {
                 for _ in 0..count {
-                    let Some(&seq) = nodes.get(rank).expect("a node").jobs.first() else { break };
-                    assert!(nodes.ended(rank, seq, now));
+                    let Some(&seq) = nodes.get((0, rank)).expect("a node").jobs.first() else { break };
+                    assert!(nodes.ended((0, rank), seq, now));
                 }
             }
             fill(&mut nodes, &mut next);
@@ -210,14 +241,14 @@ mod tests {
     fn a_job_of_another_node_is_not_counted() {
         let now = Instant::now();
         let mut nodes = nodes(&[1, 1], now);
-        nodes.get(0).expect("a node").jobs.insert(7);
-        assert!(!nodes.ended(1, 7, now));
-        assert_eq!(nodes.leave(0, State::Lost), BTreeSet::from([7]));
-        nodes.get(1).expect("a node").jobs.insert(7);
-        nodes.heard(0, now);
-        assert!(!nodes.ended(0, 7, now), "it runs on the other node now");
-        assert!(nodes.ended(1, 7, now));
-        assert!(!nodes.ended(1, 7, now), "once");
+        nodes.get((0, 0)).expect("a node").jobs.insert(7);
+        assert!(!nodes.ended((0, 1), 7, now));
+        assert_eq!(nodes.leave((0, 0), State::Lost), BTreeSet::from([7]));
+        nodes.get((0, 1)).expect("a node").jobs.insert(7);
+        nodes.heard((0, 0), now);
+        assert!(!nodes.ended((0, 0), 7, now), "it runs on the other node now");
+        assert!(nodes.ended((0, 1), 7, now));
+        assert!(!nodes.ended((0, 1), 7, now), "once");
     }
 
     #[test]
@@ -225,26 +256,48 @@ mod tests {
         let (now, limit) = (Instant::now(), Duration::from_secs(5));
         let mut nodes = nodes(&[1, 1], now);
         let later = now + limit;
-        nodes.heard(1, later);
-        assert_eq!(nodes.silent(later, limit), [0]);
-        nodes.leave(0, State::Lost);
-        assert_eq!(nodes.silent(later, limit), [0; 0]);
-        assert_eq!(nodes.hungry(false), Some(1));
-        nodes.heard(0, later);
-        assert_eq!(nodes.get(0).expect("a node").state, State::Works);
+        nodes.heard((0, 1), later);
+        assert_eq!(nodes.silent(later, limit), [(0, 0)]);
+        nodes.leave((0, 0), State::Lost);
+        assert_eq!(nodes.silent(later, limit), []);
+        assert_eq!(nodes.hungry(false), Some((0, 1)));
+        nodes.heard((0, 0), later);
+        assert_eq!(nodes.get((0, 0)).expect("a node").state, State::Works);
+    }
+
+    #[test]
+    fn a_node_of_a_second_step_leaves_the_slots_of_its_predecessor_alone() {
+        let now = Instant::now();
+        let mut nodes = nodes(&[2, 2], now);
+        nodes.get((0, 0)).expect("a node").jobs.extend(1..=3);
+        nodes.leave((0, 1), State::Lost);
+        nodes.retire(0);
+        nodes.heard((0, 1), now);
+        assert_eq!(nodes.hungry(false), None, "the lost one does not come back");
+        nodes.add((1, 0), "n0".to_owned(), 2, now);
+        nodes.inherit();
+        assert_eq!(nodes.hungry(false), None);
+        assert!(nodes.ended((0, 0), 1, now) && nodes.ended((0, 0), 2, now));
+        nodes.inherit();
+        assert_eq!(nodes.hungry(false), Some((1, 0)));
+        nodes.get((1, 0)).expect("a node").jobs.insert(4);
+        assert_eq!(nodes.hungry(false), None, "two slots, two jobs");
+        assert!(nodes.ended((0, 0), 3, now));
+        nodes.inherit();
+        assert_eq!(nodes.hungry(true), Some((1, 0)));
     }
 
     #[test]
     fn waiting_jobs_are_asked_back_for_an_idle_node() {
         let now = Instant::now();
         let mut nodes = nodes(&[1, 1], now);
-        nodes.get(0).expect("a node").jobs.extend(1..=8);
-        assert_eq!(nodes.ask_back_next(), Some((0, 4)));
+        nodes.get((0, 0)).expect("a node").jobs.extend(1..=8);
+        assert_eq!(nodes.ask_back_next(), Some(((0, 0), 4)));
         assert_eq!(nodes.ask_back_next(), None, "once");
-        assert!(nodes.returned(0, 8));
-        assert!(!nodes.returned(0, 8));
-        nodes.answered(0);
-        nodes.get(1).expect("a node").jobs.insert(8);
+        assert!(nodes.returned((0, 0), 8));
+        assert!(!nodes.returned((0, 0), 8));
+        nodes.answered((0, 0));
+        nodes.get((0, 1)).expect("a node").jobs.insert(8);
         assert_eq!(nodes.ask_back_next(), None, "none is idle");
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use forkless_core::planted;
 use forkless_jobs::{
     Control, Ended, Ending, Events, Flow, Job, Next, Options, Place, Progress, Run, Sink, Source, Stream, run,
 };
@@ -107,7 +108,9 @@ impl Inner {
 /// # Errors
 /// The variables of srun are missing, or descriptors.
 pub(super) fn work(mut options: Options, program: Option<OsString>, variables: Variables) -> Result<(), String> {
-    let text = |name: &str| env::var(name).map_err(|_| format!("--slurm-worker: {name} is not set"));
+    let text = |name: &str| {
+        env::var(name).map_err(|_| format!("--slurm-worker: {name} is not set: --slurm starts it by srun"))
+    };
     let rank: u64 = text("SLURM_PROCID")?.parse().map_err(|_| "SLURM_PROCID is no number")?;
     let node = env::var("SLURMD_NODENAME").unwrap_or_else(|_| format!("node {rank}"));
     let failed = |error: io::Error| error.to_string();
@@ -382,7 +385,7 @@ impl Sink for Answers {
             inner.suspects.push_back((Instant::now(), fields.into()));
             return Ok(());
         }
-        let is_cut = is_failure && inner.is_stopped;
+        let is_cut = is_failure && inner.is_stopped && !planted!("jobs-ended-by-slurm-logged");
         inner.end(&fields, is_cut);
         if inner.outbox.is_full() { inner.send() } else { Ok(()) }
     }

@@ -1,0 +1,4 @@
+/* Only ends. */
+int main(void) {
+    return 0;
+}

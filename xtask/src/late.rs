@@ -1,0 +1,236 @@
+//! Links the preload library so that a program that starts no other pays little for it: docs/design/late.md.
+//!
+//! The library is linked twice. The first link shows which of libc's functions it calls. In the second, each call goes through
+//! a procedure linkage table, so that the loader looks the function up when it is first called; and the exported functions are
+//! those of `crates/preload/c/late.S`. Then the relocations that only add the load address are hidden from the loader:
+//! `crates/preload/c/late.c` does them.
+
+use crate::dist::{root, run};
+use anyhow::{Context, Result, bail, ensure};
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationFlags, SymbolKind};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Functions of libc that the compiler may call by itself, in a child that shares memory too. Such a child must not enter the
+/// loader, so these are looked up at the start. The linker knows the calls of the last one.
+const AT_START: [&str; 7] = ["memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen", "__tls_get_addr"];
+
+/// Exported functions with a part in `late.c`.
+const EARLY: [&str; 3] = ["fclose", "pclose", "prctl"];
+
+/// Exported functions that `late.S` defines itself, because they have two versions.
+const TWICE: [&str; 2] = ["posix_spawn", "posix_spawnp"];
+
+/// Tags of the dynamic section for `late.c`: the address of the table, and the number of relocations in it.
+const TABLE: elf::DynamicTag = elf::DynamicTag(0x6000_f001);
+const COUNT: elf::DynamicTag = elf::DynamicTag(0x6000_f002);
+
+/// The relocation that adds the load address, and the one that is a pointer.
+#[cfg(target_arch = "x86_64")]
+const RELATIVE_AND_POINTER: [elf::RelocationType; 2] = [elf::R_X86_64_RELATIVE, elf::R_X86_64_64];
+#[cfg(target_arch = "aarch64")]
+const RELATIVE_AND_POINTER: [elf::RelocationType; 2] = [elf::R_AARCH64_RELATIVE, elf::R_AARCH64_ABS64];
+
+/// Links `library` from `archive`, with temporary files beside it.
+///
+/// # Errors
+/// If cc or objcopy fails, or if a relocation cannot be done late.
+pub(crate) fn link(archive: &Path, library: &Path) -> Result<()> {
+    let parts = library.with_extension("parts");
+    fs::create_dir_all(&parts)?;
+    let map = version_script(&parts)?;
+    let first = Link { archive, map: &map, parts: &parts, libc: BTreeSet::new() };
+    first.link(library)?;
+    Link { libc: functions_of_libc(library)?, ..first }.link(library)?;
+    let mut bytes = fs::read(library)?;
+    defer(&mut bytes).with_context(|| format!("{}", library.display()))?;
+    fs::write(library, bytes)?;
+    Ok(fs::remove_dir_all(parts)?)
+}
+
+struct Link<'a> {
+    archive: &'a Path,
+    map: &'a Path,
+    parts: &'a Path,
+    /// Functions that the loader looks up at the first call.
+    libc: BTreeSet<String>,
+}
+
+impl Link<'_> {
+    fn link(&self, library: &Path) -> Result<()> {
+        let (list, renames) = self.names()?;
+        fs::write(self.parts.join("late.list"), list)?;
+        let (names, renamed) = (self.parts.join("late.names"), self.parts.join("late.a"));
+        fs::write(&names, renames)?;
+        let mut rename = Command::new("objcopy");
+        run(rename.arg(format!("--redefine-syms={}", names.display())).arg(self.archive).arg(&renamed))?;
+
+        let mut link = Command::new("cc");
+        link.args(["-shared", "-nostartfiles", "-o"]).arg(library).arg("-Wl,-soname,libforkless_preload.so");
+        link.arg(format!("-Wl,--version-script={}", self.map.display()));
+        link.arg(self.compile("late.S")?).arg(self.compile("late.c")?);
+        link.arg("-Wl,--whole-archive").arg(&renamed).arg("-Wl,--no-whole-archive");
+        link.arg("-Wl,--gc-sections,-s,-Bsymbolic-functions,-z,noseparate-code,-z,defs,-z,relro,-z,lazy,-z,nodelete");
+        // Every program loads this library, so it must not load another one.
+        run(link.args(["-static-libgcc", "-lgcc_eh"]))
+    }
+
+    /// The lines of `late.list`, and the new names of functions in the archive.
+    fn names(&self) -> Result<(String, String)> {
+        let (mut list, mut renames) = (String::new(), String::new());
+        for (name, version) in entries(&fs::read_to_string(self.map)?) {
+            if TWICE.contains(&name.as_str()) {
+                continue;
+            }
+            writeln!(renames, "{name} forkless_own_{name}")?;
+            match EARLY.contains(&name.as_str()) {
+                true => writeln!(list, "EARLY {name}")?,
+                false => writeln!(list, "ENTRY {name}, \"{version}\"")?,
+            }
+        }
+        for name in &self.libc {
+            writeln!(renames, "{name} forkless_libc_{name}")?;
+            writeln!(list, "LIBC {name}")?;
+        }
+        Ok((list, renames))
+    }
+
+    /// Compiles a file that runs before the relocations are done: it must have no pointer in its data.
+    fn compile(&self, file: &str) -> Result<PathBuf> {
+        let object = self.parts.join(format!("{file}.o"));
+        let mut compile = Command::new("cc");
+        compile.args(["-c", "-O2", "-fPIC", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(self.parts);
+        run(compile.arg(root().join("crates/preload/c").join(file)).arg("-o").arg(&object))?;
+        let bytes = fs::read(&object)?;
+        for section in object::File::parse(&*bytes)?.sections() {
+            for (_, relocation) in section.relocations() {
+                let pointer = RelocationFlags::Elf { r_type: RELATIVE_AND_POINTER[1] };
+                ensure!(relocation.flags() != pointer, "{file}: a pointer in {}", section.name()?);
+            }
+        }
+        Ok(object)
+    }
+}
+
+/// The version script. On a machine where glibc's functions have other versions than on x86-64, it has the same names without
+/// versions: these stand for each.
+fn version_script(parts: &Path) -> Result<PathBuf> {
+    let map = root().join("crates/preload/libforkless_preload.map");
+    if cfg!(target_arch = "x86_64") {
+        return Ok(map);
+    }
+    let names: BTreeSet<_> =
+        entries(&fs::read_to_string(map)?).into_iter().map(|(name, _)| format!("{name};\n")).collect();
+    let plain = parts.join("plain.map");
+    fs::write(&plain, format!("{{\nglobal:\n{}local:\n*;\n}};\n", names.into_iter().collect::<String>()))?;
+    Ok(plain)
+}
+
+/// The exported functions of a version script, each with its versions.
+fn entries(map: &str) -> BTreeSet<(String, String)> {
+    let mut entries = BTreeSet::new();
+    let mut version = "";
+    for line in map.lines().map(str::trim) {
+        if let Some(name) = line.strip_suffix('{') {
+            version = name.trim();
+        } else if let Some(name) = line.strip_suffix(';').filter(|name| !name.contains(['*', '}'])) {
+            entries.insert((name.to_owned(), version.to_owned()));
+        }
+    }
+    entries
+}
+
+/// The functions that the loader would look up at the start, but for those of [`AT_START`] and those that may be missing.
+fn functions_of_libc(library: &Path) -> Result<BTreeSet<String>> {
+    let bytes = fs::read(library)?;
+    let file = object::File::parse(&*bytes)?;
+    let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined() && !symbol.is_weak());
+    let functions = undefined.filter(|symbol| symbol.kind() == SymbolKind::Text);
+    let names = functions.map(|symbol| Ok(symbol.name()?.to_owned())).collect::<Result<BTreeSet<_>>>()?;
+    Ok(names.into_iter().filter(|name| !AT_START.contains(&name.as_str())).collect())
+}
+
+/// Hides the relocations that only add the load address from the loader, and tells `late.c` where they are. It hides the
+/// initialization functions too: there is only that of Rust's standard library, for the arguments of `main`, which are not used.
+fn defer(bytes: &mut [u8]) -> Result<()> {
+    let header = FileHeader64::<LittleEndian>::parse(&*bytes)?;
+    let segments = header.program_headers(LittleEndian, &*bytes)?;
+    let places = |kind: elf::ProgramType| {
+        let segments = segments.iter().filter(move |one| one.p_type(LittleEndian) == kind);
+        segments.map(|one| (one.p_vaddr(LittleEndian), one.p_memsz(LittleEndian), one.p_offset(LittleEndian)))
+    };
+    let loaded: Vec<_> = places(elf::PT_LOAD).collect();
+    let in_file = |address: u64| {
+        let found = loaded.iter().find(|(start, size, _)| (*start..start + size).contains(&address));
+        found.map(|(start, _, offset)| (address - start + offset) as usize).context("an address outside the library")
+    };
+    let read_only = places(elf::PT_GNU_RELRO).next().context("no RELRO")?;
+    let read_only = read_only.0..read_only.0 + read_only.1;
+    // Only what is in the file: the rest has addresses that other data has too.
+    let thread = segments.iter().find(|one| one.p_type(LittleEndian) == elf::PT_TLS);
+    let thread =
+        thread.map_or(0..0, |one| one.p_vaddr(LittleEndian)..one.p_vaddr(LittleEndian) + one.p_filesz(LittleEndian));
+    let dynamic = places(elf::PT_DYNAMIC).next().context("no dynamic section")?;
+    let dynamic = dynamic.2 as usize..(dynamic.2 + dynamic.1) as usize;
+
+    let table = value(bytes, &dynamic, elf::DT_RELA)?;
+    let count = value(bytes, &dynamic, elf::DT_RELACOUNT)?;
+    for n in 0..count {
+        let at = in_file(table + n * RELA)?;
+        let (place, info) = (word(bytes, at), word(bytes, at + 8));
+        ensure!(info == u64::from(RELATIVE_AND_POINTER[0].0), "relocation {n} is of kind {info:#x}");
+        ensure!(!thread.contains(&place), "a pointer in thread-local data, which each new thread copies");
+        // `late.c` tells by the address without the load address that the relocation of such a place has not been done.
+        if !read_only.contains(&place) {
+            let (addend, place) = (word(bytes, at + 16), in_file(place)?);
+            ensure!([0, addend].contains(&word(bytes, place)), "another value in place of relocation {n}");
+            bytes[place..place + 8].copy_from_slice(&addend.to_le_bytes());
+        }
+    }
+    ensure!(value(bytes, &dynamic, elf::DT_INIT_ARRAYSZ)? == 8, "more than one function for initialization");
+
+    change(bytes, &dynamic, elf::DT_RELA, elf::DT_RELA, table + count * RELA)?;
+    let size = value(bytes, &dynamic, elf::DT_RELASZ)?;
+    change(bytes, &dynamic, elf::DT_RELASZ, elf::DT_RELASZ, size - count * RELA)?;
+    change(bytes, &dynamic, elf::DT_RELACOUNT, elf::DT_RELACOUNT, 0)?;
+    change(bytes, &dynamic, elf::DT_INIT_ARRAY, TABLE, table)?;
+    change(bytes, &dynamic, elf::DT_INIT_ARRAYSZ, COUNT, count)
+}
+
+/// Size of a relocation.
+const RELA: u64 = 24;
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+/// Where the dynamic section has a tag.
+fn tagged(bytes: &[u8], dynamic: &Range<usize>, tag: elf::DynamicTag) -> Result<usize> {
+    match dynamic.clone().step_by(16).find(|at| word(bytes, *at) == tag.0 as u64) {
+        Some(at) => Ok(at),
+        None => bail!("no tag {:#x} in the dynamic section", tag.0),
+    }
+}
+
+fn value(bytes: &[u8], dynamic: &Range<usize>, tag: elf::DynamicTag) -> Result<u64> {
+    Ok(word(bytes, tagged(bytes, dynamic, tag)? + 8))
+}
+
+fn change(
+    bytes: &mut [u8],
+    dynamic: &Range<usize>,
+    tag: elf::DynamicTag,
+    new: elf::DynamicTag,
+    value: u64,
+) -> Result<()> {
+    let at = tagged(bytes, dynamic, tag)?;
+    bytes[at..at + 8].copy_from_slice(&new.0.to_le_bytes());
+    bytes[at + 8..at + 16].copy_from_slice(&value.to_le_bytes());
+    Ok(())
+}
