@@ -21,6 +21,11 @@ pub mod trace;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+/// The examples of the page about tool calls.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/agents.md")]
+struct Agents;
+
 /// The questions and answers.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/faq.md")]

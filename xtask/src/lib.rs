@@ -21,6 +21,7 @@ pub mod settings;
 pub mod site;
 pub mod soak;
 pub mod suite;
+pub mod tools;
 pub mod trust;
 pub mod wrappers;
 

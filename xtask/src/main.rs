@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
     background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, scale,
-    settings, site, soak, suite, trust, wrappers,
+    settings, site, soak, suite, tools, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -67,6 +67,8 @@ enum Task {
     Real(real::Options),
     /// Measure forkless xargs and parallel beside other runners of many short commands
     Runners(runners::Options),
+    /// Measure the tool calls of an agent from Rust, Python, Node and Go, beside an event loop
+    Tools(tools::Options),
     /// Plant faults, one at a time, and check that the tests for them fail
     Mutants(mutants::Options),
     /// Measure published tables and graphs on slow launches again
@@ -135,6 +137,7 @@ fn task() -> Result<()> {
         Task::Preload(options) => return preload::compare(options, &target),
         Task::Real(options) => return real::compare(options, &target),
         Task::Runners(options) => return runners::compare(options, &target),
+        Task::Tools(options) => return tools::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
         Task::Kernels(options) => return kernels::run(options, &target),
         Task::Wrappers(options) => return wrappers::compare(options, &target),

@@ -542,7 +542,7 @@ fn a_run_whose_parts_are_killed_again_and_again_loses_no_job() {
     }
 }
 
-/// The first commands of the page and of the man page, with the address of the test's server.
+/// The first commands of the pages about Gearman, with the address of the test's server.
 #[test]
 fn the_documented_commands_run_as_written() {
     let Some(server) = Server::start("the documented commands") else { return };
@@ -550,14 +550,21 @@ fn the_documented_commands_run_as_written() {
     let path = format!("{bin}:{}", std::env::var("PATH").expect("PATH"));
     let page = include_str!("../../../docs/gearman.md");
     let man = include_str!("../src/help/man/gearman-worker.md");
-    for (text_of, expected, end) in [(page, 1..=1000, "kill $!\n"), (man, 2..=4, "")] {
+    let scale = include_str!("../../../docs/scale.md").split_once("\n### Gearman\n").expect("a section").1;
+    let doubled = |number: usize| 2 * number;
+    let numbers = |all: &mut dyn Iterator<Item = usize>| all.map(|number| format!("{number}\n")).collect::<String>();
+    for (text_of, expected, end) in [
+        (page, numbers(&mut (1..=1000)), "kill $!\n"),
+        (man, numbers(&mut (2..=4)), ""),
+        (scale, numbers(&mut (1..=1000).map(doubled)), "kill $!\ncat results\n"),
+    ] {
+        let place = tempfile::tempdir().expect("a directory");
         let block = text_of.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a command");
         let script = format!("{}{end}wait\n", block.replace("localhost:4730", &server.address()));
         assert!(script.contains("kill $!\n") && script.contains("gearman-worker 127.0.0.1:"), "{script}");
         let mut command = Command::new("timeout");
         command.args(["120", "sh", "-e", "-c", &script]).env("PATH", &path).stdin(Stdio::null());
-        let output = command.output().expect("sh");
-        let numbers: String = expected.map(|number| format!("{number}\n")).collect();
-        assert!(output.status.success() && text(&output.stdout) == numbers, "{script}{output:?}");
+        let output = command.current_dir(place.path()).output().expect("sh");
+        assert!(output.status.success() && text(&output.stdout) == expected, "{script}{output:?}");
     }
 }

@@ -6,6 +6,7 @@ mod picture;
 mod record;
 
 pub use contestants::Built;
+pub(crate) use record::percentile;
 
 use crate::dist;
 use anyhow::{Context, Result, ensure};

@@ -336,7 +336,7 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// A percentile by nearest rank; 0 of nothing.
-fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
+pub(crate) fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() * percent).div_ceil(100);
     values.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)

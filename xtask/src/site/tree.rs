@@ -28,6 +28,7 @@ const PARTS: &[(&str, &[&str])] = &[
     (
         "How to",
         &[
+            "docs/agents.md",
             "docs/from-std.md",
             "docs/run.md",
             "docs/sandbox.md",

@@ -1,0 +1,52 @@
+//! Draws the longest stop of the event loop as bars, a panel for each situation.
+
+use super::Situation;
+use super::record::Row;
+use crate::background::plot::{COLOURS, escaped, scale};
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 900.0;
+/// From the names to the right end of the longest bar.
+const LEFT: f64 = 210.0;
+const RIGHT: f64 = 600.0;
+const BAR: f64 = 18.0;
+const TITLE: f64 = 40.0;
+
+/// The stops as SVG. All panels have one scale, so that they can be compared.
+pub(super) fn svg(rows: &[Row]) -> String {
+    let mut situations: Vec<Situation> = rows.iter().map(|row| row.situation).collect();
+    situations.dedup();
+    let height = situations.len() as f64 * TITLE + rows.len() as f64 * BAR + 30.0;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"10\" y=\"18\" font-size=\"14\">Longest stop of a timer of 5 ms beside tool calls, in milliseconds</text>\n"
+    );
+    let (end, _) = scale(rows.iter().map(Row::stop_ms).fold(0.0, f64::max));
+    let mut top = 14.0;
+    for situation in situations {
+        let _ = writeln!(
+            text,
+            "<text x=\"10\" y=\"{}\" font-weight=\"bold\">{}</text>",
+            top + 28.0,
+            escaped(&situation.words())
+        );
+        top += TITLE;
+        for row in rows.iter().filter(|row| row.situation == situation) {
+            let width = row.stop_ms() / end * (RIGHT - LEFT);
+            let colour = if row.is_ours { COLOURS[5] } else { COLOURS[2] };
+            let (name, middle) = (escaped(row.parent), top + 12.0);
+            let _ = writeln!(text, "<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\">{name}</text>", LEFT - 8.0);
+            let _ = writeln!(
+                text,
+                "<rect x=\"{LEFT}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>",
+                top + 2.0,
+                BAR - 6.0
+            );
+            let label = format!("{:.1} ms; CPU of the parent {:.0} µs per call", row.stop_ms(), row.own_us());
+            let _ = writeln!(text, "<text x=\"{:.1}\" y=\"{middle}\">{label}</text>", LEFT + width + 6.0);
+            top += BAR;
+        }
+    }
+    text + "</svg>\n"
+}
