@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// How much is read at once.
 const PIECE: usize = 64 * 1024;
 
+/// The same until so much has come at once: a buffer that is not used needs no memory.
+const FIRST: usize = 4096;
+
 /// What [`Input::fill`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filled {
@@ -29,13 +32,15 @@ pub struct Input {
     buffer: Vec<u8>,
     /// The bytes before this have been consumed.
     start: usize,
+    /// So much is read at once.
+    piece: usize,
     ended: bool,
 }
 
 impl Input {
     /// Reads from a descriptor.
     pub fn new(fd: impl Into<OwnedFd>) -> Self {
-        Self { fd: fd.into(), buffer: Vec::new(), start: 0, ended: false }
+        Self { fd: fd.into(), buffer: Vec::new(), start: 0, piece: FIRST, ended: false }
     }
 
     /// What has been read and not consumed.
@@ -76,8 +81,11 @@ impl Input {
             self.start = 0;
         }
         let held = self.buffer.len();
-        self.buffer.resize(held + PIECE, 0);
+        self.buffer.resize(held + self.piece, 0);
         let found = rustix::io::read(&self.fd, &mut self.buffer[held..]);
+        if found == Ok(self.piece) {
+            self.piece = PIECE;
+        }
         self.buffer.truncate(held + found.as_ref().map_or(0, |&count| count));
         match found {
             Ok(0) => {

@@ -69,6 +69,11 @@ impl Runner {
         self.name().starts_with("forkless")
     }
 
+    /// Is it of another project? The baseline is not.
+    pub(super) fn is_peer(self) -> bool {
+        !self.is_ours() && self != Runner::Loop
+    }
+
     /// Does it write the output in the order of the jobs?
     pub(super) fn is_ordered(self) -> bool {
         matches!(self, Runner::GnuParallelOrdered | Runner::ForklessParallelOrdered)

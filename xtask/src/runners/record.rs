@@ -34,6 +34,8 @@ pub(super) struct Row {
     pub(super) is_ours: bool,
     /// Jobs in a round.
     jobs: u64,
+    /// Rounds that do not count, because the runner failed, or lost a job or its output.
+    lost: usize,
     pub(super) jobs_per_s: f64,
     /// The rate by that of the posix_spawn loop.
     pub(super) to_loop: f64,
@@ -49,7 +51,7 @@ pub(super) struct Row {
 
 impl Row {
     /// `baseline`: the time of a job of the posix_spawn loop, in microseconds.
-    pub(super) fn new(case: Case, runner: Runner, runs: &[Run], baseline: f64) -> Row {
+    pub(super) fn new(case: Case, runner: Runner, runs: &[Run], lost: usize, baseline: f64) -> Row {
         let times: Vec<f64> = runs.iter().map(Run::us_per_job).collect();
         let per_job = |of: fn(&Run) -> f64| median(runs.iter().map(|run| of(run) / run.jobs as f64));
         let us_p50 = median(times.iter().copied());
@@ -58,6 +60,7 @@ impl Row {
             runner: runner.name(),
             is_ours: runner.is_ours(),
             jobs: runs.iter().map(|run| run.jobs).min().unwrap_or(0),
+            lost,
             jobs_per_s: 1e6 / us_p50,
             to_loop: baseline / us_p50,
             us_p50,
@@ -110,6 +113,8 @@ pub(super) struct Record {
     /// Resident size in KiB with a million jobs.
     pub(super) million: Vec<(String, u64)>,
     targets: Vec<Figure>,
+    /// What runners of other projects failed at or lost, and how often.
+    losses: BTreeMap<String, usize>,
     pub(super) skipped: Vec<String>,
 }
 
@@ -117,7 +122,7 @@ impl Record {
     pub(super) fn new(jobs: u64, rounds: usize, versions: Vec<(String, String)>) -> Record {
         let (machine, versions) = (machine::look(), versions.into_iter().collect());
         let (rows, starts, calls, million) = Default::default();
-        let (targets, skipped) = Default::default();
+        let (targets, losses, skipped) = Default::default();
         Record {
             version: 1,
             machine,
@@ -130,6 +135,7 @@ impl Record {
             calls,
             million,
             targets,
+            losses,
             skipped,
         }
     }
@@ -138,6 +144,22 @@ impl Record {
     pub(super) fn skip(&mut self, what: String) {
         println!("SKIPPED: {what}");
         self.skipped.push(what);
+    }
+
+    /// Notes an error of a runner of another project, which does not end the measurement. None: there is no answer.
+    ///
+    /// # Errors
+    /// Those of the other runners.
+    pub(super) fn tolerate<T>(&mut self, runner: Runner, what: &str, answer: Result<T>) -> Result<Option<T>> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if runner.is_peer() => {
+                eprintln!("{}, {what}: {error:#}", runner.name());
+                *self.losses.entry(format!("{}, {what}: {}", runner.name(), error.root_cause())).or_default() += 1;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn row(&self, runner: Runner, case: Case) -> Option<&Row> {
@@ -225,7 +247,7 @@ impl Record {
             versions.join(", ")
         );
         let checked = if self.checked {
-            "Every runner ran each of its jobs exactly once, by their marks."
+            "Every runner ran each of its jobs exactly once, by their marks, but for those under Losses."
         } else {
             "NOT CHECKED"
         };
@@ -239,6 +261,10 @@ impl Record {
         for case in cases {
             let _ = write!(text, "\n## {}\n\n{ROWS}", case.words());
             self.rows.iter().filter(|row| row.case == case).for_each(|row| text.push_str(&row.line()));
+        }
+        if !self.losses.is_empty() {
+            text.push_str("\n## Losses\n\nRounds that do not count.\n\n| what | times |\n| --- | --: |\n");
+            self.losses.iter().for_each(|(what, times)| _ = writeln!(text, "| {what} | {times} |"));
         }
         text.push_str("\n## One job\n\n| runner | p50 ms | p99 ms |\n| --- | --: | --: |\n");
         for Start { runner, p50_ms, p99_ms } in &self.starts {
@@ -276,15 +302,15 @@ impl Record {
 }
 
 const ROWS: &str = "\
-| runner | jobs/s | × loop | µs per job p50 | p99 | CPU µs | CPU of the runner µs | MB |
-| --- | --: | --: | --: | --: | --: | --: | --: |
+| runner | jobs/s | × loop | µs per job p50 | p99 | CPU µs | CPU of the runner µs | MB | lost rounds |
+| --- | --: | --: | --: | --: | --: | --: | --: | --: |
 ";
 
 impl Row {
     fn line(&self) -> String {
-        let Row { runner, jobs_per_s, to_loop, us_p50, us_p99, cpu_us, own_cpu_us, rss_kib, .. } = self;
+        let Row { runner, lost, jobs_per_s, to_loop, us_p50, us_p99, cpu_us, own_cpu_us, rss_kib, .. } = self;
         format!(
-            "| {runner} | {jobs_per_s:.0} | {to_loop:.2} | {us_p50:.1} | {us_p99:.1} | {cpu_us:.1} | {own_cpu_us:.1} | {:.1} |\n",
+            "| {runner} | {jobs_per_s:.0} | {to_loop:.2} | {us_p50:.1} | {us_p99:.1} | {cpu_us:.1} | {own_cpu_us:.1} | {:.1} | {lost} |\n",
             megabytes(*rss_kib)
         )
     }
@@ -318,7 +344,24 @@ pub(crate) fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::percentile;
+    use super::{Record, Runner, percentile};
+    use anyhow::anyhow;
+
+    #[test]
+    fn what_others_lose_is_in_the_record_and_what_ours_lose_is_an_error() {
+        let mut record = Record::new(10, 3, Vec::new());
+        let lost = || anyhow!("9 of 10 lines").context("output of a runner");
+        for _ in 0..2 {
+            let answer = record.tolerate::<()>(Runner::Moreutils, "/bin/echo, -j2", Err(lost()));
+            assert!(matches!(answer, Ok(None)));
+        }
+        assert!(matches!(record.tolerate(Runner::Moreutils, "/bin/echo, -j2", Ok(7)), Ok(Some(7))));
+        for runner in [Runner::Loop, Runner::ForklessXargs, Runner::Library] {
+            assert!(record.tolerate::<()>(runner, "/bin/echo, -j2", Err(lost())).is_err());
+        }
+        let text = record.markdown();
+        assert!(text.contains("| moreutils parallel, /bin/echo, -j2: 9 of 10 lines | 2 |"), "{text}");
+    }
 
     #[test]
     fn percentiles_are_values_that_occurred() {

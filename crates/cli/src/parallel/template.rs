@@ -1,4 +1,6 @@
 //! The command with its replacement strings, and the lines made of it.
+//!
+//! Longer than most files: a third is tests, and the lengths of lines belong to what makes the lines.
 
 use std::collections::HashMap;
 

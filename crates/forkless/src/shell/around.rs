@@ -1,7 +1,7 @@
 //! What does not depend on the line: the shell, the privileges, the signal mask and the working directory.
 
-use super::environment::Patterns;
 use super::known::{Identity, STANDARD};
+use super::pattern::Patterns;
 use forkless_core::sys;
 use nix::unistd::{getresgid, getresuid};
 use std::env;

@@ -7,16 +7,17 @@
 use super::Reason;
 use super::classify::{Simple, is_name};
 use super::known::Kind;
+use super::pattern::{Pattern, Patterns};
 use crate::command;
 use crate::compile::environment_of;
 use crate::environment::unchanged;
 use crate::environment::{Block, Held, Kept};
 use crate::once::Once;
 use forkless_core::planted;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Variables that are in dash's table before those of the environment. There are others, but an environment that sets
 /// them goes to the shell.
@@ -142,7 +143,7 @@ impl<'a> Given<'a> {
             Self::Unchanged(known) => known.block,
             Self::Set(_, command) => {
                 if let Some(patterns) = patterns.filter(|_| is_plain) {
-                    return patterns.fill(command, &place.directory);
+                    return by_pattern(patterns, command, &place.directory);
                 }
                 made = environment_of(command);
                 &*made
@@ -160,82 +161,20 @@ impl<'a> Given<'a> {
     }
 }
 
-/// The environment that dash passes on for lines that set the same variables, and nothing but their values is different:
-/// kept from one line to the next.
-#[derive(Debug, Default)]
-pub(super) struct Patterns(Mutex<Option<Arc<Pattern>>>);
-
-/// An environment without the values of some variables.
-#[derive(Debug)]
-struct Pattern {
-    /// The names of these variables, sorted.
-    names: Vec<OsString>,
-    text: Vec<u8>,
-    starts: Vec<usize>,
-    /// Where values are missing, in the order of the text: the offset, and which name's.
-    gaps: Vec<(usize, usize)>,
-}
-
-impl Patterns {
-    /// The environment for this command, which only sets variables. The process's environment is unchanged, and `directory`
-    /// is its value of PWD.
-    fn fill(&self, command: &command::Environment, directory: &[u8]) -> Result<Held, Reason> {
-        // In a forked copy of the process another thread may hold the lock for ever.
-        let kept = self.0.try_lock().ok().and_then(|kept| kept.clone());
-        let same =
-            |pattern: &Arc<Pattern>| command.changes.keys().eq(&pattern.names) || planted!("shell-pattern-of-others");
-        let pattern = match kept.filter(same) {
-            Some(pattern) => pattern,
-            None => {
-                let block = environment_of(command);
-                let given: Vec<Variable<'_>> = block.variables().collect();
-                let pattern = Arc::new(Pattern::of(&dash(&given, Vec::new(), directory)?, command));
-                if let Ok(mut kept) = self.0.try_lock() {
-                    *kept = Some(Arc::clone(&pattern));
-                }
-                pattern
-            }
-        };
-        Ok(Held::of(pattern.with(command)))
-    }
-}
-
-impl Pattern {
-    fn of(block: &Block, command: &command::Environment) -> Self {
-        let names: Vec<OsString> = command.changes.keys().cloned().collect();
-        let mut pattern = Self { names, text: Vec::new(), starts: Vec::new(), gaps: Vec::new() };
-        for (name, value) in block.variables() {
-            pattern.starts.push(pattern.text.len());
-            pattern.text.extend_from_slice(name);
-            pattern.text.push(b'=');
-            match pattern.names.binary_search_by(|known| known.as_os_str().cmp(OsStr::from_bytes(name))) {
-                Ok(index) => pattern.gaps.push((pattern.text.len(), index)),
-                Err(_) => pattern.text.extend_from_slice(value),
-            }
-            pattern.text.push(0);
+/// The environment that dash passes on for this command, which only sets variables. The process's environment is unchanged, and
+/// `directory` is its value of PWD.
+fn by_pattern(patterns: &Patterns, command: &command::Environment, directory: &[u8]) -> Result<Held, Reason> {
+    let pattern = match patterns.find(command) {
+        Some(pattern) => pattern,
+        None => {
+            let block = environment_of(command);
+            let given: Vec<Variable<'_>> = block.variables().collect();
+            let pattern = Arc::new(Pattern::of(&dash(&given, Vec::new(), directory)?, command));
+            patterns.keep(&pattern);
+            pattern
         }
-        pattern
-    }
-
-    fn with(&self, command: &command::Environment) -> Block {
-        let values: Vec<&[u8]> =
-            command.changes.values().map(|value| value.as_deref().map_or(&[][..], OsStr::as_bytes)).collect();
-        let room = self.text.len() + values.iter().map(|value| value.len()).sum::<usize>();
-        let (mut text, mut starts) = (Vec::with_capacity(room), Vec::with_capacity(self.starts.len()));
-        let mut from = 0;
-        let gaps = self.gaps.iter().map(|&(to, index)| (to, values[index]));
-        for (to, value) in gaps.chain([(self.text.len(), &[][..])]) {
-            // The variables up to this gap are moved by the values before it.
-            let shift = text.len() - from;
-            while let Some(start) = self.starts.get(starts.len()).filter(|start| **start < to) {
-                starts.push(start + shift);
-            }
-            text.extend_from_slice(&self.text[from..to]);
-            text.extend_from_slice(value);
-            from = to;
-        }
-        Block { text, starts }
-    }
+    };
+    Ok(Held::of(pattern.with(command)))
 }
 
 /// The last value of a variable, which is the one that shells use.
@@ -373,11 +312,11 @@ mod tests {
             let all = environment_of(&command);
             let given: Vec<Variable<'_>> = all.variables().collect();
             let expected = dash(&given, Vec::new(), b"/tmp").expect("an environment");
-            let found = patterns.fill(&command, b"/tmp").expect("an environment");
+            let found = by_pattern(&patterns, &command, b"/tmp").expect("an environment");
             assert_eq!(parts(&found), parts(&expected), "{line:?}");
-            let again = patterns.fill(&command, b"/tmp").expect("an environment");
+            let again = by_pattern(&patterns, &command, b"/tmp").expect("an environment");
             assert_eq!(parts(&again), parts(&expected), "{line:?}");
         }
-        assert!(patterns.fill(&setting(&[("IFS", "x")]), b"/tmp").is_err(), "dash heeds it");
+        assert!(by_pattern(&patterns, &setting(&[("IFS", "x")]), b"/tmp").is_err(), "dash heeds it");
     }
 }

@@ -16,6 +16,8 @@ mod classify;
 
 mod known;
 
+mod pattern;
+
 mod environment;
 
 mod direct;

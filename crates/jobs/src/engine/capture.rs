@@ -89,6 +89,9 @@ impl Engine<'_> {
         let lines = self.options.output == Output::Lines;
         let (seq, answer) = (place.seq, capture.take(index, &self.output.scratch[..count], lines, way, turn));
         let copy_error = capture.copy_error.take();
+        if count == self.output.scratch.len() {
+            output::filled(&mut self.output.scratch);
+        }
         if answer.is_err() && self.output.spill.is_full() && !planted!("jobs-memory-without-bound") {
             capture.cut();
             self.send_next(slot, Instant::now());

@@ -5,7 +5,7 @@ use crate::launch::Launcher;
 use crate::log::Log;
 use crate::options::{Options, Output};
 use crate::output::spill::Spill;
-use crate::output::{Capture, PIECE};
+use crate::output::{Capture, FIRST};
 use crate::slot::Slot;
 use crate::source::{Events, Flow, Sink, Source};
 use crate::summary::{Ended, Progress, Summary};
@@ -131,7 +131,7 @@ impl<'a> Engine<'a> {
         }
         let captures = options.output != Output::Inherit;
         let spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
-        let scratch = vec![0; if captures { PIECE } else { 0 }];
+        let scratch = vec![0; if captures { FIRST } else { 0 }];
         let begun = Instant::now();
         Ok(Self {
             control,

@@ -8,15 +8,23 @@ use crate::job::Job;
 use crate::source::{Sink, Stream};
 use forkless::planted;
 use kept::Kept;
-use rustix::io::{Errno, ioctl_fionread};
+use rustix::io::{Errno, ReadWriteFlags, ioctl_fionread, preadv2};
 use spill::Spill;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IoSliceMut, Write};
 use std::os::fd::OwnedFd;
 use std::process::{ExitStatus, Output};
 
 /// How much is read at once.
 pub(crate) const PIECE: usize = 64 * 1024;
+
+/// The same until a job has written so much at once: a buffer that is not used needs no memory.
+pub(crate) const FIRST: usize = 4096;
+
+/// Makes the buffer larger after it has been filled.
+pub(crate) fn filled(scratch: &mut Vec<u8>) {
+    scratch.resize(PIECE, 0);
+}
 
 /// A line that is longer is passed on in pieces.
 const LONGEST_LINE: usize = 1 << 20;
@@ -143,7 +151,7 @@ impl Capture {
 
     /// The job has ended: closes the pipes, after what they hold has been read. Each stream's rest is written if its
     /// turn has come.
-    pub(crate) fn finish(&mut self, scratch: &mut [u8], mut way: Way<'_>, turn: bool) -> io::Result<()> {
+    pub(crate) fn finish(&mut self, scratch: &mut Vec<u8>, mut way: Way<'_>, turn: bool) -> io::Result<()> {
         if turn && !self.headed {
             self.headed = true;
             head(&mut way)?;
@@ -163,11 +171,21 @@ impl Capture {
                 if turn { one.emit(bytes, &mut way) } else { one.kept.push(bytes, way.spill) }
             };
             // Only what is in the pipe now: another process may hold it open, and write for ever.
-            let mut left = pipe.as_ref().map_or(0, |pipe| ioctl_fionread(pipe).unwrap_or(0));
-            if planted!("jobs-rest-not-read") {
-                left = 0;
+            let pipe = pipe.as_ref().filter(|_| !planted!("jobs-rest-not-read"));
+            let first = pipe.and_then(|pipe| read_now(pipe, scratch));
+            if let Some(count) = first.filter(|&count| count > 0) {
+                answer = answer.and(rest(&scratch[..count]));
             }
-            while let Some(pipe) = pipe.as_ref().filter(|_| left > 0) {
+            let mut left = match (first, pipe) {
+                // Most often it was all.
+                (Some(count), _) if count < scratch.len() => 0,
+                (_, Some(pipe)) => {
+                    filled(scratch);
+                    ioctl_fionread(pipe).unwrap_or(0)
+                }
+                (_, None) => 0,
+            };
+            while let Some(pipe) = pipe.filter(|_| left > 0) {
                 let most = scratch.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let Some(count) = read(pipe, &mut scratch[..most]).filter(|&count| count > 0) else { break };
                 left -= count as u64;
@@ -222,6 +240,17 @@ pub(crate) fn read(pipe: &OwnedFd, scratch: &mut [u8]) -> Option<usize> {
         Err(Errno::INTR | Errno::AGAIN) => None,
         // The end, for what it matters.
         Err(_) => Some(0),
+    }
+}
+
+/// Reads what is in the pipe, without a wait; 0: nothing. `None`: the kernel cannot do that, as before Linux 6.4.
+fn read_now(pipe: &OwnedFd, scratch: &mut [u8]) -> Option<usize> {
+    /// A pipe has no positions.
+    const PRESENT: u64 = u64::MAX;
+    match preadv2(pipe, &mut [IoSliceMut::new(scratch)], PRESENT, ReadWriteFlags::NOWAIT) {
+        Ok(count) => Some(count),
+        Err(Errno::AGAIN) => Some(0),
+        Err(_) => None,
     }
 }
 
