@@ -26,6 +26,8 @@ scenarios! {
     many_descriptors_and_large_environments "zygote-large"
     launches_by_a_zygote_leak_nothing "zygote-leaks"
     lost_descriptors_fail_one_launch "zygote-lost"
+    a_caller_in_a_user_namespace_is_noticed "zygote-user-namespace"
+    a_caller_under_landlock_is_noticed "zygote-landlock"
     a_pid_namespace_is_joined_for_one_launch "zygote-pid-namespace"
     a_plan_outlives_every_handle_while_a_child_reads_it "zygote-dropped-before-exec"
     a_forked_process_cannot_use_the_zygote "zygote-fork-copy"

@@ -4,6 +4,7 @@ use crate::elf::Programs;
 use crate::observe::{self, eventually, skip};
 use crate::zygote::{error_of, helper_pid, says, zygote};
 use forkless::{Command, Namespace, Stdio, Step};
+use forkless_tests::filter::{self, Answer, Refusal};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 
@@ -65,6 +66,90 @@ pub fn pid_namespace(_: &[String]) {
     }
     assert_eq!(zygote.stats().starts, 1);
     drop((first, zygote));
+    observe::assert_no_orphans();
+}
+
+/// The permitted, the effective and the bounding set of this process.
+fn capabilities() -> [u64; 3] {
+    let status = fs::read_to_string("/proc/self/status").expect("status");
+    ["CapPrm:", "CapEff:", "CapBnd:"].map(|label| {
+        let line = status.lines().find_map(|line| line.strip_prefix(label)).expect("a set");
+        u64::from_str_radix(line.trim(), 16).expect("a number")
+    })
+}
+
+/// Gives up all other capabilities. The inheritable set stays empty.
+fn takes_on([permitted, effective, bounding]: [u64; 3]) {
+    const VERSION_3: u32 = 0x2008_0522;
+    for capability in (0..64).filter(|n| bounding >> n & 1 == 0) {
+        // SAFETY: of this process, which has one thread. Numbers that the kernel does not know are an error.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+    }
+    let half = |set: u64, n: u32| (set >> (32 * n)) as u32;
+    let sets = [0, 1].map(|n| [half(effective, n), half(permitted, n), 0]);
+    let header = [VERSION_3, 0];
+    // SAFETY: a header of two words, and two sets of three.
+    let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A caller that has entered a user namespace has its children there, though it looks the same in every other way: root with all
+/// capabilities, or an ordinary user who has given all of them up.
+pub fn user_namespace(_: &[String]) {
+    let name = || fs::read_link("/proc/self/ns/user").expect("a namespace").display().to_string();
+    let ask = "readlink /proc/self/ns/user";
+    // kcmp(2) would show it too, where it is allowed.
+    filter::refuse(&[Refusal::of(libc::SYS_kcmp, Answer::Errno(libc::EPERM))]).expect("a filter");
+    let zygote = zygote();
+    let (outside, before) = (name(), capabilities());
+    assert_eq!(says(&zygote, ask), outside);
+    // SAFETY: namespaces and capabilities of this process, which has one thread.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // SAFETY: as above.
+    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
+        let why = std::io::Error::last_os_error();
+        return skip("a zygote's caller in a user namespace", &why.to_string());
+    }
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).expect("uid_map");
+    fs::write("/proc/self/setgroups", "deny").expect("setgroups");
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).expect("gid_map");
+    takes_on(before);
+    assert_eq!(capabilities(), before);
+    let inside = name();
+    assert_ne!(inside, outside);
+    assert_eq!(says(&zygote, ask), inside, "the namespace of a child");
+    assert_eq!(zygote.stats().starts, 2, "another helper");
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// A caller that has put itself under Landlock has no child outside of its domain.
+pub fn landlock(_: &[String]) {
+    const WHAT: &str = "a zygote's caller under Landlock";
+    /// `LANDLOCK_ACCESS_FS_MAKE_DIR`
+    const MAKE_DIR: u64 = 1 << 7;
+    let place = tempfile::tempdir().expect("a directory");
+    let make = |name: &str| format!("mkdir {} 2>/dev/null; echo $?", place.path().join(name).display());
+    // SAFETY: of this process alone, which has one thread.
+    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    let zygote = zygote();
+    assert_eq!(says(&zygote, &make("before")), "0");
+    let handled = [MAKE_DIR];
+    // SAFETY: the kernel reads eight bytes.
+    let rules = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, handled.as_ptr(), 8, 0) };
+    // SAFETY: the descriptor is this function's own.
+    if rules < 0 || unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules, 0) } != 0 {
+        return skip(WHAT, &std::io::Error::last_os_error().to_string());
+    }
+    assert!(fs::create_dir(place.path().join("own")).is_err(), "the domain is in force");
+    let line = Command::new("/bin/sh").args(["-c", &make("after")]).stdout(Stdio::piped()).prepare().expect("prepare");
+    match zygote.output(&line) {
+        Ok(output) => assert_ne!(output.stdout, b"0\n", "a child outside of the domain"),
+        // Where the thread that starts helpers is not in the domain.
+        Err(error) => assert!(error.to_string().contains("Landlock"), "{error}"),
+    }
+    assert!(!place.path().join("after").exists());
+    drop(zygote);
     observe::assert_no_orphans();
 }
 

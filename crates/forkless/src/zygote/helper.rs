@@ -8,7 +8,7 @@ use super::{Source, ZygoteOptions};
 use crate::child::Child;
 use crate::command::Command;
 use crate::error::Error;
-use crate::kernel::{SIGCONT, SIGKILL};
+use crate::kernel::{self, SIGCONT, SIGKILL};
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
 use crate::plan::Plan;
@@ -17,7 +17,7 @@ use crate::stdio::Stdio;
 use crate::wait::is_stopped;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
-use forkless_core::sys::{self};
+use forkless_core::sys::{self, errno};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
@@ -54,9 +54,17 @@ pub(crate) struct Helper {
     pub(crate) namespaces: Namespaces,
     /// The caller's files in `/proc`.
     pub(crate) files: Files,
+    /// Whether the caller could inspect it at its start.
+    is_open: bool,
     child: Mutex<Child>,
     /// 1 + the CPU that it is bound to; 0: none.
     kept: AtomicU32,
+}
+
+/// Whether the calling thread may inspect a process, as far as `kcmp(2)` shows it. A process that has ended may be.
+fn may_inspect(pid: i32) -> bool {
+    const KCMP_VM: usize = 1;
+    !matches!(kernel::shares(KCMP_VM, pid), Err(errno::EPERM | errno::ENOSYS))
 }
 
 /// The part of a helper that launches share. It outlives the helper as long as a handle has a parcel.
@@ -157,11 +165,18 @@ impl Helper {
             identity: Identity::of(pid)?,
             namespaces: Files::of(pid)?.namespaces(pid).map_err(io::Error::from_raw_os_error)?,
             files: Files::of(sys::getpid())?,
+            is_open: may_inspect(pid),
             link: Arc::new(link),
             pid,
             child: Mutex::new(child),
             kept: AtomicU32::new(0),
         })
+    }
+
+    /// Whether the caller may no longer inspect it. A thread that has put itself under Landlock since then may not: a domain
+    /// restricts ptrace(2) of processes outside of it (landlock(7)).
+    pub(crate) fn is_closed_now(&self) -> bool {
+        self.is_open && !may_inspect(self.pid) && !planted!("zygote-landlock-not-compared")
     }
 
     /// How it has ended. `None` while it runs.

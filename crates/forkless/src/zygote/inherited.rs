@@ -9,12 +9,12 @@
 //! - Attributes that it cannot change, or not back: they are *compared* between caller and helper. If they differ,
 //!   the helper is started again. [`Identity`] is compared before each launch. [`Namespaces`] costs more: it is
 //!   compared while the child is being made, and only for callers that can enter namespaces, which takes
-//!   CAP_SYS_ADMIN. (A caller that creates a user namespace has CAP_SYS_ADMIN afterwards. A caller that has entered a
-//!   mount namespace has another root, which the mount ID shows.)
+//!   CAP_SYS_ADMIN. (A caller that has entered a user namespace is noticed by its name, one that has entered a mount
+//!   namespace by its root, which has another mount ID, and one that gave up CAP_SYS_ADMIN by its capabilities.)
 //!
 //! An attribute in neither list has the helper's value in the child.
 
-use super::namespaces::{Namespaces, Tasks};
+use super::namespaces::{Name, Namespaces, Tasks};
 use crate::kernel;
 pub(super) use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::planted;
@@ -137,6 +137,8 @@ impl Files {
 pub(crate) struct Identity {
     status: Status,
     session: i32,
+    /// `None` if it cannot be read.
+    user_namespace: Option<Name>,
     /// Device, inode and mount of the root directory.
     root: Option<(u64, u64, u64)>,
     /// See [`cgroup`].
@@ -168,8 +170,10 @@ impl Identity {
             let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
             (device, found.stx_ino, found.stx_mnt_id)
         });
+        let thread = if pid == 0 { sys::gettid() } else { pid };
         Self {
             status,
+            user_namespace: files.tasks.user_namespace(thread).ok(),
             session: kernel::session(pid).unwrap_or(0),
             root,
             cgroup,
@@ -188,7 +192,9 @@ impl Identity {
         if let Some(at) = (0..LINES.len()).find(|&n| ours[n] != theirs[n]) {
             return Some(LINES[at].1);
         }
+        let in_another = self.user_namespace.is_none() || self.user_namespace != other.user_namespace;
         let others = [
+            (in_another && !planted!("zygote-user-namespace-not-compared"), "user namespace"),
             (self.session != other.session, "session"),
             (self.root != other.root, "root directory or mount namespace"),
             (self.cgroup.is_none() || self.cgroup != other.cgroup, "cgroup"),

@@ -156,6 +156,7 @@ pub(crate) fn attempt(plan: &Plan, run: &Run<'_>, calls: Calls<'_>, helper: &Arc
     let caller = Identity::of_caller(status, &helper.files)
         .map_err(|error| on_zygote(error, "while reading /proc/thread-self/cgroup"))?;
     let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
+    let difference = difference.or_else(|| helper.is_closed_now().then_some("Landlock domain"));
     if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
     }

@@ -6,13 +6,16 @@ use std::ffi::CString;
 use std::fmt::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The namespaces that one of several threads can enter. Not listed: a thread in another mount namespace has another
-/// root directory, which is compared; and no thread of several can enter a user namespace.
+/// The namespaces that only a thread with CAP_SYS_ADMIN can enter. Not listed: a thread in another mount namespace has
+/// another root directory, and the user namespace is compared at each launch ([`Tasks::user_namespace`]).
 const KINDS: [&str; 6] = ["net", "ipc", "uts", "cgroup", "pid_for_children", "time_for_children"];
 
-/// The names of namespaces: `net:[4026531840]`.
+/// The name of a namespace: `net:[4026531840]`.
+pub(crate) type Name = [u8; 40];
+
+/// The names of namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Namespaces([[u8; 40]; KINDS.len()]);
+pub(crate) struct Namespaces([Name; KINDS.len()]);
 
 /// `/proc/<pid>/task`, the directory from which a thread's links are read.
 #[derive(Debug)]
@@ -28,20 +31,30 @@ impl Tasks {
     ///
     /// Source: namespaces(7).
     pub(crate) fn namespaces(&self, thread: i32) -> Result<Namespaces> {
-        let mut found = Namespaces([[0; 40]; KINDS.len()]);
-        let mut path = Path::new();
+        let mut found = Namespaces([[0; _]; KINDS.len()]);
         for (kind, name) in KINDS.iter().zip(&mut found.0) {
-            path.set(format_args!("{thread}/ns/{kind}\0"));
-            let args =
-                [self.0.as_raw_fd() as usize, path.bytes.as_ptr() as usize, name.as_mut_ptr() as usize, 40, 0, 0];
-            // SAFETY: the path ends in NUL, and the kernel writes at most the length of the buffer.
-            match unsafe { sys::syscall(uapi::__NR_readlinkat, args) } {
-                // This kernel does not have this kind of namespace.
-                Ok(_) | Err(sys::errno::ENOENT) => {}
-                Err(error) => return Err(error),
-            }
+            *name = self.name(thread, kind)?;
         }
         Ok(found)
+    }
+
+    /// The user namespace of a thread. A process that has entered another one may look the same in every other way: with
+    /// the same numbers of users inside, and all capabilities or none.
+    pub(crate) fn user_namespace(&self, thread: i32) -> Result<Name> {
+        self.name(thread, "user")
+    }
+
+    /// Zeroes if this kernel does not have this kind of namespace.
+    fn name(&self, thread: i32, kind: &str) -> Result<Name> {
+        let (mut name, mut path) = ([0; 40], Path::new());
+        path.set(format_args!("{thread}/ns/{kind}\0"));
+        let args =
+            [self.0.as_raw_fd() as usize, path.bytes.as_ptr() as usize, name.as_mut_ptr() as usize, name.len(), 0, 0];
+        // SAFETY: the path ends in NUL, and the kernel writes at most the length of the buffer.
+        match unsafe { sys::syscall(uapi::__NR_readlinkat, args) } {
+            Ok(_) | Err(sys::errno::ENOENT) => Ok(name),
+            Err(error) => Err(error),
+        }
     }
 }
 
