@@ -144,6 +144,15 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     let private = libc::MS_NOSUID | libc::MS_NODEV | strict;
     let shm = tmpfs("dev/shm", c"mode=1777,size=64m", private)?;
     let tmp = tmpfs("tmp", c"mode=1777,size=1g", private)?;
+    // The child makes directories as mount points, but no files.
+    for (mount, tree) in sandbox.options.mounts.steps().iter().zip(&trees) {
+        let target = absolute(mount.target());
+        for (place, held) in [("/tmp", &tmp), ("/var/tmp", &tmp), ("/dev/shm", &shm)] {
+            if let (Ok(path), Some(false)) = (target.strip_prefix(place), tree.as_ref().map(is_directory)) {
+                Skeleton(held.as_fd()).place(path, false)?;
+            }
+        }
+    }
 
     let changed = sandbox.options.mounts.steps().iter().any(|mount| bind_of(mount).is_none());
     let mut rules = vec![
