@@ -57,7 +57,7 @@ pub fn check(target: &Path) -> Command {
     check.args(["check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"]);
     check.arg(target.join("fuzz")).current_dir(dist::root());
     // As cargo-fuzz does. Nothing is linked, so any name serves as libFuzzer's.
-    check.env("RUSTFLAGS", "--cfg fuzzing").env("CUSTOM_LIBFUZZER_PATH", "none");
+    check.env("RUSTFLAGS", "--cfg fuzzing").env("CUSTOM_LIBFUZZER_PATH", "./none");
     check
 }
 
