@@ -19,7 +19,7 @@ use std::process::Command;
 /// What to measure, and where to write the record.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Make fewer jobs and rounds: takes about two minutes
+    /// Make fewer jobs and rounds: takes about five minutes
     #[arg(long)]
     quick: bool,
     /// Make more jobs and rounds, and runs of a million jobs: takes more than an hour
@@ -44,7 +44,7 @@ struct Effort {
 
 impl Effort {
     fn of(options: &Options) -> Effort {
-        // About 15 minutes with two CPUs. More rounds make the medians more stable than more jobs do.
+        // About an hour with two CPUs, most of it GNU parallel's. More rounds make the medians more stable than more jobs do.
         let usual = Effort { jobs: 6_000, rounds: 7, starts: 100, calls: [200, 1_200], million: None };
         match (options.quick, options.full) {
             (true, _) => Effort { jobs: 2_000, rounds: 3, starts: 50, ..usual },
