@@ -371,8 +371,10 @@ impl Command {
     /// For the kernel the parent is the *thread* that clones. If the caller is not the process's first thread, a thread
     /// of this crate clones in its place (`forkless-keeper`). It is started when first needed and lives as long as the
     /// process. That costs two switches of threads, some 15 µs. The child then inherits from that thread what belongs
-    /// to a thread: CPU affinity, nice value, scheduling policy, and namespaces that the thread has unshared.
-    /// [`thread_death_signal`](Self::thread_death_signal) is the kernel's own rule.
+    /// to a thread: CPU affinity, nice value, scheduling policy, and namespaces that the thread has unshared. Restrictions
+    /// that a thread has put on itself alone belong to it too, and the child does not have them: ids and capabilities,
+    /// no_new_privs, seccomp filters, Landlock. Such a thread needs
+    /// [`thread_death_signal`](Self::thread_death_signal), which is the kernel's own rule.
     ///
     /// The kernel forgets the signal when the child executes a setuid program, or one that gains capabilities by exec
     /// which the child had not permitted, as root's programs do.
