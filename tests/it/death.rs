@@ -49,3 +49,24 @@ fn a_thread_with_its_own_descriptor_table_gets_its_signal() {
 fn threads_launch_after_the_main_thread_has_ended() {
     runner::run("death-main-thread-gone");
 }
+
+/// With the kernel's own rule beside it: the children that the thread clones itself.
+#[test]
+fn a_child_has_the_rights_of_the_thread_that_launched_it() {
+    runner::run("keeper-own-rights");
+}
+
+#[test]
+fn a_child_has_the_ids_of_the_thread_that_launched_it() {
+    runner::run("keeper-own-ids");
+}
+
+#[test]
+fn what_threads_have_in_common_may_change_meanwhile() {
+    runner::run("keeper-common-rights");
+}
+
+#[test]
+fn a_thread_whose_rights_cannot_be_read_is_refused() {
+    runner::run("keeper-unknown-rights");
+}

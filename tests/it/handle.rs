@@ -33,6 +33,10 @@ scenarios! {
     a_forked_process_that_drops_a_handle_kills_no_child "dropped-by-a-copy"
     dropped_handles_kill_with_kill_on_drop "killed-on-drop"
     waits_are_interrupted_by_a_signal "wait-interrupted"
+    a_handle_keeps_the_ends_of_pipes_until_the_child_has_them "holding-ends"
+    a_handle_that_is_dropped_waits_until_the_child_has_its_pipes "holding-dropped"
+    a_childs_input_is_not_held_open "holding-input"
+    descriptors_of_the_caller_are_passed_before_a_holding_launch_returns "holding-others"
 }
 
 /// A container's seccomp filter may return any of these errnos.

@@ -233,7 +233,8 @@ impl Tracer {
         }
         if pid == self.main && call.number == libc::SYS_getpgid && call.args[0] == MARK as u64 {
             self.trace.marks.push(self.trace.calls.len());
-        } else if !self.trace.marks.is_empty() {
+        } else if !self.trace.marks.is_empty() && call.number != libc::SYS_restart_syscall {
+            // With restart_syscall the kernel continues a wait that a stop by the tracer has interrupted.
             self.trace.calls.push(call);
         }
     }

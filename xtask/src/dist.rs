@@ -1,6 +1,6 @@
 //! Builds and installs the C libraries: `lib/libforkless.so.0`, `libforkless.so`, `libforkless.a`, `include/forkless.h` and
-//! `lib/pkgconfig/forkless.pc` below a prefix, the same of `popen_noshell`, and `lib/libforkless_preload.so`. Then the
-//! command `forkless` with its man pages, completions and licences.
+//! `lib/pkgconfig/forkless.pc` below a prefix, the same of `popen_noshell`, `lib/libforkless_preload.so` and
+//! `lib/forkless/libforkless_warm.so`. Then the command `forkless` with its man pages, completions and licences.
 //!
 //! rustc builds one static library with everything. Each shared library is linked from it with a version script. Each static
 //! library is rewritten to export only its own names: otherwise two Rust libraries could not be linked into one program.
@@ -94,9 +94,19 @@ pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -
     LIBRARIES.iter().try_for_each(|library| library.install(&archive, place))?;
     let preload = place.directory(&place.libdir)?.join("libforkless_preload.so");
     let new = preload.with_extension("so.new");
-    late::link(&target.join("release/libforkless_preload.a"), &new)?;
-    Ok(fs::rename(new, preload)?)
+    // With planted faults the library has an initialization function, which reads the name of the chosen one.
+    let defers = std::env::var_os(FEATURES).is_none();
+    late::link(&target.join("release/libforkless_preload.a"), &new, defers)?;
+    fs::rename(new, preload)?;
+    if HAS_WARM {
+        let lib = place.directory(place.libdir.join("forkless"))?;
+        warm_with(&lib, &target.join("warm-build"), environment)?;
+    }
+    Ok(())
 }
+
+/// Whether this machine has warm programs: docs/warm.md.
+const HAS_WARM: bool = cfg!(all(target_arch = "x86_64", target_env = "gnu"));
 
 /// Builds the command, and installs it with its man pages and completions. `environment` as for [`libraries`].
 ///
@@ -219,10 +229,14 @@ impl Library {
 /// # Errors
 /// If cargo or cc fails.
 pub fn warm(lib: &Path, target: &Path) -> Result<()> {
+    warm_with(lib, target, &[])
+}
+
+fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     let target = std::path::absolute(target)?;
+    let mut build = cargo_build(&target, environment);
     // A panic would unwind through frames of the program. The library has none, and so needs no unwinder either.
-    let panic = ("CARGO_PROFILE_RELEASE_PANIC", "abort".to_owned());
-    let mut build = cargo_build(&target, &[panic]);
+    build.env("CARGO_PROFILE_RELEASE_PANIC", "abort");
     if std::env::var_os(FEATURES).is_some() {
         build.args(["--features", "planted"]);
     }
@@ -237,7 +251,10 @@ pub fn warm(lib: &Path, target: &Path) -> Result<()> {
         .arg("-Wl,-soname,libforkless_warm.so");
     link.arg(format!("-Wl,--version-script={}", map.display())).args(["-u", "__libc_start_main"]);
     link.arg(target.join("release/libforkless_warm.a"));
-    run(link.args(["-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-Wl,--as-needed"]))?;
+    run(link
+        .args(["-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-Wl,--as-needed"])
+        // Each child has a copy of each mapping, and one file needs three at least.
+        .arg("-Wl,-z,noseparate-code"))?;
     Ok(fs::rename(new, installed)?)
 }
 

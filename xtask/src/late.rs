@@ -37,20 +37,23 @@ const RELATIVE_AND_POINTER: [elf::RelocationType; 2] = [elf::R_X86_64_RELATIVE, 
 #[cfg(target_arch = "aarch64")]
 const RELATIVE_AND_POINTER: [elf::RelocationType; 2] = [elf::R_AARCH64_RELATIVE, elf::R_AARCH64_ABS64];
 
-/// Links `library` from `archive`, with temporary files beside it.
+/// Links `library` from `archive`, with temporary files beside it. `defers`: relocations are left to the first launch. Otherwise
+/// the loader does them, and runs initialization functions.
 ///
 /// # Errors
 /// If cc or objcopy fails, or if a relocation cannot be done late.
-pub(crate) fn link(archive: &Path, library: &Path) -> Result<()> {
+pub(crate) fn link(archive: &Path, library: &Path, defers: bool) -> Result<()> {
     let parts = library.with_extension("parts");
     fs::create_dir_all(&parts)?;
     let map = version_script(&parts)?;
     let first = Link { archive, map: &map, parts: &parts, libc: BTreeSet::new() };
     first.link(library)?;
     Link { libc: functions_of_libc(library)?, ..first }.link(library)?;
-    let mut bytes = fs::read(library)?;
-    defer(&mut bytes).with_context(|| format!("{}", library.display()))?;
-    fs::write(library, bytes)?;
+    if defers {
+        let mut bytes = fs::read(library)?;
+        defer(&mut bytes).with_context(|| format!("{}", library.display()))?;
+        fs::write(library, bytes)?;
+    }
     Ok(fs::remove_dir_all(parts)?)
 }
 

@@ -24,9 +24,25 @@ pub fn copy(place: &Path, target: &Path) -> Result<Result<Copy, String>> {
             return Ok(Err(format!("{program} is not installed ({word})")));
         }
     }
-    let (from, dist) = (dist::root().join("bindings/raku"), place.join("Forkless"));
+    let dist = place.join("Forkless");
+    copy_modules(&dist)?;
+    if !dist::features().is_empty() {
+        // The Raku code has planted faults, too.
+        fs::write(dist.join("lib/Forkless/Planted.rakumod"), PLANTED)?;
+    }
+    let prefix = place.join("prefix");
+    dist::install_once(&prefix, target)?;
+    Ok(Ok(Copy { dist, library: prefix.join("lib/libforkless.so.0") }))
+}
+
+/// Copies the distribution into the directory `dist`, which is created again.
+///
+/// # Errors
+/// If a file that META6.json provides is missing.
+pub fn copy_modules(dist: &Path) -> Result<()> {
+    let from = dist::root().join("bindings/raku");
     if dist.exists() {
-        fs::remove_dir_all(&dist)?;
+        fs::remove_dir_all(dist)?;
     }
     // Copy only modules that META6.json provides, so that one that it lacks is noticed.
     let text = fs::read_to_string(from.join("META6.json")).context("META6.json")?;
@@ -45,13 +61,7 @@ pub fn copy(place: &Path, target: &Path) -> Result<Result<Copy, String>> {
         fs::create_dir_all(to.parent().context("a directory")?)?;
         fs::copy(from.join(&name), to).with_context(|| format!("{}", name.display()))?;
     }
-    if !dist::features().is_empty() {
-        // The Raku code has planted faults, too.
-        fs::write(dist.join("lib/Forkless/Planted.rakumod"), PLANTED)?;
-    }
-    let prefix = place.join("prefix");
-    dist::install_once(&prefix, target)?;
-    Ok(Ok(Copy { dist, library: prefix.join("lib/libforkless.so.0") }))
+    Ok(())
 }
 
 const PLANTED: &str = "unit module Forkless::Planted;

@@ -386,8 +386,9 @@ fn every_setting_has_a_c_function() {
             let (name, rest) = part.split_once(['(', '<']).expect("parameters");
             let signature = rest.split('{').next().unwrap_or("");
             // (`$name`: what the table of settings makes, below.)
-            // (`launched_once`: hidden, for the command `forkless`.)
-            if !signature.contains("-> &mut Self") || name.starts_with('$') || name == "launched_once" {
+            // (Hidden: `launched_once` is for the command `forkless`, `exec_pipe` for event loops of the language modules.)
+            let is_hidden = ["launched_once", "exec_pipe"].contains(&name);
+            if !signature.contains("-> &mut Self") || name.starts_with('$') || is_hidden {
                 continue;
             }
             let in_c = match name {

@@ -8,7 +8,7 @@
 //! # Safety
 //! As for [`child`](crate::child); the table is the child's own.
 
-use crate::frame::{Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table, source_of};
+use crate::frame::{EXEC_SLOT, Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table, source_of};
 use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, Origin, Pair, SURELY, at};
 use crate::planted;
 use crate::process;
@@ -73,13 +73,14 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
     Ok(())
 }
 
-/// For a pair whose source is a stdio slot: the mode with which the child's end of the pipe is opened; none for other
+/// For a pair whose source is a pipe of this library: the mode with which the child's end is opened; none for other
 /// descriptors.
 #[inline(always)]
 fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
     match pair.origin() {
         Origin::Slot(0) if frame.only_pipes != 0 => Some(uapi::O_RDONLY),
         Origin::Slot(1 | 2) if frame.only_pipes != 0 => Some(uapi::O_WRONLY),
+        Origin::Slot(EXEC_SLOT) => Some(uapi::O_WRONLY),
         _ => None,
     }
 }

@@ -39,6 +39,9 @@ pub const ASKED: u32 = 2;
 /// The number of slots of a frame: three for stdio, the others for socket pairs.
 pub const SLOTS: usize = 32;
 
+/// The slot of the writing end of a pipe that exec closes, so that the parent reads end of file.
+pub const EXEC_SLOT: usize = SLOTS - 2;
+
 /// Slot value: the target is inherited unchanged.
 pub const SLOT_INHERIT: i32 = -1;
 

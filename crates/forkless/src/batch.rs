@@ -32,11 +32,13 @@ const WORTH_A_THREAD: usize = 32;
 /// # In the children
 /// Each is launched as by [`Prepared::launch`]: its handle reports whether the program could be executed. The threads
 /// are created by the calling thread, so the children inherit that one's CPU affinity, nice value and so on. If a
-/// command has a [`thread_death_signal`](crate::Command::thread_death_signal), the calling thread launches all of them.
+/// command has a [`parent_death_signal`](crate::Command::parent_death_signal) or a
+/// [`thread_death_signal`](crate::Command::thread_death_signal), the calling thread launches all of them.
 pub fn launch_all(commands: &[Prepared]) -> Vec<io::Result<Child>> {
     // The children need CPUs too: on two CPUs a second thread only takes time from them.
     let processors = thread::available_parallelism().map_or(1, NonZero::get) / 2;
-    let is_ours = |one: &Prepared| one.plan().names_parent && matches!(one.plan().creator, Creator::Caller);
+    // With a parent-death signal it matters which thread clones.
+    let is_ours = |one: &Prepared| one.plan().names_parent || matches!(one.plan().creator, Creator::Process);
     let threads = if commands.iter().any(is_ours) { 1 } else { processors.min(commands.len() / WORTH_A_THREAD) };
     if threads < 2 {
         return launch(commands);

@@ -5,10 +5,10 @@ use crate::kernel;
 use crate::kernel::SIGKILL;
 use crate::launch::cloned::late_error;
 use crate::launch::pending::Pending;
-use crate::launch::run::Running;
+use crate::launch::run::{Origin, Running};
 use crate::launch::watch;
 use crate::orphan::{self, Orphan};
-use crate::pipes::{self, Pipes};
+use crate::pipes::{self, Pipes, Theirs};
 use crate::plan::Plan;
 use crate::process;
 use crate::route::Route;
@@ -24,6 +24,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+mod group;
+
+mod held;
 
 mod host;
 
@@ -66,15 +70,16 @@ struct Inner {
     pidfd: Option<OwnedFd>,
     state: State,
     pending: Option<Pending>,
+    /// The child's ends of its pipes, until it has taken them: of a launch that does not wait for that.
+    held: Option<Theirs>,
     sockets: Vec<(RawFd, OwnedFd)>,
     back: Option<RawFd>,
+    exec: Option<OwnedFd>,
     usage: Option<Usage>,
     missed: Vec<Error>,
     started: Instant,
     route: Route,
-    /// Why a [`Warm`](crate::warm::Warm) has launched it cold.
-    #[cfg(feature = "warm")]
-    cold: Option<Arc<str>>,
+    origin: Option<Box<dyn Origin>>,
     kill_on_drop: bool,
     /// The kernel kills the child when its pidfd is closed, which is when the handle is dropped.
     autokill: bool,
@@ -106,22 +111,26 @@ enum State {
 
 impl Child {
     /// The handle of a child that has been launched.
-    pub(crate) fn new(running: Running, pipes: Pipes, plan: &Arc<Plan>) -> Self {
+    ///
+    /// `holds`: the launch did not wait until the child had taken its ends of the pipes.
+    pub(crate) fn new(running: Running, pipes: Pipes, plan: &Arc<Plan>, holds: bool) -> Self {
         let [stdin, stdout, stderr] = pipes.ours;
+        let held = (holds && !running.left).then_some(pipes.theirs);
         let mut inner = Inner {
             pid: running.pid,
             id: running.id,
             pidfd: running.pidfd,
             state: State::Running,
             pending: None,
+            held,
             sockets: pipes.sockets,
             back: plan.back,
+            exec: pipes.exec.filter(|_| !running.left),
             usage: None,
             missed: Vec::new(),
             started: running.started,
             route: running.route,
-            #[cfg(feature = "warm")]
-            cold: None,
+            origin: running.origin,
             kill_on_drop: plan.kill_on_drop,
             autokill: plan.is_autokilled(),
             leads_group: plan.leads_group,
@@ -148,14 +157,15 @@ impl Child {
             pidfd: Some(pidfd),
             state: State::Running,
             pending: None,
+            held: None,
             sockets: Vec::new(),
             back: None,
+            exec: None,
             usage: None,
             missed: Vec::new(),
             started,
             route: Route::Fork { inherits_all: false },
-            #[cfg(feature = "warm")]
-            cold: None,
+            origin: None,
             kill_on_drop: false,
             autokill: false,
             leads_group: true,
@@ -211,20 +221,15 @@ impl Child {
     /// to launch the child.
     ///
     /// ```no_run
-    /// # let warm = forkless::warm::Warm::new("/usr/lib/libforkless_warm.so")?;
-    /// let mut child = warm.spawn(&forkless::Command::new("true").prepare()?)?;
+    /// let warm = forkless::warm::Warm::of_process()?;
+    /// let mut child = forkless::Command::new("true").warm(&warm).spawn()?;
     /// println!("{}", child.cold_reason().unwrap_or("warm"));
     /// # child.wait()?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    #[cfg(feature = "warm")]
+    #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
     pub fn cold_reason(&self) -> Option<&str> {
-        self.inner.cold.as_deref()
-    }
-
-    #[cfg(feature = "warm")]
-    pub(crate) fn set_cold(&mut self, reason: Arc<str>) {
-        self.inner.cold = Some(reason);
+        self.inner.origin.as_ref()?.cold_reason()
     }
 
     /// Takes the parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor
@@ -378,7 +383,9 @@ impl Child {
 
     /// Handles a child that has left the caller's memory: has it executed its program?
     fn settle(&mut self) -> Result<(), Error> {
+        self.inner.held = None;
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
+        self.inner.exec = None;
         self.inner.missed = watch::missed(&pending.stack, &pending.plan);
         let killed = pending.plan.is_filtered
             && matches!(self.inner.state, State::Running)
@@ -562,6 +569,9 @@ impl Child {
             Ok(ended) => {
                 self.inner.state = State::Ended(ended.status);
                 self.inner.usage = ended.usage;
+                if let Some(origin) = &self.inner.origin {
+                    origin.child_ended(ended.status);
+                }
                 self.settle()?;
                 Ok(ended.status)
             }
@@ -661,6 +671,7 @@ pub enum Released {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.hold_on();
         if !matches!(self.state, State::Running) {
             return;
         }

@@ -2,6 +2,7 @@
 
 use crate::step::Step;
 use forkless_core::planted;
+use forkless_core::sys::errno;
 use forkless_core::sys::signal::SIGSYS;
 use std::error::Error as StdError;
 use std::ffi::{OsStr, OsString};
@@ -36,7 +37,12 @@ struct Inner {
 
 impl Error {
     pub(crate) fn new(program: &OsStr, step: Step, errno: i32) -> Self {
-        Self::with(program, step, Some(errno), None)
+        let limit = match errno {
+            errno::EMFILE if !planted!("limit-not-named") => Some("RLIMIT_NOFILE is reached"),
+            errno::ENFILE => Some("the system's limit of open files is reached: fs.file-max"),
+            _ => None,
+        };
+        Self::with(program, step, Some(errno), limit.map(Into::into))
     }
 
     /// The child ended without a report: something killed it.

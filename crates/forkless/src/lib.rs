@@ -102,6 +102,8 @@ mod orphan;
 
 mod process;
 
+mod identity;
+
 mod once;
 
 pub mod zygote;
@@ -154,6 +156,8 @@ pub use pty::{Pty, PtySize, RawMode};
 #[doc(hidden)]
 pub use quiet::write_quietly;
 pub use route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
+#[doc(hidden)]
+pub use shell::is_for_the_shell;
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;

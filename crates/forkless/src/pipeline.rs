@@ -13,7 +13,6 @@ use crate::prepared::Prepared;
 use crate::start::Start;
 use crate::step::Step;
 use forkless_core::planted;
-use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::OsStr;
 use std::io;
@@ -322,10 +321,8 @@ impl Pipeline {
 
 /// Makes a pipe: the reading end and the writing end.
 fn make_pipe(plan: &Plan) -> Result<(OwnedFd, OwnedFd), Error> {
-    pipe_with(PipeFlags::CLOEXEC).map_err(|errno| {
-        let error = Error::new(plan.program(), Step::Pipe, errno.raw_os_error()).on("of a pipeline");
-        if errno == Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error }
-    })
+    pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|errno| Error::new(plan.program(), Step::Pipe, errno.raw_os_error()).on("of a pipeline"))
 }
 
 impl RunningPipeline {

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::plan::{Plan, Stream, TERMINAL_SLOT};
 use crate::pty;
 use crate::step::Step;
-use forkless_core::frame::{SLOT_INHERIT, SLOTS};
+use forkless_core::frame::{EXEC_SLOT, SLOT_INHERIT, SLOTS};
 use forkless_core::planted;
 use forkless_core::sys::errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -23,9 +23,14 @@ pub(crate) struct Pipes {
     pub(crate) ours: [Option<OwnedFd>; 3],
     /// The parent's ends of socket pairs, by the child's descriptor.
     pub(crate) sockets: Vec<(RawFd, OwnedFd)>,
-    /// The child's ends: closed when this is dropped, which must not be before the child has taken them.
-    _theirs: ([Option<OwnedFd>; 3], Vec<OwnedFd>),
+    /// The reading end of a pipe whose other end exec closes.
+    pub(crate) exec: Option<OwnedFd>,
+    pub(crate) theirs: Theirs,
 }
+
+/// The child's ends: closed when this is dropped, which must not be before the child has taken them.
+#[derive(Debug)]
+pub(crate) struct Theirs(#[allow(dead_code)] [Option<OwnedFd>; 3], #[allow(dead_code)] Vec<OwnedFd>);
 
 /// What standard streams are that the command does not set.
 #[derive(Debug, Clone, Copy)]
@@ -78,8 +83,7 @@ impl Pipes {
     /// On failure those already made are closed.
     pub(crate) fn make(plan: &Plan, defaults: Defaults<'_>) -> Result<Self, Error> {
         let failed = |errno: rustix::io::Errno, number: RawFd| {
-            let error = Error::new(plan.program(), Step::Pipe, errno.raw_os_error()).on(format!("for fd {number}"));
-            if errno == rustix::io::Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error }
+            Error::new(plan.program(), Step::Pipe, errno.raw_os_error()).on(format!("for fd {number}"))
         };
         let mut slots = [SLOT_INHERIT; SLOTS];
         let (mut ours, mut theirs) = ([const { None }; 3], [const { None }; 3]);
@@ -140,6 +144,14 @@ impl Pipes {
             our_sockets.push((number, our));
             their_sockets.push(their);
         }
+        let mut exec = None;
+        if plan.exec_pipe {
+            let failed = |errno| failed(errno, -1).on("for the report of the exec");
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+            slots[EXEC_SLOT] = write.as_raw_fd();
+            their_sockets.push(write);
+            exec = Some(read);
+        }
         if let Some(master) = &plan.pty {
             let closed = || Error::check(plan.program(), "the pseudo-terminal that it is to be on has been closed");
             let master = master.upgrade().ok_or_else(closed)?;
@@ -148,7 +160,7 @@ impl Pipes {
             slots[TERMINAL_SLOT] = follower.as_raw_fd();
             their_sockets.push(follower);
         }
-        Ok(Self { slots, only_pipes, ours, sockets: our_sockets, _theirs: (theirs, their_sockets) })
+        Ok(Self { slots, only_pipes, ours, sockets: our_sockets, exec, theirs: Theirs(theirs, their_sockets) })
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::child::Child;
 use crate::launch;
-use crate::launch::run::{Cloner, Form, Run};
+use crate::launch::run::{Cloner, Form, OfPlan, Run};
 use crate::pipes::{Defaults, Pipes, plain_slots};
 use crate::plan::{Plan, Stream};
 use crate::wait::sigchld_discards;
+use forkless_core::planted;
 use std::io;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -19,8 +20,10 @@ pub(crate) struct Start<'a> {
     pub(crate) defaults: Defaults<'a>,
     /// Whether the handle has a pidfd.
     pub(crate) pidfd: Pidfd,
-    /// Clones the child in another process; `None`: this process clones it.
+    /// Clones the child in another process; `None`: as the plan says, which is this process by default.
     pub(crate) cloner: Option<&'a dyn Cloner>,
+    /// Whether the handle keeps the child's ends of the pipes, for as long as the child has not taken them.
+    pub(crate) holds: bool,
 }
 
 /// Whether a handle has a pidfd.
@@ -36,7 +39,7 @@ pub(crate) enum Pidfd {
 impl<'a> Start<'a> {
     /// The parent's streams, a pidfd, and a clone by this process.
     pub(crate) fn new(form: Form) -> Self {
-        Self { form, defaults: Defaults::Inherit, pidfd: Pidfd::Unless(true), cloner: None }
+        Self { form, defaults: Defaults::Inherit, pidfd: Pidfd::Unless(true), cloner: None, holds: false }
     }
 
     /// Sets other streams for those that the command does not set.
@@ -49,6 +52,11 @@ impl<'a> Start<'a> {
         Self { pidfd, ..self }
     }
 
+    /// Does not wait for the child to take its ends of the pipes: the handle keeps them.
+    pub(crate) fn holding(self) -> Self {
+        Self { holds: true, ..self }
+    }
+
     /// Starts a child.
     pub(crate) fn child(self, plan: &Arc<Plan>) -> io::Result<Child> {
         let pidfd = match self.pidfd {
@@ -57,9 +65,13 @@ impl<'a> Start<'a> {
             Pidfd::Always => true,
         };
         let pipes = Pipes::make(plan, self.defaults)?;
-        let run = Run { cloner: self.cloner, slots: pipes.slots, only_pipes: pipes.only_pipes, pidfd, form: self.form };
+        let cloner = self.cloner.or_else(|| OfPlan::get(plan));
+        let (slots, only_pipes) = (pipes.slots, pipes.only_pipes);
+        // A caller that writes to the child must get EPIPE when the child closes its input, so nothing else may hold it.
+        let holds = self.holds && pipes.exec.is_none() && (pipes.ours[0].is_none() || planted!("input-held-open"));
+        let run = Run { cloner, slots, only_pipes, pidfd, form: self.form, holds };
         let running = launch::run(plan, &run)?;
-        Ok(Child::new(running, pipes, plan))
+        Ok(Child::new(running, pipes, plan, holds))
     }
 }
 
@@ -71,6 +83,9 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
     {
         return Start::new(Form::Launch).child(plan)?.wait();
     }
+    if plan.cloner.is_some() {
+        return Start::new(Form::Launch).pidfd(Pidfd::Unless(sigchld_discards())).child(plan)?.wait();
+    }
     if plan.is_filtered {
         // Only before it is reaped can be seen whether a filter killed it in exec.
         return Start::new(Form::Spawn).child(plan)?.wait();
@@ -81,6 +96,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         only_pipes: true,
         pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),
         form: Form::End,
+        holds: false,
     };
     let running = launch::run(plan, &run)?;
     match running.ended {

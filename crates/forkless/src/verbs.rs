@@ -61,6 +61,14 @@ impl Command {
         Start::new(Form::Launch).child(&Arc::new(compile(self, false)?))
     }
 
+    /// [`launch`](Self::launch), but does not wait until the child has taken its ends of the pipes, if it can do so
+    /// without a wait: the handle keeps them open until [`Child::let_go`] or the wait finds that it has. Standard output
+    /// is at its end only then, so it suits callers that read until the child has ended.
+    #[doc(hidden)]
+    pub fn launch_holding(&mut self) -> io::Result<Child> {
+        Start::new(Form::Launch).holding().child(&Arc::new(compile(self, false)?))
+    }
+
     /// Runs the program to its end and returns its exit status.
     ///
     /// # Errors

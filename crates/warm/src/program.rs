@@ -1,5 +1,6 @@
 //! How a child of a template becomes the program: what `execve(2)` would give it, and what the template has in its place.
 
+use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
 use core::mem::zeroed;
 use core::ptr::null_mut;
@@ -168,10 +169,7 @@ impl Program {
             let (argv, envp) = (at::<u64>(plan, (*plan).argv), environment(plan));
             let ((argc, arg_bytes), (envc, env_bytes)) = (measure(argv), measure(envp));
             let words = 1 + argc + 1 + envc + 1 + self.auxv_words;
-            let length = (words * 8 + arg_bytes + env_bytes).next_multiple_of(4096);
-            let (protection, flags) = (uapi::PROT_READ | uapi::PROT_WRITE, uapi::MAP_PRIVATE | uapi::MAP_ANONYMOUS);
-            let args = [0, length, protection as usize, flags as usize, usize::MAX, 0];
-            let block = sys::syscall(uapi::__NR_mmap, args)? as *mut u64;
+            let block = room(words * 8 + arg_bytes + env_bytes)?;
             let strings = block.add(words).cast::<u8>();
             *block = argc as u64;
             let (to_argv, to_envp) = (block.add(1), block.add(argc + 2));
@@ -248,6 +246,30 @@ impl Program {
         frame.word.store(LEFT, Release);
         sys::futex_wake(&frame.word);
     }
+}
+
+/// The usual length of arguments, environment and auxiliary vector.
+const USUAL: usize = 16 * 1024;
+
+/// Room for them. A mapping of its own would cost as much as three of its page faults. It begins a page, so that it lies in
+/// anonymous memory, which the file's last page is not.
+#[repr(align(4096))]
+struct Block(UnsafeCell<[u8; USUAL]>);
+
+// SAFETY: only a child uses it, once, in its only thread.
+unsafe impl Sync for Block {}
+
+static BLOCK: Block = Block(UnsafeCell::new([0; USUAL]));
+
+/// Memory of at least this length, all zeroes.
+fn room(length: usize) -> Result<*mut u64> {
+    if length <= USUAL {
+        return Ok(BLOCK.0.get().cast());
+    }
+    let (protection, flags) = (uapi::PROT_READ | uapi::PROT_WRITE, uapi::MAP_PRIVATE | uapi::MAP_ANONYMOUS);
+    let args = [0, length.next_multiple_of(4096), protection as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    unsafe { sys::syscall(uapi::__NR_mmap, args) }.map(|block| block as *mut u64)
 }
 
 /// The number of strings of a vector, and their length with the NUL bytes.

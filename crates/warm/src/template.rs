@@ -3,6 +3,7 @@
 //! It is the counterpart of a zygote's helper (`forkless::zygote`), with the same messages, and ends when its parent has
 //! closed the socket or has ended.
 
+use crate::bind::bind_functions;
 use crate::program::Program;
 use crate::start::has_fork_handlers;
 use core::cell::UnsafeCell;
@@ -14,7 +15,7 @@ use core::sync::atomic::fence;
 use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::child::play_all_but_last;
 use forkless_core::frame::LEFT;
-use forkless_core::parcel::{self, GUARD, Kind, MAX_PATCHES, Message, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
+use forkless_core::parcel::{self, Kind, MAX_PATCHES, Message, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
 use forkless_core::planted;
 use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, adopt};
@@ -25,7 +26,10 @@ const SOCKET: i32 = 3;
 /// The number of parcels that can be mapped at one time. A caller that needs more loses this template.
 const PARCELS: usize = 256;
 
-/// A parcel of the caller, mapped in this process; a null address: none.
+/// What is mapped of a parcel: all from the page of its frame on. The guard and the stack below are for a zygote's child.
+const START: usize = PARCEL_AT & !4095;
+
+/// A parcel of the caller, mapped in this process; a null address: none. `memory` is where its first byte would be.
 #[derive(Clone, Copy)]
 struct Mapped {
     memory: *mut u8,
@@ -35,31 +39,36 @@ struct Mapped {
 const NOTHING: Mapped = Mapped { memory: null_mut(), length: 0 };
 
 /// What a template keeps. It is static memory, because the library has no heap, and a large value on the stack would
-/// remain there in each child.
+/// remain there in each child. In this order, because each launch writes to the first fields: a page that is written to
+/// is copied while the child exists.
+#[repr(C)]
 struct State {
-    parcels: [Mapped; PARCELS],
-    /// The descriptors received for the next launch.
-    descriptors: [i32; MAX_PATCHES],
+    /// The number of descriptors received for the next launch.
     count: usize,
     lost_some: bool,
+    descriptors: [i32; MAX_PATCHES],
     /// The attributes that a child of this process inherits from it.
     own: MaybeUninit<Adopt>,
-    program: Program,
+    parcels: [Mapped; PARCELS],
 }
 
-struct Place(UnsafeCell<State>);
+/// Each begins a page: a page that both the template and the child write to would be copied for both.
+#[repr(align(4096))]
+struct Place<T>(UnsafeCell<T>);
 
 // SAFETY: one thread uses it (crate contract).
-unsafe impl Sync for Place {}
+unsafe impl<T> Sync for Place<T> {}
 
-static STATE: Place = Place(UnsafeCell::new(State {
-    parcels: [NOTHING; PARCELS],
-    descriptors: [0; MAX_PATCHES],
+static STATE: Place<State> = Place(UnsafeCell::new(State {
     count: 0,
     lost_some: false,
+    descriptors: [0; MAX_PATCHES],
     own: MaybeUninit::uninit(),
-    program: Program::EMPTY,
+    parcels: [NOTHING; PARCELS],
 }));
+
+/// Only children write to it once a template serves.
+static PROGRAM: Place<Program> = Place(UnsafeCell::new(Program::EMPTY));
 
 /// Serves, if this process was started as a template; returns in each child with the child's arguments. Otherwise
 /// returns the arguments at once.
@@ -67,14 +76,14 @@ pub(crate) unsafe fn stop(argc: c_int, argv: *mut *mut c_char) -> (c_int, *mut *
     if !is_template() {
         return (argc, argv);
     }
-    // SAFETY: the only reference to it, in the only thread. A child that returns from here has its own copy.
-    let state = unsafe { &mut *STATE.0.get() };
+    // SAFETY: the only references to them, in the only thread. A child that returns from here has its own copies.
+    let (state, program) = unsafe { (&mut *STATE.0.get(), &mut *PROGRAM.0.get()) };
     // SAFETY: the arguments that the kernel has given this program.
-    let refusal = unsafe { state.prepare(argc, argv) }.err().unwrap_or(0);
+    let refusal = unsafe { state.prepare(program, argc, argv) }.err().unwrap_or(0);
     if !send(&Message::new(Kind::Hello, 0, refusal)) || refusal != 0 {
         sys::exit(1);
     }
-    state.serve()
+    state.serve(program)
 }
 
 /// Whether descriptor 3 is a socket that this process's parent has made for it.
@@ -104,7 +113,7 @@ fn send(message: &Message) -> bool {
 
 impl State {
     /// Prepares this process, so that children inherit nothing unwanted. The error is a [`refusal`].
-    unsafe fn prepare(&mut self, argc: c_int, argv: *mut *mut c_char) -> Result<(), u64> {
+    unsafe fn prepare(&mut self, program: &mut Program, argc: c_int, argv: *mut *mut c_char) -> Result<(), u64> {
         if has_fork_handlers() && !planted!("warm-fork-handlers-skipped") {
             return Err(refusal::FORK_HANDLERS);
         }
@@ -112,7 +121,9 @@ impl State {
             return Err(refusal::TIMERS);
         }
         // SAFETY: the caller's contract.
-        unsafe { self.program.observe(argc, argv) }?;
+        unsafe { program.observe(argc, argv) }?;
+        // SAFETY: the only thread, before the program's own code.
+        unsafe { bind_functions() };
         // SAFETY: this process only serves, and no other code uses descriptors 0 to 3.
         unsafe {
             // What a child does with descriptors before it is the program needs this call.
@@ -141,7 +152,7 @@ impl State {
     }
 
     /// Serves until the parent has ended or closed the socket. Returns in each child.
-    fn serve(&mut self) -> (c_int, *mut *mut c_char) {
+    fn serve(&mut self, program: &mut Program) -> (c_int, *mut *mut c_char) {
         loop {
             let before = self.count;
             match self.receive() {
@@ -151,7 +162,7 @@ impl State {
                         self.close_first(before);
                         self.lost_some = false;
                     }
-                    if let Some(arguments) = self.take(&message) {
+                    if let Some(arguments) = self.take(program, &message) {
                         return arguments;
                     }
                 }
@@ -238,7 +249,7 @@ impl State {
     }
 
     /// Does what a message requests. Returns a child's arguments in the child.
-    fn take(&mut self, message: &Message) -> Option<(c_int, *mut *mut c_char)> {
+    fn take(&mut self, program: &mut Program, message: &Message) -> Option<(c_int, *mut *mut c_char)> {
         let at = message.parcel as usize;
         match message.kind() {
             Some(Kind::Map) => {
@@ -254,7 +265,7 @@ impl State {
             Some(Kind::Launch) => {
                 let parcel = self.parcels.get(at).copied().unwrap_or(NOTHING);
                 let Some(memory) = NonNull::new(parcel.memory) else { sys::exit(2) };
-                if let Some(arguments) = self.launch(memory, parcel.length) {
+                if let Some(arguments) = self.launch(program, memory, parcel.length) {
                     return Some(arguments);
                 }
                 self.close_first(self.count);
@@ -263,6 +274,7 @@ impl State {
             Some(Kind::Forget) => {
                 if let Some(place) = self.parcels.get_mut(at) {
                     unmap(place);
+                    *place = NOTHING;
                 }
             }
             // A message of another version: no answer would be understood.
@@ -271,9 +283,14 @@ impl State {
         None
     }
 
-    fn launch(&mut self, memory: NonNull<u8>, length: usize) -> Option<(c_int, *mut *mut c_char)> {
+    fn launch(
+        &mut self,
+        program: &mut Program,
+        memory: NonNull<u8>,
+        length: usize,
+    ) -> Option<(c_int, *mut *mut c_char)> {
         let parcel = memory.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
-        match self.try_launch(memory, length, parcel) {
+        match self.try_launch(program, memory, length, parcel) {
             Ok(child) => child,
             Err((why, error)) => {
                 // SAFETY: a mapped parcel without a child. Its owner waits for the futex word, and reads only atomics.
@@ -291,6 +308,7 @@ impl State {
     /// use the rest.
     fn try_launch(
         &mut self,
+        program: &mut Program,
         memory: NonNull<u8>,
         length: usize,
         parcel: *mut Parcel,
@@ -324,20 +342,20 @@ impl State {
             (uapi::CLONE_PARENT | uapi::CLONE_PARENT_SETTID | uapi::CLONE_CHILD_SETTID | uapi::CLONE_CHILD_CLEARTID)
                 as u64;
         args.parent_tid = sent.frame.pid.as_ptr() as u64;
-        args.child_tid = self.program.thread_number();
+        args.child_tid = program.thread_number();
         const SIZE: usize = 64;
         // SAFETY: without CLONE_VM the child has a copy of all memory, including this stack, and this process has one
         // thread.
         match unsafe { sys::syscall(uapi::__NR_clone3, [&raw const args as usize, SIZE, 0, 0, 0, 0]) } {
             // SAFETY: this is the child.
-            Ok(0) => Ok(Some(unsafe { self.run(parcel) })),
+            Ok(0) => Ok(Some(unsafe { self.run(program, parcel) })),
             Ok(_) => Ok(None),
             Err(error) => Err((failure::CLONE, error)),
         }
     }
 
     /// The child: takes on the caller's attributes, plays the plan up to its last step, and returns its arguments.
-    unsafe fn run(&mut self, parcel: *const Parcel) -> (c_int, *mut *mut c_char) {
+    unsafe fn run(&mut self, program: &mut Program, parcel: *const Parcel) -> (c_int, *mut *mut c_char) {
         // SAFETY: the parcel is mapped until this function unmaps it, and belongs to this run.
         let sent = unsafe { &(*parcel).sent };
         let frame = &sent.frame;
@@ -346,7 +364,7 @@ impl State {
         let plan = frame.plan.load(Relaxed).cast_const();
         // Everything that can fail comes before the plan's first step: then the caller can launch in another way.
         // SAFETY: the plan lies in the parcel.
-        if let Err(error) = unsafe { self.program.become_of(plan) } {
+        if let Err(error) = unsafe { program.become_of(plan) } {
             frame.errno.store(error, Relaxed);
             fence(Release);
             sys::exit(127);
@@ -357,15 +375,14 @@ impl State {
                 fence(Release);
                 sys::exit(127)
             }
-            self.program.close_descriptors(plan);
-            self.program.release(frame, plan);
+            program.close_descriptors(plan);
+            program.release(frame, plan);
         }
-        for place in &mut self.parcels {
+        // Nothing else is written to this memory, which would be copied for it.
+        for place in &self.parcels {
             unmap(place);
         }
-        self.descriptors = [0; MAX_PATCHES];
-        self.count = 0;
-        self.program.arguments()
+        program.arguments()
     }
 }
 
@@ -396,24 +413,17 @@ fn map(memory: i32, length: usize) -> Option<Mapped> {
         return None;
     }
     let protection = (uapi::PROT_READ | uapi::PROT_WRITE) as usize;
-    let args = [0, length, protection, uapi::MAP_SHARED as usize, memory as usize, 0];
-    // SAFETY: a new mapping at an address that the kernel chooses. Its lower part is a guard.
-    unsafe {
-        let base = sys::syscall(uapi::__NR_mmap, args).ok()?;
-        let mapped = Mapped { memory: base as *mut u8, length };
-        if sys::syscall(uapi::__NR_mprotect, [base, GUARD, 0, 0, 0, 0]).is_err() {
-            let _ = sys::syscall(uapi::__NR_munmap, [base, length, 0, 0, 0, 0]);
-            return None;
-        }
-        Some(mapped)
-    }
+    let args = [0, length - START, protection, uapi::MAP_SHARED as usize, memory as usize, START];
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let base = unsafe { sys::syscall(uapi::__NR_mmap, args) }.ok()? as *mut u8;
+    Some(Mapped { memory: base.wrapping_byte_sub(START), length })
 }
 
-/// Unmaps a parcel, and forgets where it was.
-fn unmap(place: &mut Mapped) {
+/// Unmaps a parcel.
+fn unmap(place: &Mapped) {
     if !place.memory.is_null() && !planted!("warm-parcels-left-mapped") {
+        let (base, length) = (place.memory.wrapping_byte_add(START), place.length - START);
         // SAFETY: a whole mapping. The owner has said that the child has left it, or this is a child of its own.
-        let _ = unsafe { sys::syscall(uapi::__NR_munmap, [place.memory as usize, place.length, 0, 0, 0, 0]) };
+        let _ = unsafe { sys::syscall(uapi::__NR_munmap, [base as usize, length, 0, 0, 0, 0]) };
     }
-    *place = NOTHING;
 }

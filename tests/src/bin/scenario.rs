@@ -53,6 +53,9 @@ mod autoreap;
 #[path = "../scenario/held.rs"]
 mod held;
 
+#[path = "../scenario/holding.rs"]
+mod holding;
+
 #[path = "../scenario/busy.rs"]
 mod busy;
 
@@ -69,6 +72,8 @@ mod hosts;
 mod awaited;
 #[path = "../scenario/death.rs"]
 mod death;
+#[path = "../scenario/keeper.rs"]
+mod keeper;
 
 #[path = "../scenario/ids.rs"]
 mod ids;
@@ -102,6 +107,9 @@ mod zygote_odd;
 
 #[path = "../scenario/sigpipe.rs"]
 mod sigpipe;
+
+#[path = "../scenario/reported.rs"]
+mod reported;
 
 #[path = "../scenario/exec.rs"]
 mod exec;
@@ -219,6 +227,12 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("death-many", death::many),
     ("death-own-table", death::own_table),
     ("death-main-thread-gone", death::main_thread_gone),
+    ("keeper-shows", keeper::shows),
+    ("keeper-own-rights", keeper::own_rights),
+    ("keeper-own-ids", keeper::own_ids),
+    ("keeper-common-rights", keeper::common_rights),
+    ("keeper-unknown-rights", keeper::unknown_rights),
+    ("keeper-without-proc", keeper::without_proc),
     ("set-thousands", set::thousands),
     ("set-odd", set::odd),
     ("set-keys", set::keys),
@@ -241,6 +255,10 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("killed-on-drop", ends::killed_on_drop),
     ("kill-refused", ends::kill_refused),
     ("wait-interrupted", ends::interrupted),
+    ("holding-ends", holding::ends),
+    ("holding-dropped", holding::dropped),
+    ("holding-input", holding::input),
+    ("holding-others", holding::others),
     ("capture-child", capture::child),
     ("capture-input", capture::input),
     ("capture-streams", capture::streams),
@@ -285,6 +303,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-large", zygote::large),
     ("zygote-leaks", zygote::leaks),
     ("zygote-landlock", zygote_odd::landlock),
+    ("zygote-hidden", zygote_odd::hidden),
+    ("zygote-asks", zygote_odd::asks),
     ("zygote-lost", zygote_odd::lost),
     ("zygote-user-namespace", zygote_odd::user_namespace),
     ("zygote-dropped-before-exec", zygote_odd::dropped_before_exec),
@@ -298,6 +318,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("exec", exec::exec),
     ("exec-settings", exec::in_first_thread),
     ("exec-from-thread", exec::in_other_thread),
+    ("exec-reported", reported::reported),
     ("exec-beside-open", exec::beside_open),
     ("exec-number-reserved", exec::number_reserved),
     ("exec-number-stays-reserved", exec::number_stays_reserved),

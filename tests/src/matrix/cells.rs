@@ -72,8 +72,8 @@ pub const KILLS: [&str; 3] = ["TRAP", "KILL_THREAD", "KILL"];
 /// The errnos that filters give.
 const USUAL: [&str; 3] = ["EPERM", "ENOSYS", "EACCES"];
 
-/// Calls that no row is about, one line each; and rows that are about no call.
-pub fn unmatched(matrix: &Matrix, traced: &[Traced]) -> Vec<String> {
+/// Calls that no row is about, one line each.
+pub fn without_row(matrix: &Matrix, traced: &[Traced]) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
     for Traced { launch, calls, .. } in traced {
         for call in calls {
@@ -89,6 +89,12 @@ pub fn unmatched(matrix: &Matrix, traced: &[Traced]) -> Vec<String> {
             }
         }
     }
+    missing
+}
+
+/// Rows that are about no call, one line each.
+pub fn without_call(matrix: &Matrix, traced: &[Traced]) -> Vec<String> {
+    let mut missing = Vec::new();
     for row in &matrix.call {
         for who in [Who::Parent, Who::Helper, Who::Child].into_iter().filter(|who| row.is_by(*who)) {
             let is_made = traced.iter().any(|traced| {

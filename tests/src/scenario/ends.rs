@@ -304,6 +304,13 @@ pub fn terminated_groups(_: &[String]) {
         let mut rest = String::new();
         out.read_to_string(&mut rest).expect("read");
         assert_eq!(rest, "done\n");
+        // A member that has ended and is not reaped, here by this process, is no reason to wait.
+        let mut leader = sleeper().process_group(0).spawn().expect("spawn");
+        let mut member = sleeper().process_group(leader.id() as i32).spawn().expect("spawn");
+        let begun = Instant::now();
+        assert_eq!(leader.terminate_group(SIGTERM, LONG).expect("terminate").signal(), Some(SIGTERM));
+        assert!(begun.elapsed() < LONG, "it waited for a zombie");
+        assert_eq!(member.wait().expect("wait").signal(), Some(SIGTERM));
     } else {
         skip("time for a group whose leader has ended", "this kernel is older than 6.9");
     }

@@ -95,19 +95,24 @@ fn reserve(directory: &Path) -> (PathBuf, i32) {
     let name = CString::new(path.as_os_str().as_bytes()).expect("a name");
     // SAFETY: a NUL-terminated name.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    let free = File::open("/dev/null").expect("open");
-    let number = free.as_raw_fd();
+    let free = [File::open("/dev/null").expect("open"), File::open("/dev/null").expect("open")];
+    let numbers = free.each_ref().map(|file| file.as_raw_fd());
     drop(free);
     let opened = path.clone();
-    std::thread::spawn(move || File::open(opened));
-    // SAFETY: a copy of a descriptor of ours to a number that is free or reserved.
-    while unsafe { libc::dup2(0, number) } == number {
+    // Not closed: exec may have put another file at the number by then.
+    std::thread::spawn(move || File::open(opened).map(std::mem::forget));
+    // The thread gets the second number if the first one has a copy at that moment.
+    for number in numbers.into_iter().cycle() {
+        // SAFETY: a copy of a descriptor of ours to a number that is free or reserved.
+        if unsafe { libc::dup2(0, number) } != number {
+            assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EBUSY));
+            return (path, number);
+        }
         // SAFETY: the copy.
         unsafe { libc::close(number) };
         std::thread::yield_now();
     }
-    assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::EBUSY));
-    (path, number)
+    unreachable!("a cycle has no end")
 }
 
 fn exec_with(number: i32) -> io::Error {

@@ -3,7 +3,7 @@
 use crate::elf::Programs;
 use crate::observe::{self, eventually, skip};
 use crate::zygote::{error_of, helper_pid, says, zygote};
-use forkless::{Command, Namespace, Stdio, Step};
+use forkless::{Command, Error, Namespace, Stdio, Step};
 use forkless_tests::filter::{self, Answer, Refusal};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -37,6 +37,22 @@ pub fn lost(_: &[String]) {
     let zygote = zygote();
     let error = error_of(zygote.output(&with(60, file.as_raw_fd())));
     assert_eq!((error.step(), error.errno()), (Step::Zygote, Some(libc::EMFILE)), "{error}");
+    assert_eq!(says(&zygote, "echo good"), "good");
+    // The caller's own limit, wherever it is met.
+    let mut full: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let errors: Vec<_> = std::iter::from_fn(|| {
+        full.pop();
+        zygote.output(&with(0, 0)).err().map(|error| (full.len(), error))
+    })
+    .collect();
+    assert!(errors.len() >= 3, "{errors:?}");
+    for (open, error) in errors {
+        let text = error.to_string();
+        let error = Error::of(&error).expect("a launch error");
+        assert_eq!(error.errno(), Some(libc::EMFILE), "{open}: {text}");
+        assert!(text.contains("RLIMIT_NOFILE"), "{open}: {text}");
+    }
+    drop(full);
     assert_eq!(says(&zygote, "echo good"), "good");
     assert_eq!(zygote.stats().starts, 1);
     drop(zygote);
@@ -168,4 +184,60 @@ pub fn dropped_before_exec(_: &[String]) {
     eventually("the program of the first", || fs::read(&made).is_ok_and(|text| text == b"held\n"));
     drop(zygote);
     observe::assert_no_orphans();
+}
+
+/// Restrictions that no file of `/proc` shows: securebits, and filters of a thread that are as many as those of another.
+pub fn hidden(_: &[String]) {
+    const SECBIT_NO_SETUID_FIXUP: i32 = 1 << 2;
+    const PR_SET_MDWE: i32 = 65;
+    const PR_MDWE_REFUSE_EXEC_GAIN: i32 = 1;
+    let ask = |zygote: &forkless::zygote::Zygote, call: i64| {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["zygote-asks", &call.to_string()]).stdout(Stdio::piped());
+        let output = zygote.output(&command.prepare().expect("prepare")).expect("output");
+        String::from_utf8(output.stdout).expect("text").trim().to_string()
+    };
+    let zygote = zygote();
+    std::thread::scope(|scope| {
+        for call in [libc::SYS_getpriority, libc::SYS_ioprio_get] {
+            let (zygote, ask) = (&zygote, &ask);
+            let thread = scope.spawn(move || {
+                assert_ne!(ask(zygote, call), "refused");
+                filter::refuse(&[Refusal::of(call, Answer::Errno(libc::ENOSYS))]).expect("a filter");
+                assert_eq!(ask(zygote, call), "refused", "the filter of the calling thread");
+            });
+            thread.join().expect("a thread");
+        }
+    });
+    // A helper of this thread.
+    assert_eq!(ask(&zygote, 0), "0");
+    // SAFETY: of this thread, which is the process's first.
+    if unsafe { libc::prctl(libc::PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) } == 0 {
+        assert_eq!(ask(&zygote, 0), SECBIT_NO_SETUID_FIXUP.to_string());
+    } else {
+        skip("a zygote's caller with other securebits", "needs root");
+    }
+    // SAFETY: of this process, which makes no memory executable any more.
+    if unsafe { libc::prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) } == 0 {
+        assert_eq!(ask(&zygote, 1), PR_MDWE_REFUSE_EXEC_GAIN.to_string());
+    } else {
+        skip("a zygote's caller that denies itself executable memory", "needs Linux 6.3");
+    }
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// The program of [`hidden`]: whether a call is refused, or its securebits, or its MDWE setting.
+pub fn asks(args: &[String]) {
+    const PR_GET_MDWE: i32 = 66;
+    let call: i64 = args[0].parse().expect("a number");
+    // SAFETY: these return numbers.
+    unsafe {
+        match call {
+            0 => println!("{}", libc::prctl(libc::PR_GET_SECUREBITS)),
+            1 => println!("{}", libc::prctl(PR_GET_MDWE, 0, 0, 0, 0)),
+            call if libc::syscall(call, 1, 0) < 0 => println!("refused"),
+            _ => println!("allowed"),
+        }
+    }
 }

@@ -226,7 +226,12 @@ fn raku(curve: &mut Curve, tools: &Tools, effort: Effort, skipped: &mut Vec<Stri
     let mut processes = Vec::new();
     for line in &curve.lines {
         let mut command = Command::new(tools.program("small_pages"));
-        command.arg("raku").arg(source("async.raku")).arg(&line.id).arg(part.to_string()).arg("/bin/true");
+        command
+            .arg("raku")
+            .arg("-I")
+            .arg(tools.raku.join("lib"))
+            .env("FORKLESS_LIBRARY", tools.library("libforkless.so.0"));
+        command.arg(source("async.raku")).arg(&line.id).arg(part.to_string()).arg("/bin/true");
         processes.push(Asked::start(command.arg(tools.library("libforkless.so.0")))?);
     }
     for turn in 1..=effort.of(20, 20, 3) {

@@ -1,6 +1,6 @@
 //! Builds the launching programs, and finds Perl and Raku.
 
-use crate::{dist, modules, noshell};
+use crate::{dist, modules, noshell, raku};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +12,8 @@ pub(super) struct Tools {
     pub(super) has_fastspawn: bool,
     pub(super) has_perl: bool,
     pub(super) has_raku: bool,
+    /// A copy of the Raku distribution, in which its compiled modules are kept; empty without raku.
+    pub(super) raku: PathBuf,
     /// The built Perl module, or why it cannot be built.
     pub(super) blib: Result<PathBuf, &'static str>,
 }
@@ -21,7 +23,8 @@ impl Tools {
     pub(super) fn build(place: &Path, target: &Path) -> Result<Tools> {
         dist::install(place, target)?;
         let blib = Err("perl is not installed");
-        let mut tools = Tools { place: place.to_owned(), has_fastspawn: false, has_perl: false, has_raku: false, blib };
+        let (place_of, raku) = (place.to_owned(), place.join("Forkless"));
+        let mut tools = Tools { place: place_of, has_fastspawn: false, has_perl: false, has_raku: false, raku, blib };
         noshell::build(place, &tools.program("hello"), &tools.program("launches"))?;
         for (name, library) in
             [("launch", "-lforkless"), ("growth", ""), ("small_pages", ""), ("checks", "-lpopen_noshell")]
@@ -43,6 +46,9 @@ impl Tools {
             tools.blib = tools.module()?;
         }
         tools.has_raku = answers(Command::new("raku").args(["-e", "1"]));
+        if tools.has_raku {
+            raku::copy_modules(&tools.raku)?;
+        }
         Ok(tools)
     }
 

@@ -11,7 +11,8 @@ struct Package {
     name: &'static str,
     /// Section of Debian's archive.
     section: &'static str,
-    /// Its files and directories, relative to `/usr`; `@LIB` is the directory of the libraries.
+    /// Its files and directories, relative to `/usr`; `@LIB` is the directory of the libraries. `?`: only some architectures
+    /// have it.
     files: &'static [&'static str],
     depends: &'static str,
     /// The first line is the synopsis.
@@ -22,7 +23,14 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "forkless",
         section: "utils",
-        files: &["bin/forkless", "share/man/man1", "share/bash-completion", "share/zsh", "share/fish"],
+        files: &[
+            "bin/forkless",
+            "share/man/man1",
+            "share/bash-completion",
+            "share/zsh",
+            "share/fish",
+            "?@LIB/forkless",
+        ],
         depends: "",
         description: "start, sandbox and measure programs\n \
             forkless run starts a program with settings of env, nice, timeout, setpriv,\n \
@@ -94,7 +102,11 @@ impl Package {
     /// Moves its files from the tree of all to its own.
     fn fill(&self, all: &Path, tree: &Path, lib: &str) -> Result<()> {
         for name in self.files {
-            let name = name.replace("@LIB", lib);
+            let is_optional = name.starts_with('?');
+            let name = name.trim_start_matches('?').replace("@LIB", lib);
+            if is_optional && !all.join(&name).exists() {
+                continue;
+            }
             let to = tree.join(&name);
             fs::create_dir_all(to.parent().context("a directory")?)?;
             fs::rename(all.join(&name), to).with_context(|| name)?;

@@ -84,12 +84,12 @@ impl Runner {
         matches!(self, Runner::Library | Runner::LibraryLarge)
     }
 
-    /// By how much fewer jobs it gets, because it is slow.
+    /// By how much fewer jobs it gets where nothing is timed, because it is slow.
     fn divisor(self) -> u64 {
         if matches!(self, Runner::GnuParallel | Runner::GnuParallelOrdered) { 20 } else { 1 }
     }
 
-    /// The number of jobs that it gets where others get `jobs`.
+    /// The number of jobs that it gets, where nothing is timed and others get `jobs`.
     pub(super) fn share(self, jobs: u64) -> u64 {
         (jobs / self.divisor()).max(jobs.min(20))
     }

@@ -15,6 +15,7 @@ use measure::{Run, Tools};
 use record::{Case, Record, Row, Start};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// What to measure, and where to write the record.
 #[derive(clap::Args)]
@@ -22,7 +23,7 @@ pub struct Options {
     /// Make fewer jobs and rounds: takes about five minutes
     #[arg(long)]
     quick: bool,
-    /// Make more jobs and rounds, and runs of a million jobs: takes more than an hour
+    /// Make longer and more rounds, and runs of a million jobs: takes more than an hour
     #[arg(long, conflicts_with = "quick")]
     full: bool,
     /// Write the record to bench/record/DATE-runners
@@ -35,8 +36,13 @@ pub struct Options {
 
 /// How much to measure.
 struct Effort {
+    /// The most jobs of a run.
     jobs: u64,
+    /// The longest that a run should take: a slow runner gets fewer jobs.
+    longest: Duration,
     rounds: usize,
+    /// Jobs of each runner that leave marks.
+    marks: u64,
     starts: usize,
     calls: [u64; 2],
     million: Option<u64>,
@@ -44,13 +50,29 @@ struct Effort {
 
 impl Effort {
     fn of(options: &Options) -> Effort {
-        // About an hour with two CPUs, most of it GNU parallel's. More rounds make the medians more stable than more jobs do.
-        let usual = Effort { jobs: 6_000, rounds: 7, starts: 100, calls: [200, 1_200], million: None };
+        // At most 15 minutes: five cases, twelve runners. More rounds make the medians more stable than more jobs do.
+        let usual = Effort {
+            jobs: 20_000,
+            longest: Duration::from_millis(2_500),
+            rounds: 5,
+            marks: 6_000,
+            starts: 40,
+            calls: [200, 1_200],
+            million: None,
+        };
+        let longest = Duration::from_secs;
         match (options.quick, options.full) {
-            (true, _) => Effort { jobs: 2_000, rounds: 3, starts: 50, ..usual },
-            (_, true) => Effort { jobs: 20_000, rounds: 9, starts: 300, million: Some(1_000_000), ..usual },
+            (true, _) => Effort { jobs: 2_000, longest: longest(1), rounds: 3, marks: 2_000, starts: 20, ..usual },
+            (_, true) => Effort { longest: longest(10), rounds: 9, starts: 300, million: Some(1_000_000), ..usual },
             _ => usual,
         }
+    }
+
+    /// The jobs of a runner that needs so many microseconds for one.
+    fn jobs_at(&self, us_per_job: f64) -> u64 {
+        const STEP: u64 = 100;
+        let fitting = (self.longest.as_secs_f64() * 1e6 / us_per_job) as u64;
+        (fitting / STEP * STEP).max(2 * STEP).min(self.jobs)
     }
 }
 
@@ -78,7 +100,8 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
 /// # Errors
 /// As [`compare`].
 pub fn smoke(built: Built, out: &Path, place: &Path) -> Result<Vec<String>> {
-    let effort = Effort { jobs: 40, rounds: 2, starts: 2, calls: [10, 30], million: Some(50) };
+    let longest = Duration::from_secs(1);
+    let effort = Effort { jobs: 40, longest, rounds: 2, marks: 40, starts: 2, calls: [10, 30], million: Some(50) };
     let record = measure_all(&effort, place, built, false)?;
     record.write(out)?;
     Ok(record.skipped)
@@ -87,7 +110,7 @@ pub fn smoke(built: Built, out: &Path, place: &Path) -> Result<Vec<String>> {
 fn measure_all(effort: &Effort, place: &Path, built: Built, may_install: bool) -> Result<Record> {
     let tools = Tools::build(place)?;
     let places = Places::find(tools.place(), built, may_install);
-    let mut record = Record::new(effort.jobs, effort.rounds, places.versions());
+    let mut record = Record::new(effort.jobs, effort.longest, effort.rounds, places.versions());
     let mut runners = Vec::new();
     for runner in Runner::ALL {
         match places.lacks(runner) {
@@ -99,7 +122,7 @@ fn measure_all(effort: &Effort, place: &Path, built: Built, may_install: bool) -
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     eprintln!("marks");
     for &runner in &runners {
-        let answer = tools.check_marks(&places, runner, cores, runner.share(effort.jobs));
+        let answer = tools.check_marks(&places, runner, cores, runner.share(effort.marks));
         record.tolerate(runner, "marks", answer)?;
     }
     record.checked = true;
@@ -110,7 +133,7 @@ fn measure_all(effort: &Effort, place: &Path, built: Built, may_install: bool) -
     }
     record.starts = field.starts(&mut record)?;
     for &runner in runners.iter().filter(|runner| !runner.times_itself()) {
-        let answer = tools.calls(&places, runner, effort.calls);
+        let answer = tools.calls(&places, runner, effort.calls.map(|jobs| runner.share(jobs)));
         if let Some(Some(calls)) = record.tolerate(runner, "system calls", answer)? {
             record.calls.push((runner.name().to_owned(), calls));
         }
@@ -121,6 +144,9 @@ fn measure_all(effort: &Effort, place: &Path, built: Built, may_install: bool) -
     record.judge();
     Ok(record)
 }
+
+/// The jobs by which the number of those that are measured is found.
+const WARM_UP: u64 = 1_000;
 
 /// The programs, each with as many slots as CPUs and with eight.
 fn cases(cores: usize) -> Vec<Case> {
@@ -153,13 +179,20 @@ impl Field<'_> {
         let count = self.runners.len();
         let mut runs: Vec<Vec<Run>> = vec![Vec::new(); count];
         let program = self.program(case);
+        let mut jobs = Vec::new();
+        for &runner in self.runners {
+            // Also warms the caches. One that fails here fails again below.
+            let few = Work { program: &program, slots: case.slots, jobs: runner.share(WARM_UP).min(self.effort.jobs) };
+            let run = self.tools.run(self.places, runner, few);
+            jobs.push(run.map_or(few.jobs, |run| self.effort.jobs_at(run.us_per_job())));
+        }
         for round in 0..self.effort.rounds {
             eprintln!("{}, -j{}: round {} of {}", case.program, case.slots, round + 1, self.effort.rounds);
             for turn in 0..count {
                 let index =
                     if round % 2 == 0 { (turn + round) % count } else { (2 * count - turn - round % count) % count };
                 let runner = self.runners[index];
-                let work = Work { program: &program, slots: case.slots, jobs: runner.share(self.effort.jobs) };
+                let work = Work { program: &program, slots: case.slots, jobs: jobs[index] };
                 let run = self.tools.run(self.places, runner, work).and_then(|run| {
                     let echoes = case.program == "/bin/echo";
                     if echoes { self.tools.check_output(runner, work.jobs).map(|()| run) } else { Ok(run) }

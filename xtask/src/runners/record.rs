@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 /// What the jobs run, and how many at once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -103,6 +104,7 @@ pub(super) struct Record {
     machine: BTreeMap<String, String>,
     versions: BTreeMap<String, String>,
     jobs: u64,
+    longest_s: f64,
     rounds: usize,
     /// Every runner has run jobs that leave marks, and none was lost or ran twice.
     pub(super) checked: bool,
@@ -119,7 +121,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(jobs: u64, rounds: usize, versions: Vec<(String, String)>) -> Record {
+    pub(super) fn new(jobs: u64, longest: Duration, rounds: usize, versions: Vec<(String, String)>) -> Record {
         let (machine, versions) = (machine::look(), versions.into_iter().collect());
         let (rows, starts, calls, million) = Default::default();
         let (targets, losses, skipped) = Default::default();
@@ -128,6 +130,7 @@ impl Record {
             machine,
             versions,
             jobs,
+            longest_s: longest.as_secs_f64(),
             rounds,
             checked: false,
             rows,
@@ -253,8 +256,8 @@ impl Record {
         };
         let _ = writeln!(
             text,
-            "{} jobs, {} rounds (GNU parallel: a twentieth of the jobs). {checked}",
-            self.jobs, self.rounds
+            "{} rounds of {} jobs; fewer for a runner that needs more than {} s for so many: see the column \"jobs\". {checked}",
+            self.rounds, self.jobs, self.longest_s
         );
         let mut cases: Vec<Case> = self.rows.iter().map(|row| row.case).collect();
         cases.dedup();
@@ -302,15 +305,15 @@ impl Record {
 }
 
 const ROWS: &str = "\
-| runner | jobs/s | × loop | µs per job p50 | p99 | CPU µs | CPU of the runner µs | MB | lost rounds |
-| --- | --: | --: | --: | --: | --: | --: | --: | --: |
+| runner | jobs | jobs/s | × loop | µs per job p50 | p99 | CPU µs | CPU of the runner µs | MB | lost rounds |
+| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |
 ";
 
 impl Row {
     fn line(&self) -> String {
-        let Row { runner, lost, jobs_per_s, to_loop, us_p50, us_p99, cpu_us, own_cpu_us, rss_kib, .. } = self;
+        let Row { runner, jobs, lost, jobs_per_s, to_loop, us_p50, us_p99, cpu_us, own_cpu_us, rss_kib, .. } = self;
         format!(
-            "| {runner} | {jobs_per_s:.0} | {to_loop:.2} | {us_p50:.1} | {us_p99:.1} | {cpu_us:.1} | {own_cpu_us:.1} | {:.1} | {lost} |\n",
+            "| {runner} | {jobs} | {jobs_per_s:.0} | {to_loop:.2} | {us_p50:.1} | {us_p99:.1} | {cpu_us:.1} | {own_cpu_us:.1} | {:.1} | {lost} |\n",
             megabytes(*rss_kib)
         )
     }
@@ -344,12 +347,12 @@ pub(crate) fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Record, Runner, percentile};
+    use super::{Duration, Record, Runner, percentile};
     use anyhow::anyhow;
 
     #[test]
     fn what_others_lose_is_in_the_record_and_what_ours_lose_is_an_error() {
-        let mut record = Record::new(10, 3, Vec::new());
+        let mut record = Record::new(10, Duration::from_secs(1), 3, Vec::new());
         let lost = || anyhow!("9 of 10 lines").context("output of a runner");
         for _ in 0..2 {
             let answer = record.tolerate::<()>(Runner::Moreutils, "/bin/echo, -j2", Err(lost()));

@@ -1,5 +1,6 @@
 //! Signals to a child and to its process group, and ending a child by them.
 
+use super::group::has_only_zombies;
 use super::{Child, Inner};
 use crate::kernel::{SIGCONT, SIGKILL};
 use crate::wait;
@@ -185,8 +186,9 @@ impl Child {
     /// left after `grace` are killed, even if the child itself has ended.
     ///
     /// Nothing reports that a group has become empty, so once the child has ended this polls at growing intervals of at
-    /// most 20 ms. Before Linux 6.9, or without a pidfd, the rest of the group is killed as soon as the child has
-    /// ended. A process that has left the group is not found; a cgroup ([`Cgroup`](crate::Cgroup)) cannot be left.
+    /// most 20 ms. Zombies that their parents do not reap are not waited for, as far as procfs shows them. Before Linux
+    /// 6.9, or without a pidfd, the rest of the group is killed as soon as the child has ended. A process that has left
+    /// the group is not found; a cgroup ([`Cgroup`](crate::Cgroup)) cannot be left.
     ///
     /// ```
     /// use std::{os::unix::process::ExitStatusExt, time::Duration};
@@ -213,11 +215,21 @@ impl Child {
         // Reaped before the group is probed: a zombie still counts as a member.
         let status = self.wait();
         let mut pause = Duration::from_micros(200);
+        // A look at all processes is costly, so each comes after twice the time.
+        let (begun, mut look) = (Instant::now(), Duration::from_millis(50));
         while self.probe_group() == Some(Ok(())) {
             let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 self.signal_group(SIGKILL)?;
                 break;
+            }
+            if begun.elapsed() >= look {
+                if has_only_zombies(self.inner.pid) {
+                    // Also to one that was born while procfs was read.
+                    self.signal_group(SIGKILL)?;
+                    break;
+                }
+                look = begun.elapsed() * 2;
             }
             sys::pause(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(20));

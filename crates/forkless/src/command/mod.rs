@@ -3,6 +3,7 @@
 //! Longer than most files, because each method has an example.
 
 use crate::environment::Held;
+use crate::plan::Above;
 use crate::plan::closure::Closure;
 use crate::route::Launcher;
 use crate::stdio::{Source, Stdio};
@@ -89,7 +90,7 @@ pub(crate) use setup::{Name, Setup};
 ///   [`ambient`](Self::ambient), [`securebits`](Self::securebits), [`landlock`](Self::landlock),
 ///   [`seccomp`](Self::seccomp).
 /// - **Launcher and policy**: [`launcher`](Self::launcher), [`pre_exec`](Self::pre_exec),
-///   [`best_effort`](Self::best_effort).
+///   [`best_effort`](Self::best_effort), `warm` (feature `warm`).
 /// - **Other system calls**: [`call`](Self::call), [`hand_back`](Self::hand_back).
 /// - **Inspection**: [`get_program`](Self::get_program), [`get_args`](Self::get_args), [`get_envs`](Self::get_envs),
 ///   [`get_env_clear`](Self::get_env_clear), [`get_current_dir`](Self::get_current_dir).
@@ -133,6 +134,8 @@ pub struct Command {
     pub(crate) pidfd: Option<bool>,
     pub(crate) kill_on_drop: bool,
     pub(crate) once: bool,
+    /// See [`Command::exec_pipe`].
+    pub(crate) exec_pipe: bool,
     pub(crate) autoreap: bool,
     pub(crate) pidfd_autokill: bool,
     pub(crate) busy_ms: u32,
@@ -145,6 +148,7 @@ pub struct Command {
     pub(crate) closures: Vec<Arc<Closure>>,
     pub(crate) ready: Option<Ready>,
     pub(crate) actions: Vec<posix::FileAction>,
+    pub(crate) cloner: Option<Above>,
 }
 
 /// Environment, paths and redirections that this crate has worked out instead of a shell.
@@ -218,6 +222,7 @@ impl Command {
             pidfd: None,
             kill_on_drop: false,
             once: false,
+            exec_pipe: false,
             autoreap: false,
             pidfd_autokill: false,
             busy_ms: BUSY_MS,
@@ -229,6 +234,7 @@ impl Command {
             closures: Vec::new(),
             ready: None,
             actions: Vec::new(),
+            cloner: None,
         }
     }
 
@@ -663,6 +669,13 @@ impl Command {
     #[doc(hidden)]
     pub fn launched_once(&mut self, once: bool) -> &mut Self {
         self.once = once;
+        self
+    }
+
+    /// Gives [`Child::exec_pipe`](crate::Child::exec_pipe) after a [`launch`](Self::launch).
+    #[doc(hidden)]
+    pub fn exec_pipe(&mut self, on: bool) -> &mut Self {
+        self.exec_pipe = on;
         self
     }
 

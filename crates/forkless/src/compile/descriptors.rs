@@ -3,9 +3,10 @@
 use crate::command::{Command, MountStep};
 use crate::error::Error;
 use crate::plan::TERMINAL_SLOT;
+use crate::route::Launcher;
 use crate::stdio::Source;
 use crate::step::Step;
-use forkless_core::frame::SLOTS;
+use forkless_core::frame::{EXEC_SLOT, SLOTS};
 use forkless_core::plan::{MAX_FDS, Origin, Pair};
 use forkless_core::planted;
 use rustix::event::{EventfdFlags, eventfd};
@@ -25,6 +26,8 @@ pub(super) struct Descriptors {
     pub(super) trees: Vec<RawFd>,
     /// The socket over which the child sends descriptors to the parent.
     pub(super) back: Option<RawFd>,
+    /// Each run makes a pipe whose other end exec closes.
+    pub(super) exec_pipe: bool,
     /// The pseudo-terminal of `pty`: one of the numbers that it has in the child.
     pub(super) terminal: Option<RawFd>,
     /// Those of these numbers that exec must close.
@@ -82,6 +85,8 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         ruleset: None,
         trees: Vec::new(),
         back: None,
+        // With `PosixSpawn` the launch returns after exec, and close-on-exec cannot be set.
+        exec_pipe: command.exec_pipe && command.launcher != Launcher::PosixSpawn,
         terminal: None,
         passing: Vec::new(),
     };
@@ -164,13 +169,24 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         found.passing.push(number);
         found.back = Some(number);
     }
+    if found.exec_pipe {
+        let number = found.free_number(command)?;
+        found.pairs.push(Pair::new(Origin::Slot(EXEC_SLOT), number));
+        if !planted!("exec-pipe-outlives-exec") {
+            found.passing.push(number);
+        }
+    }
     if command.pty.is_some() {
         found.terminal = Some(terminal(command, &mut found)?);
     }
     if found.pairs.len() > MAX_FDS && !planted!("more-descriptors-than-room") {
         return refuse(format!("{} descriptors are more than the {MAX_FDS} of one command", found.pairs.len()));
     }
-    let most = if command.pty.is_some() { TERMINAL_SLOT - 3 } else { SLOTS - 3 };
+    let most = match (found.exec_pipe, command.pty.is_some()) {
+        (true, _) => EXEC_SLOT - 3,
+        (false, true) => TERMINAL_SLOT - 3,
+        (false, false) => SLOTS - 3,
+    };
     if found.sockets.len() > most {
         return refuse(format!("{} socket pairs are more than the {most} of one command", found.sockets.len()));
     }

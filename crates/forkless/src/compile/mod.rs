@@ -46,6 +46,7 @@ use setup::{Ids, Steps};
 /// now and the runs need not search for it.
 pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     check(command)?;
+    let resolve = resolve || command.cloner.is_some();
     let (env, candidates) = match &command.ready {
         Some(ready) => (ready.env.clone(), program::Candidates { paths: Cow::Borrowed(&ready.paths), searched: None }),
         None => {
@@ -69,7 +70,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     let forks = command.launcher == Launcher::Fork;
     let shell = command.scripts_by_shell.then(|| arena.text(b"/bin/sh"));
     let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
-    // A prepared plan may be sent to a zygote, so it must contain the environment.
+    // Such a plan may be sent to a zygote or a template, so it must contain the environment.
     let envp = if resolve { Environment::Copied(&env) } else { Environment::Kept(env.vector()) };
     let words = arena.finish(arena::Parts {
         ops: &ops,
@@ -87,6 +88,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         pty: command.pty.clone(),
         sockets: descriptors.sockets,
         back: descriptors.back,
+        exec_pipe: descriptors.exec_pipe,
         highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
         inherit_all: command.inherit_all,
         changes_ids: changes_ids(command),
@@ -112,6 +114,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         launcher: command.launcher,
         extensions: (command.launcher == Launcher::PosixSpawn).then(Extensions::get),
         closures: command.closures.clone(),
+        cloner: command.cloner.clone(),
         program: command.program.clone(),
         searched: candidates.searched,
         _environment: (!resolve).then_some(env),
@@ -197,6 +200,10 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     }
     if setup.umask.is_some_and(|mask| mask > 0o777) {
         return refuse("the umask must be from 0 to 0777");
+    }
+    // Higher numbers would change the class, or be ignored.
+    if setup.io_priority.is_some_and(|(_, level)| level > 7) {
+        return refuse("the level of the I/O priority must be from 0 to 7");
     }
     if setup.affinity.as_ref().is_some_and(|cpus| cpus.is_empty() || cpus.last() >= Some(&65536)) {
         return refuse("the CPU affinity must name one CPU or more, from 0 to 65,535");

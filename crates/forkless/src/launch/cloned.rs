@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::plan::Plan;
 use crate::route::{CloneCall, DescriptorTable, Passing, Route};
 use crate::wait;
-use forkless_core::frame::{Frame, GO_WAIT, LEFT, SLOT_INHERIT, Table};
+use forkless_core::frame::{EXEC_SLOT, Frame, GO_WAIT, LEFT, SLOT_INHERIT, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
@@ -165,9 +165,18 @@ fn knows_better(
     true
 }
 
-/// Whether the child reads the caller's descriptors after the clone. (Inherited standard streams do not count.)
+/// Whether the launch must wait until the child has read the caller's descriptors, which it does after the clone.
+/// (Inherited standard streams do not count.)
 fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
-    way.shares_table() && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
+    let is_held = may_hold(plan, run) && matches!(way.table, DescriptorTable::PrivateBelow(_));
+    way.shares_table()
+        && !is_held
+        && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
+}
+
+/// Whether the caller keeps open whatever the child takes.
+fn may_hold(plan: &Plan, run: &Run<'_>) -> bool {
+    run.holds && !plan.reads_early && (plan.highest_source < 0 || planted!("callers-descriptors-held"))
 }
 
 /// Whether the error means that `clone3` itself is refused. With namespaces or a cgroup the same errors have other
@@ -270,8 +279,22 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     let (cloned, maps) = made.map_err(Refused::Creator)?;
     let Cloned { pid, pidfd } = cloned.map_err(Refused::Clone)?;
     let asked_by = if plan.is_autoreaped() { wait::NOBODY } else { pid };
-    Ok(Running { pid: asked_by, id: pid, pidfd, stack, left: false, ended: None, started, route: way.route(), maps })
+    Ok(Running {
+        pid: asked_by,
+        id: pid,
+        pidfd,
+        stack,
+        left: false,
+        ended: None,
+        started,
+        route: way.route(),
+        maps,
+        origin: None,
+    })
 }
+
+/// The kernel copies descriptors in words of so many, whatever the number of those that are wanted.
+const WORD: i32 = 64;
 
 /// The best method that the known features allow.
 fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Way {
@@ -279,14 +302,17 @@ fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, cop
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
     let highest = plan.highest_source.max(highest_slot);
     let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
-    // The slots above the standard streams hold sockets and a terminal, which are no pipes.
-    let only_pipes = run.only_pipes && plan.highest_source < 3 && run.slots[3..].iter().all(|&slot| slot < 0);
+    // The other slots above the standard streams hold sockets and a terminal, which are no pipes.
+    let is_pipe = |(n, &slot): (usize, &i32)| slot < 0 || n < 3 || n == EXEC_SLOT;
+    let only_pipes = run.only_pipes && plan.highest_source < 3 && run.slots.iter().enumerate().all(is_pipe);
     let table = if plan.inherit_all {
         DescriptorTable::CopiedOnRequest
     } else if !features.has(Feature::CloseRange) {
         DescriptorTable::Copied
     } else if highest < 3 {
         DescriptorTable::Private(Passing::None)
+    } else if may_hold(plan, run) && highest < WORD {
+        DescriptorTable::PrivateBelow(highest as u32 + 1)
     } else if getfd && !copy_sources {
         DescriptorTable::Private(Passing::PidfdGetfd)
     } else if only_pipes && features.has(Feature::ProcFd) && !copy_sources {

@@ -9,6 +9,7 @@ use crate::plan::{Creator, Plan, describe};
 use crate::step::Step;
 use forkless_core::frame::Frame;
 use forkless_core::plan::{IN_PROCFS, OpCode, Origin};
+use forkless_core::planted;
 use forkless_core::report::{Outcome, misses};
 use forkless_core::signals::PUTS_HANDLERS_AWAY;
 use forkless_core::sys::{errno, uapi};
@@ -108,6 +109,16 @@ pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
         CreatorError::OwnTable => Error::new(plan.program(), Step::Clone, errno::EINVAL)
             .on("by another thread")
             .note("the calling thread has a descriptor table of its own: thread_death_signal needs no other thread"),
+        CreatorError::Unknown(error) => Error::new(plan.program(), Step::Clone, error.raw_os_error().unwrap_or(errno::EINVAL))
+            .on("by another thread")
+            .note(
+                "what the calling thread gives its children cannot be read from /proc/thread-self: launch from the first thread, or with thread_death_signal",
+            ),
+        CreatorError::Differs(what) => Error::new(plan.program(), Step::Clone, errno::EINVAL).on("by another thread").note(
+            format!(
+                "the {what} of the calling thread differs from that of every thread that could clone for it: thread_death_signal needs no other thread"
+            ),
+        ),
         CreatorError::Join(errno) => {
             let error = Error::new(plan.program(), Step::JoinNamespace, errno).on("Pid");
             match errno {
@@ -186,6 +197,16 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
             }
             _ => error,
         },
+        (OpCode::Call, errno::EACCES)
+            if error.step() == Step::OomScore
+                && plan.call(op).is_some_and(|call| call.number == uapi::__NR_openat)
+                && !planted!("oom-score-blames-a-capability") =>
+        {
+            error.note(
+                "/proc/self belongs to root, because the child's memory is not dumpable. That is the caller's setting, or, before Linux 5.16, \
+                 the protection of a caller whose child has a seccomp filter: Launcher::Fork needs none",
+            )
+        }
         (OpCode::Call, errno::ENOSYS | errno::EXDEV) => {
             match plan.call(op).and_then(|call| unknown_call(call.number, errno)) {
                 Some(note) => error.note(note),

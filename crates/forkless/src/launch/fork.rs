@@ -49,7 +49,8 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         failure::clone_error(plan, true, error)
     })?;
     let route = Route::Fork { inherits_all: plan.inherit_all };
-    let mut running = Running { pid, id: pid, pidfd, stack, left: false, ended: None, started, route, maps: None };
+    let mut running =
+        Running { pid, id: pid, pidfd, stack, left: false, ended: None, started, route, maps: None, origin: None };
     if let Some(id_maps) = &plan.id_maps {
         write_maps(plan, &running, id_maps)?;
     }

@@ -45,7 +45,18 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let pidfd = room.and_then(|room| pidfd(room, pid));
     let ended = (run.form == Form::End).then(|| wait::wait(pid, pidfd.as_ref(), started));
     let route = Route::PosixSpawn { inherits_all: plan.inherit_all };
-    Ok(Running { pid, id: pid, pidfd, stack: Stack::bare(), left: true, ended, started, route, maps: None })
+    Ok(Running {
+        pid,
+        id: pid,
+        pidfd,
+        stack: Stack::bare(),
+        left: true,
+        ended,
+        started,
+        route,
+        maps: None,
+        origin: None,
+    })
 }
 
 /// The child's pidfd, in place of the reserved descriptor `room`. `None` if other code has already reaped the child.

@@ -9,8 +9,12 @@ use crate::route::Route;
 use crate::wait::Ended;
 use forkless_core::frame::SLOTS;
 use forkless_core::sys;
+use std::any::Any;
+use std::fmt::Debug;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::process::ExitStatus;
 use std::time::Instant;
 
 /// How long a launch waits for its child.
@@ -34,12 +38,34 @@ pub(crate) struct Run<'a> {
     pub(crate) only_pipes: bool,
     pub(crate) pidfd: bool,
     pub(crate) form: Form,
+    /// The caller keeps the descriptors of the slots open until the child has taken them, so that a launch need not wait
+    /// for that.
+    pub(crate) holds: bool,
 }
 
 /// Another process that clones in the caller's place.
 pub(crate) trait Cloner {
     /// Launches a plan. The result is a child of the caller, not of the process that clones.
     fn launch(&self, plan: &Plan, run: &Run<'_>) -> Result<Running, Error>;
+}
+
+/// The cloner of a plan: see [`Plan::cloner`].
+pub(crate) struct OfPlan(pub(crate) Box<dyn Cloner + Send + Sync + UnwindSafe + RefUnwindSafe>);
+
+impl OfPlan {
+    pub(crate) fn get(plan: &Plan) -> Option<&dyn Cloner> {
+        let above: &dyn Any = &**plan.cloner.as_ref()?;
+        above.downcast_ref::<Self>().map(|cloner| &*cloner.0 as &dyn Cloner)
+    }
+}
+
+/// What a cloner has to do with a child after its launch.
+pub(crate) trait Origin: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
+    /// Why it has not made the child itself.
+    #[cfg(feature = "warm")]
+    fn cold_reason(&self) -> Option<&str>;
+    /// The child has been waited for.
+    fn child_ended(&self, status: ExitStatus);
 }
 
 /// A child that has been launched. Unless `left` is set, it may still use this process's memory.
@@ -57,6 +83,8 @@ pub(crate) struct Running {
     pub(crate) route: Route,
     /// The result of writing the ID maps, once they have been written.
     pub(crate) maps: Option<Result<(), MapError>>,
+    /// Of a cloner.
+    pub(crate) origin: Option<Box<dyn Origin>>,
 }
 
 /// The calling process and thread. Both numbers are 0 if the child does not need them.

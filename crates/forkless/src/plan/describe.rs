@@ -3,6 +3,7 @@
 use crate::plan::{Plan, Stream, TERMINAL_SLOT};
 use crate::route::Launcher;
 use crate::step::Step;
+use forkless_core::frame::EXEC_SLOT;
 use forkless_core::plan::{Op, OpCode, Origin, Pair};
 use forkless_core::planted;
 
@@ -108,6 +109,7 @@ fn passed(plan: &Plan) -> Vec<String> {
         Origin::Slot(TERMINAL_SLOT) if plan.pty.is_some() => {
             Some(format!("take the pseudo-terminal as fd {}", one.target))
         }
+        Origin::Slot(EXEC_SLOT) if plan.exec_pipe => Some(format!("take a pipe that exec closes as fd {}", one.target)),
         Origin::Slot(_) => Some(format!("take a socket of the parent's as fd {}", one.target)),
         Origin::Descriptor(_) => Some(format!("take the parent's fd {}", pair(one))),
     };

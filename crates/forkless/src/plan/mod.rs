@@ -7,8 +7,10 @@ use crate::route::Launcher;
 use crate::stdio::Source;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, Call, Header, Op, OpCode, Pair};
+use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{OwnedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 
 pub(crate) mod closure;
@@ -20,6 +22,9 @@ pub(crate) mod posix_spawn;
 use closure::Closure;
 use posix_spawn::Extensions;
 
+/// A value of a type that only the modules above know.
+pub(crate) type Above = Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>;
+
 /// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
 pub(crate) struct Plan {
     pub(crate) arena: Box<[u64]>,
@@ -29,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) sockets: Vec<RawFd>,
     /// The one of them over which the child sends descriptors back.
     pub(crate) back: Option<RawFd>,
+    /// Each run makes a pipe whose writing end, in [`EXEC_SLOT`](forkless_core::frame::EXEC_SLOT), exec closes.
+    pub(crate) exec_pipe: bool,
     /// The master of the pseudo-terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
     pub(crate) pty: Option<Weak<OwnedFd>>,
     /// The parent's highest descriptor that every run passes; -1: none.
@@ -76,6 +83,8 @@ pub(crate) struct Plan {
     pub(crate) extensions: Option<Extensions>,
     /// The closures that a forked child calls before exec.
     pub(crate) closures: Vec<Arc<Closure>>,
+    /// The process that clones in the caller's place, if a launch names no other: an `OfPlan`.
+    pub(crate) cloner: Option<Above>,
     pub(crate) program: OsString,
     /// The directories of PATH that were searched.
     pub(crate) searched: Option<OsString>,

@@ -69,7 +69,7 @@ impl Direct {
             redirections.reverse();
         }
         redirections.extend(program(&form.words[0], command)?);
-        let given = Given::of(&command.env);
+        let given = Given::of(command);
         let paths = programs(kind, &form.words[0], given.path())?;
         let known = around.filter(|_| directory.is_none()).and_then(|around| around.pwd(given.pwd()));
         let directory = known.or_else(|| around::pwd(given.pwd(), directory)).ok_or(Reason::Directory)?;
@@ -89,7 +89,7 @@ impl Direct {
         let before = (command.signals, command.busy_ms);
         let program = std::mem::replace(&mut command.program, self.words[0].clone());
         let args = std::mem::replace(&mut command.args, self.words);
-        command.ready = Some(self.ready);
+        let ready = command.ready.replace(self.ready);
         // If the file is busy, the shell runs the line and reports that.
         command.busy_ms = 0;
         if self.resets_sigchld {
@@ -100,7 +100,7 @@ impl Direct {
             (command.signals.inherit_mask, command.signals.mask) = (false, 0);
         }
         let answer = how(command);
-        command.ready = None;
+        command.ready = ready;
         if planted!("shell-command-not-put-back") {
             return answer.map(|done| (done, self.ending));
         }

@@ -132,6 +132,16 @@ impl ShellEnding {
         Ok(status)
     }
 
+    /// Whether the shell's message can be written where it belongs, or is not written to a descriptor of the caller's
+    /// own making. A caller that reads the other end makes room first: otherwise the message would be lost.
+    #[doc(hidden)]
+    pub fn has_room(&self) -> bool {
+        match self.0.as_ref().map(|waiter| &waiter.words) {
+            Some(Words::To(fd)) => is_ready(fd.as_fd()) != Some(PollFlags::empty()),
+            _ => true,
+        }
+    }
+
     /// Writes no message from now on.
     pub(super) fn say_no_more(&mut self) {
         if let Some(waiter) = &mut self.0 {
@@ -220,14 +230,17 @@ fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     if words.is_empty() {
         return;
     }
-    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let ready =
-        planted!("shell-words-block") || poll(&mut polled, Some(&now)).is_ok() && polled[0].revents() == PollFlags::OUT;
-    if ready {
+    if planted!("shell-words-block") || is_ready(fd) == Some(PollFlags::OUT) {
         // A failed write is ignored: there is nowhere to report it.
         let _ = crate::quiet::write_quietly(fd, words);
     }
+}
+
+/// What writing to the descriptor would meet now: room, a closed reading end, or neither. `None` if that is not known.
+fn is_ready(fd: BorrowedFd<'_>) -> Option<PollFlags> {
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&now)).ok().map(|_| polled[0].revents())
 }
 
 /// The C library's text for a signal: `strsignal(3)`. There is none for SIGPIPE.

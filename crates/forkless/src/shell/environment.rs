@@ -100,7 +100,11 @@ impl Unchanged {
 }
 
 impl<'a> Given<'a> {
-    pub(super) fn of(command: &'a command::Environment) -> Self {
+    pub(super) fn of(command: &'a command::Command) -> Self {
+        if let Some(ready) = &command.ready {
+            return Self::Other(ready.env.clone());
+        }
+        let command = &command.env;
         static UNCHANGED: Once<Unchanged> = Once::new();
         let unchanged = unchanged::get().filter(|_| !command.clear);
         let unchanged = unchanged.map(|block| UNCHANGED.get_or(|| Unchanged::of(block)));

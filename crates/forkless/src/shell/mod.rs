@@ -287,6 +287,15 @@ impl ShellCommand {
         Ok(ShellChild { child, ending })
     }
 
+    /// [`spawn_captured`](Self::spawn_captured), but does not wait for the exec, as
+    /// [`Command::launch_holding`]. If the wait for the child fails with an error that [`is_for_the_shell`] accepts, the
+    /// caller runs the line again, by the shell.
+    #[doc(hidden)]
+    pub fn launch_captured(&mut self) -> io::Result<ShellChild> {
+        let (child, ending) = self.run(Captures::Pipes, Command::launch_holding)?;
+        Ok(ShellChild { child, ending })
+    }
+
     /// Runs the line to its end, and returns its exit status: `system(3)`.
     ///
     /// ```
@@ -337,15 +346,22 @@ impl ShellCommand {
     }
 }
 
+/// Whether the failure of a line that ran without the shell is one that the shell reports in its own words, or does not
+/// meet.
+#[doc(hidden)]
+pub fn is_for_the_shell(error: &io::Error) -> bool {
+    step_for_the_shell(error).is_some()
+}
+
 /// The step, if the shell will meet the same failure, or if only a direct run meets it; otherwise the error.
 fn for_the_shell_to_tell(error: io::Error) -> io::Result<Step> {
-    match Error::of(&error) {
-        _ if planted!("shell-failure-not-retold") => Err(error),
-        Some(detail) if detail.errno().is_some() && matches!(detail.step(), Step::Exec | Step::Open | Step::Dup) => {
-            Ok(detail.step())
-        }
-        // A seccomp filter killed the child for the system call by which it opens a file.
-        Some(detail) if detail.signal() == Some(SIGSYS) && detail.step() == Step::Open => Ok(Step::Open),
-        _ => Err(error),
-    }
+    step_for_the_shell(&error).filter(|_| !planted!("shell-failure-not-retold")).ok_or(error)
+}
+
+fn step_for_the_shell(error: &io::Error) -> Option<Step> {
+    let detail = Error::of(error)?;
+    let is_met = detail.errno().is_some() && matches!(detail.step(), Step::Exec | Step::Open | Step::Dup);
+    // A seccomp filter killed the child for the system call by which it opens a file.
+    let is_killed = detail.signal() == Some(SIGSYS) && detail.step() == Step::Open;
+    (is_met || is_killed).then(|| detail.step())
 }

@@ -2,8 +2,15 @@
 //! compares. They are noted when a template is started and compared at each launch: with the caller's own of that time,
 //! because exec itself may change them in the template.
 
-use crate::zygote::inherited::Status;
-use forkless_core::sys::{self, prctl, uapi};
+use crate::identity::Status;
+use crate::process;
+use forkless_core::planted;
+use forkless_core::sys::{self, errno, prctl, uapi};
+use rustix::fs::{Mode, OFlags};
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Lines of `/proc/PID/status` in the order of the file.
 const LINES: [&str; 14] = [
@@ -23,55 +30,178 @@ const LINES: [&str; 14] = [
     "SpeculationIndirectBranch:",
 ];
 
-/// Files and links of `/proc/thread-self`: the label, the namespaces that no zygote compares, the core dump filter, and
-/// audit's numbers.
+/// Files of `/proc/thread-self`: the label, the core dump filter, and audit's numbers.
 const FILES: [&str; 5] = ["attr/current", "attr/exec", "coredump_filter", "loginuid", "sessionid"];
-const LINKS: [&str; 2] = ["ns/user", "ns/mnt"];
 
-/// The number of values that system calls return.
+/// The first two of [`FILES`]: those of security modules.
+const LABELS: std::ops::Range<usize> = 0..2;
+
+/// The places of the other files of a thread, behind [`FILES`].
+const STATUS: usize = FILES.len();
+const STAT: usize = STATUS + 1;
+
+/// The number of system calls that return a value.
 const VALUES: usize = 15;
+
+/// A file's contents, or the error of opening or reading it.
+type Contents = Result<Vec<u8>, i32>;
 
 /// The attributes of a thread at a moment.
 #[derive(PartialEq, Eq)]
 pub(super) struct Caller {
     lines: [Option<Vec<u8>>; LINES.len()],
-    files: [Option<Vec<u8>>; FILES.len()],
-    links: [Option<Vec<u8>>; LINKS.len()],
+    files: [Contents; FILES.len()],
     /// The device number of the controlling terminal.
     terminal: Option<Vec<u8>>,
+    session: i32,
     values: [i64; VALUES],
 }
 
 impl Caller {
-    /// Those of the calling thread. The error is a reason to launch cold.
-    pub(super) fn observe() -> Result<Self, &'static str> {
-        let status = Status::of_caller().map_err(|_| "/proc cannot be read")?;
-        let lines = status.values(LINES).map(|line| line.map(<[u8]>::to_vec));
-        if lines[0].as_deref().is_none_or(|tracer| tracer.trim_ascii() != b"0") {
-            return Err("the caller is traced");
+    /// Those of the calling thread, and its status. `before`: those at an earlier time, of any thread of this process;
+    /// what cannot have changed since then is not read again. `keeps`: the thread's files stay open for the next time. The
+    /// error is a reason to launch cold.
+    pub(super) fn observe(before: Option<&Self>, keeps: bool) -> Result<(Self, Status), &'static str> {
+        with_files(keeps, |own| {
+            let status = own.file(STATUS).and_then(|file| Status::of_file(file).map_err(|_| errno::EINVAL));
+            let Some(status) = status.ok().filter(|status| status.values([LINES[0]])[0].is_some()) else {
+                own.forget();
+                return Err("/proc cannot be read");
+            };
+            let lines = status.values(LINES).map(|line| line.map(<[u8]>::to_vec));
+            if lines[0].as_deref().is_none_or(|tracer| tracer.trim_ascii() != b"0") {
+                return Err("the caller is traced");
+            }
+            let session = sys::getsid();
+            let files = std::array::from_fn(|n| match before.filter(|before| before.is_fixed(n)) {
+                Some(before) => before.files[n].clone(),
+                None => own.contents(n),
+            });
+            let terminal = match before.filter(|before| before.keeps_terminal(session)) {
+                Some(before) => before.terminal.clone(),
+                None => own.contents(STAT).ok().and_then(|text| terminal(&text)),
+            };
+            Ok((Self { lines, files, terminal, session, values: values() }, status))
+        })
+    }
+
+    /// Whether a file of [`FILES`] has the same contents as long as the system runs.
+    fn is_fixed(&self, file: usize) -> bool {
+        match LABELS.contains(&file) {
+            // EINVAL: no security module has labels, and modules are chosen when the system starts. (The label for the
+            // next exec may be EINVAL where there is none at the moment.)
+            true => self.files[LABELS.start] == Err(errno::EINVAL),
+            // The kernel was built without it.
+            false => self.files[file] == Err(errno::ENOENT),
         }
-        let links = LINKS.map(|name| {
-            let target = std::fs::read_link(format!("/proc/thread-self/{name}")).ok()?;
-            Some(target.into_os_string().into_encoded_bytes())
-        });
-        Ok(Self { lines, files: FILES.map(whole), links, terminal: terminal(), values: values() })
+    }
+
+    /// Whether a process in this session has the terminal that it had. A process without one gets one only as the
+    /// leader of its session (`tty_ioctl(4)` TIOCSCTTY), and becomes a leader only of a new session.
+    fn keeps_terminal(&self, session: i32) -> bool {
+        let had_none = self.terminal.as_deref() == Some(b"0");
+        let is_led_by_another = session == self.session && session != sys::getpid();
+        had_none && (is_led_by_another || planted!("warm-terminal-not-compared"))
     }
 }
 
-/// A short file, by one read. `None` if it does not exist or cannot be read, or is not short.
-fn whole(name: &str) -> Option<Vec<u8>> {
-    let file = std::fs::File::open(format!("/proc/thread-self/{name}")).ok()?;
-    let mut text = vec![0; 1024];
-    let length = rustix::io::read(&file, &mut text[..]).ok().filter(|&length| length < 1024)?;
-    text.truncate(length);
-    Some(text)
-}
-
 /// Field 7 of `/proc/PID/stat`.
-fn terminal() -> Option<Vec<u8>> {
-    let text = whole("stat")?;
+fn terminal(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|&byte| byte == b')')?;
     Some(text.get(end + 2..)?.split(|&byte| byte == b' ').nth(4)?.to_vec())
+}
+
+/// The number of threads whose files stay open. Those of the others are opened at each launch, so that a program with
+/// many threads does not reach its limit of descriptors.
+const THREADS: u32 = 16;
+
+/// The number of threads whose files are open.
+static OPEN: AtomicU32 = AtomicU32::new(0);
+
+/// Files of the calling thread in `/proc`. They stay open, because opening one takes ten times as long as reading it.
+struct Own {
+    /// The [process](process::generation) whose thread it is: a forked copy has this memory too, but is another process.
+    owner: u32,
+    /// Whether it is one of [`OPEN`].
+    is_kept: bool,
+    files: [Option<File>; STAT + 1],
+}
+
+thread_local! {
+    static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
+}
+
+/// Calls `work` with the calling thread's files. `keeps`: they stay open.
+fn with_files<T>(keeps: bool, work: impl FnOnce(&mut Own) -> T) -> T {
+    let owner = process::generation();
+    let fresh = |is_kept| Own { owner, is_kept, files: [const { None }; STAT + 1] };
+    if !keeps {
+        return work(&mut fresh(false));
+    }
+    let mut work = Some(work);
+    let answer = OWN.try_with(|place| {
+        let mut place = place.borrow_mut();
+        if place.as_ref().is_none_or(|own| own.owner != owner && !planted!("warm-files-of-another-process")) {
+            if OPEN.fetch_add(1, Ordering::Relaxed) >= THREADS {
+                OPEN.fetch_sub(1, Ordering::Relaxed);
+                return None;
+            }
+            *place = Some(fresh(true));
+        }
+        Some(work.take()?(place.as_mut()?))
+    });
+    // Too many threads, or this thread is ending.
+    answer.ok().flatten().or_else(|| Some(work.take()?(&mut fresh(false)))).expect("called once")
+}
+
+impl Own {
+    /// Opens the files again at the next use, without closing them: other code of the process has done that, and the
+    /// numbers may be other files by now.
+    fn forget(&mut self) {
+        for file in self.files.iter_mut().filter_map(Option::take) {
+            let _ = file.into_raw_fd();
+        }
+    }
+
+    /// An open file: of [`FILES`], or one behind it.
+    fn file(&mut self, which: usize) -> Result<&File, i32> {
+        let Some(place) = self.files.get_mut(which) else { return Err(errno::EINVAL) };
+        if place.is_none() {
+            let name = match which {
+                STATUS => "status",
+                STAT => "stat",
+                which => FILES[which],
+            };
+            *place = Some(open(name)?);
+        }
+        place.as_ref().ok_or(errno::EINVAL)
+    }
+
+    /// The contents of a short file, by one read.
+    fn contents(&mut self, which: usize) -> Contents {
+        let mut text = [0; 1024];
+        match rustix::io::pread(self.file(which)?, &mut text[..], 0) {
+            Ok(length) if length < text.len() => Ok(text[..length].to_vec()),
+            Ok(_) => Err(errno::E2BIG),
+            Err(error) => Err(error.raw_os_error()),
+        }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(self.is_kept as u32, Ordering::Relaxed);
+    }
+}
+
+/// Opens a file of the calling thread, at a number that programs hardly use, but in the first word of the kernel's
+/// file-descriptor table.
+fn open(name: &str) -> Result<File, i32> {
+    const AWAY: i32 = 48;
+    let path = format!("/proc/thread-self/{name}");
+    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let opened: OwnedFd = opened.map_err(|error| error.raw_os_error())?;
+    Ok(rustix::io::fcntl_dupfd_cloexec(&opened, AWAY).unwrap_or(opened).into())
 }
 
 /// The values of system calls; an error as a negative number.

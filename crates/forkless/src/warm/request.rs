@@ -8,82 +8,109 @@ use crate::wait::sigchld_discards;
 use forkless_core::plan::{self, Call, OpCode};
 use forkless_core::planted;
 use forkless_core::sys::uapi;
-use std::ffi::{CStr, OsStr, OsString};
+use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// The variables that templates do not depend on: programs that start others change them all the time.
-const CHANGING: [&[u8]; 4] = [b"PWD", b"OLDPWD", b"SHLVL", b"_"];
+const CHANGING: [&[u8]; 4] = [b"PWD=", b"OLDPWD=", b"SHLVL=", b"_="];
 
 /// The longest arguments and environment, in bytes. The kernel takes 128 KiB at least.
 const LONGEST: usize = 100 * 1024;
 
 /// A template's program and environment.
 pub(super) struct Request {
-    /// Everything that a template depends on.
+    /// Everything that a template depends on, as strings that end in NUL: path, `argv[0]`, variables.
     pub(super) key: Vec<u8>,
-    pub(super) program: PathBuf,
-    pub(super) arg0: OsString,
-    pub(super) env: Vec<(OsString, OsString)>,
 }
 
 impl Request {
-    /// The error is the reason why no template could be used.
+    /// The error is the reason why no template could be used. Of the environment only [`check`](Self::check) has reasons:
+    /// a template that exists has passed it with the same environment.
     pub(super) fn of(plan: &Plan) -> Result<Self, Reason> {
         suits(plan)?;
-        let exec = plan.op(plan.last_op());
-        let Some(path) = plan.candidates(exec).first().map(|&offset| text(plan, offset)) else {
+        let Some(path) = program(plan) else {
             return Err("the program is a descriptor".into());
         };
         if !path.starts_with(b"/") {
             return Err("the program's path is relative".into());
         }
         // SAFETY: the vectors of a prepared plan lie in its arena, relocated, and end in zero words.
-        let (args, env) = unsafe {
+        let (mut args, env) = unsafe {
             let header = plan.header();
             (strings(plan::at(header, (*header).argv)), strings(plan::environment(header)))
         };
-        let Some(arg0) = args.first() else { return Err("the program has no name".into()) };
-        let length: usize = args.iter().chain(&env).map(|text| text.len() + 9).sum();
-        if length > LONGEST {
-            return Err("arguments and environment are longer than 100 KiB".into());
-        }
-        let mut key = Vec::with_capacity(length);
-        let mut variables = Vec::with_capacity(env.len());
-        for part in [path, arg0] {
-            key.extend_from_slice(part);
+        let Some(arg0) = args.next() else { return Err("the program has no name".into()) };
+        let mut key = Vec::with_capacity(4096);
+        let mut add = |text: &[u8]| {
+            key.extend_from_slice(text);
             key.push(0);
-        }
-        for &text in &env {
-            let Some(at) = text.iter().position(|&byte| byte == b'=').filter(|&at| at > 0) else {
-                return Err("the environment has an entry that is no variable".into());
-            };
-            let (name, value) = (&text[..at], &text[at + 1..]);
-            let is_loaders = [&b"LD_"[..], b"GLIBC_TUNABLES", b"MALLOC_", b"GCONV_PATH"];
-            if is_loaders.iter().any(|start| name.starts_with(start)) {
-                return Err("the environment has a variable for the dynamic loader or libc".into());
+        };
+        add(path);
+        add(arg0);
+        let mut length = arg0.len() + 9 + args.map(|text| text.len() + 9).sum::<usize>();
+        for text in env {
+            length += text.len() + 9;
+            let is_changing = CHANGING.iter().any(|start| text.starts_with(start));
+            if !is_changing && !planted!("warm-environment-not-compared") {
+                add(text);
             }
-            if CHANGING.contains(&name) {
-                continue;
-            }
-            if !planted!("warm-environment-not-compared") {
-                key.extend_from_slice(text);
-                key.push(0);
-            }
-            variables.push((OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(value).to_owned()));
         }
-        let mut names: Vec<_> = variables.iter().map(|(name, _)| name).collect();
-        names.sort_unstable();
-        if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err("the environment has a variable twice".into());
+        match length > LONGEST {
+            true => Err("arguments and environment are longer than 100 KiB".into()),
+            false => Ok(Self { key }),
         }
-        Ok(Self {
-            key,
-            program: OsStr::from_bytes(path).into(),
-            arg0: OsStr::from_bytes(arg0).to_owned(),
-            env: variables,
+    }
+
+    fn part(&self, number: usize) -> &[u8] {
+        self.key.split(|&byte| byte == 0).nth(number).unwrap_or_default()
+    }
+
+    /// The program's path.
+    pub(super) fn program(&self) -> &Path {
+        Path::new(OsStr::from_bytes(self.part(0)))
+    }
+
+    /// `argv[0]`.
+    pub(super) fn arg0(&self) -> &OsStr {
+        OsStr::from_bytes(self.part(1))
+    }
+
+    /// The variables of a template. A text without a name is a variable without a name.
+    pub(super) fn env(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        // The last NUL byte ends the last string.
+        let end = self.key.len().saturating_sub(1);
+        self.key[..end].split(|&byte| byte == 0).skip(2).map(|text| {
+            let at = text.iter().position(|&byte| byte == b'=').unwrap_or(0);
+            (OsStr::from_bytes(&text[..at]), OsStr::from_bytes(text.get(at + 1..).unwrap_or_default()))
         })
     }
+
+    /// Whether the environment allows a template. The error is the reason against it.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        let mut names = Vec::with_capacity(64);
+        for (name, _) in self.env() {
+            let name = name.as_bytes();
+            if name.is_empty() {
+                return Err("the environment has an entry that is no variable");
+            }
+            let is_loaders = [&b"LD_"[..], b"GLIBC_TUNABLES", b"MALLOC_", b"GCONV_PATH"];
+            if is_loaders.iter().any(|start| name.starts_with(start)) {
+                return Err("the environment has a variable for the dynamic loader or libc");
+            }
+            names.push(name);
+        }
+        names.sort_unstable();
+        match names.windows(2).any(|pair| pair[0] == pair[1]) {
+            true => Err("the environment has a variable twice"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The program's path, if the plan names a file.
+pub(super) fn program(plan: &Plan) -> Option<&[u8]> {
+    plan.candidates(plan.op(plan.last_op())).first().map(|&offset| text(plan, offset))
 }
 
 fn text(plan: &Plan, offset: u32) -> &[u8] {
@@ -95,16 +122,17 @@ fn text(plan: &Plan, offset: u32) -> &[u8] {
 ///
 /// # Safety
 /// It holds addresses of strings that live as long as the result, and ends in a zero word.
-unsafe fn strings<'a>(mut vector: *const u64) -> Vec<&'a [u8]> {
-    let mut found = Vec::with_capacity(64);
-    // SAFETY: the caller's contract.
-    unsafe {
-        while *vector != 0 {
-            found.push(CStr::from_ptr(*vector as *const _).to_bytes());
-            vector = vector.add(1);
+unsafe fn strings<'a>(mut vector: *const u64) -> impl Iterator<Item = &'a [u8]> {
+    std::iter::from_fn(move || {
+        // SAFETY: the caller's contract; the iterator does not pass the zero word.
+        unsafe {
+            let address = *vector;
+            (address != 0).then(|| {
+                vector = vector.add(1);
+                CStr::from_ptr(address as *const _).to_bytes()
+            })
         }
-    }
-    found
+    })
 }
 
 /// Whether all settings of a plan have the same effect without an exec.
@@ -119,6 +147,7 @@ fn suits(plan: &Plan) -> Result<(), Reason> {
         (!plan.is_filtered && !plan.changes_ids && !plan.vfork, "other ids, capabilities or filters"),
         (plan.pty.is_none(), "a pseudo-terminal"),
         (plan.back.is_none(), "descriptors that are handed back"),
+        (!plan.exec_pipe, "a pipe that exec closes"),
         (plan.closures.is_empty(), "pre_exec"),
         (!sigchld_discards(), "the caller ignores SIGCHLD"),
         (plan.head().environment == 0, "the plan is not prepared"),

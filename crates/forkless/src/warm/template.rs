@@ -3,14 +3,16 @@
 use super::Reason;
 use super::caller::Caller;
 use super::files::{LOADER, Stamp, check_program, has_capabilities, is_executable};
+use super::options::Limits;
 use super::request::Request;
 use super::watch::watch;
 use crate::child::Child;
 use crate::command::Command;
-use crate::kernel;
+use crate::identity::Status;
+use crate::kernel::SIGKILL;
 use crate::zygote::helper::Helper;
 use crate::zygote::message::{Kind, Message, OverSocket, refusal};
-use forkless_core::sys::errno;
+use forkless_core::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,18 +24,12 @@ use std::time::{Duration, Instant};
 /// Timeout for a template to report.
 const START: Duration = Duration::from_secs(5);
 
-/// A template is replaced after this many launches: its children share the layout of their memory.
-const LAUNCHES: u32 = 100;
-
-/// A template is replaced after this time.
-const AGE: Duration = Duration::from_secs(600);
-
 /// Why there is no template.
 pub(super) enum Refusal {
     /// There can be none as long as the program's file is the same.
     Lasting(Stamp, Reason),
-    /// There may be one later.
-    Now,
+    /// There may be one later. The reason against one now.
+    Now(&'static str),
 }
 
 /// A program that waits to be cloned.
@@ -50,9 +46,11 @@ pub(super) struct Template {
 
 impl Template {
     /// Starts one, if the program can have one.
-    pub(super) fn start(request: &Request, library: &Path) -> Result<Self, Refusal> {
-        let path = &*request.program;
-        let Some(program) = Stamp::of(path).filter(Stamp::exists) else { return Err(Refusal::Now) };
+    pub(super) fn start(request: &Request, library: &Path, limits: &Limits) -> Result<Self, Refusal> {
+        let path = request.program();
+        let Some(program) = Stamp::of(path).filter(Stamp::exists) else {
+            return Err(Refusal::Now("the program does not exist"));
+        };
         let lasting = |why: &str| Refusal::Lasting(program.clone(), why.into());
         if !program.is_regular() {
             return Err(lasting("the program is no regular file"));
@@ -61,9 +59,11 @@ impl Template {
             return Err(lasting("the program gains privileges when it is executed"));
         }
         check_program(path).map_err(lasting)?;
-        let caller = Caller::observe().map_err(|_| Refusal::Now)?;
+        const YOUNG: &str = "the program or a library has changed a moment ago";
+        request.check().map_err(Refusal::Now)?;
+        let (caller, _) = Caller::observe(None, false).map_err(Refusal::Now)?;
         if program.is_young() {
-            return Err(Refusal::Now);
+            return Err(Refusal::Now(YOUNG));
         }
         let looked_at = watch(command(request, library), library).map_err(|why| lasting(&why))?;
         let fixed = [Path::new(LOADER), library];
@@ -71,18 +71,21 @@ impl Template {
         paths.sort_unstable();
         paths.dedup();
         let files: Option<Vec<_>> = paths.into_iter().map(Stamp::of).collect();
-        let files = files.ok_or(Refusal::Now)?;
+        let files = files.ok_or(Refusal::Now("a library has a path with a NUL byte"))?;
         // A change during the watch has a time stamp of less than two seconds ago.
         if files.iter().any(Stamp::is_young) {
-            return Err(Refusal::Now);
+            return Err(Refusal::Now(YOUNG));
         }
         let mut said = None;
         let helper = Helper::start_by(command(request, library), |socket, child| greet(socket, child, &mut said));
         let helper = match (helper, said) {
             (Ok(helper), _) => helper,
             (Err(_), Some(why)) => return Err(lasting(why)),
-            (Err(_), None) => return Err(Refusal::Now),
+            (Err(_), None) => return Err(Refusal::Now("the template did not start")),
         };
+        if !helper.was_open() {
+            return Err(lasting("the caller may not inspect the template, or kcmp(2) is not available"));
+        }
         if let Err(why) = examine(helper.pid, &program) {
             return Err(lasting(why));
         }
@@ -96,15 +99,15 @@ impl Template {
             used: AtomicU64::new(0),
         };
         // Whatever changed while it started.
-        match template.is_usable().is_ok() && template.suits_caller().is_ok() {
+        match template.is_usable(limits).is_ok() && template.compare(false).is_ok() {
             true => Ok(template),
-            false => Err(Refusal::Now),
+            false => Err(Refusal::Now("a file or the caller has changed meanwhile")),
         }
     }
 
     /// Whether its age and its files allow another launch. The error is the reason against it.
-    pub(super) fn is_usable(&self) -> Result<(), &'static str> {
-        if self.launches.load(Ordering::Relaxed) >= LAUNCHES || self.started.elapsed() >= AGE {
+    pub(super) fn is_usable(&self, limits: &Limits) -> Result<(), &'static str> {
+        if self.launches.load(Ordering::Relaxed) >= limits.launches || self.age() >= limits.life {
             return Err("the template has served long enough");
         }
         if !self.program.is_current() {
@@ -120,23 +123,29 @@ impl Template {
         Ok(())
     }
 
-    /// Whether the caller has the attributes that it had when the template was started.
-    pub(super) fn suits_caller(&self) -> Result<(), &'static str> {
-        if Caller::observe()? != self.caller {
+    /// Whether the caller has the attributes that it had when the template was started. Returns its status, which the
+    /// launch needs too.
+    pub(super) fn suits_caller(&self) -> Result<Status, &'static str> {
+        self.compare(true)
+    }
+
+    /// `keeps`: the calling thread will launch again.
+    fn compare(&self, keeps: bool) -> Result<Status, &'static str> {
+        let (caller, status) = Caller::observe(Some(&self.caller), keeps)?;
+        if caller != self.caller && !planted!("warm-caller-not-compared") {
             return Err("the caller's credentials, limits or other attributes have changed");
         }
-        // A caller that has put itself under Landlock since then may not inspect the template.
-        const KCMP_VM: usize = 1;
-        match kernel::shares(KCMP_VM, self.helper.pid) {
-            Ok(false) => Ok(()),
-            Err(errno::ESRCH) => Err("the template has ended"),
-            _ => Err("the caller may not inspect the template (Landlock), or kcmp(2) is not available"),
-        }
+        Ok(status)
     }
 
     pub(super) fn note_use(&self) {
         self.launches.fetch_add(1, Ordering::Relaxed);
         self.used.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// The time since its start.
+    pub(super) fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// When it was last used.
@@ -147,12 +156,16 @@ impl Template {
 
 /// The command that executes a template.
 fn command(request: &Request, library: &Path) -> Command {
-    let mut command = Command::new(&request.program);
-    command.arg0(&request.arg0).env_clear();
-    for (name, value) in &request.env {
+    let mut command = Command::new(request.program());
+    command.arg0(request.arg0()).env_clear();
+    for (name, value) in request.env() {
         command.env(name, value);
     }
     command.env("LD_PRELOAD", library);
+    // The thread that starts it guards it.
+    if !planted!("warm-templates-not-tied") {
+        command.thread_death_signal(SIGKILL);
+    }
     command
 }
 

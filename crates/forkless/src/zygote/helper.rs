@@ -1,13 +1,13 @@
 //! The caller's side of one helper: its start, its socket, its parcels, its end.
 
-use super::inherited::{Files, Identity};
 use super::message::{ARENA_AT, AT_ONCE, Kind, Message, OverSocket, PARCEL_AT, Parcel, USUAL, refusal};
-use super::namespaces::Namespaces;
 use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
 use crate::child::Child;
 use crate::command::Command;
 use crate::error::Error;
+use crate::identity::namespaces::Namespaces;
+use crate::identity::{Files, Hidden, Identity, Status};
 use crate::kernel::{self, SIGCONT, SIGKILL};
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
@@ -29,6 +29,7 @@ use std::process::ExitStatus;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Timeout for the start of a helper: the start of its program, and the code before `serve_if_asked`.
@@ -128,10 +129,13 @@ impl Helper {
             Source::Program(program) => Command::new(program),
         };
         command.arg0("forkless-zygote").args(&options.args).env(ASKED, "1");
+        // A thread that exists as long as the process clones it, so the signal comes when the process ends.
+        command.parent_death_signal(SIGKILL);
         Self::start_by(command, |socket, child| greet(socket, child, options))
     }
 
-    /// Starts a program that clones for this process. `greet` waits until it is ready.
+    /// Starts a program that clones for this process. The command says when the kernel kills it. `greet` waits until it is
+    /// ready.
     pub(crate) fn start_by(
         mut command: Command,
         greet: impl FnOnce(&OwnedFd, &mut Child) -> io::Result<()>,
@@ -140,19 +144,26 @@ impl Helper {
         let kind = SocketType::SEQPACKET;
         let (socket, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).fd(theirs, SOCKET);
-        // A thread that exists as long as the process clones it, so the signal comes when the process ends.
-        command.parent_death_signal(SIGKILL).pidfd(true);
+        command.pidfd(true);
         for signal in (1..=64).filter(|signal| ![9, 19].contains(signal)) {
             command.signal_block(signal).signal_default(signal);
         }
         let mut child = command.spawn()?;
         drop(command);
-        if let Err(error) = greet(&socket, &mut child) {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(error);
-        }
         let pid = child.id() as i32;
+        let looked = greet(&socket, &mut child).and_then(|()| {
+            let hidden = Hidden::of_caller(&Status::of_caller()?, thread::current().id())?;
+            let namespaces = Files::of(pid)?.namespaces(pid).map_err(io::Error::from_raw_os_error)?;
+            Ok((Identity::of(pid, hidden)?, namespaces, Files::of(sys::getpid())?))
+        });
+        let (identity, namespaces, files) = match looked {
+            Ok(found) => found,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
+        };
         let link = Link {
             owner: process::generation(),
             socket,
@@ -162,15 +173,21 @@ impl Helper {
             free: Mutex::new(Vec::new()),
         };
         Ok(Self {
-            identity: Identity::of(pid)?,
-            namespaces: Files::of(pid)?.namespaces(pid).map_err(io::Error::from_raw_os_error)?,
-            files: Files::of(sys::getpid())?,
+            identity,
+            namespaces,
+            files,
             is_open: may_inspect(pid),
             link: Arc::new(link),
             pid,
             child: Mutex::new(child),
             kept: AtomicU32::new(0),
         })
+    }
+
+    /// Whether the caller could inspect it at its start, so that [`is_closed_now`](Self::is_closed_now) shows a change.
+    #[cfg(feature = "warm")]
+    pub(crate) fn was_open(&self) -> bool {
+        self.is_open
     }
 
     /// Whether the caller may no longer inspect it. A thread that has put itself under Landlock since then may not: a domain

@@ -7,11 +7,11 @@
 
 use super::Request;
 use super::helper::{Helper, PATIENCE};
-use super::inherited::{Identity, Status, observe};
 use super::message::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT, PID_NAMESPACE_AT};
 use super::message::{Parcel, WORDS, failure};
 use super::registry::{read_calls, write_calls};
 use crate::error::Error;
+use crate::identity::{Identity, Status};
 use crate::kernel;
 use crate::launch::creator::CreatorError;
 use crate::launch::failure::{clone_error, creator_error, failed, map_error};
@@ -25,6 +25,7 @@ use crate::plan::{Creator, Plan};
 use crate::route::{CloneCall, Launcher, Route};
 use crate::step::Step;
 use crate::wait;
+use forkless_core::attributes::observe;
 use forkless_core::frame::{self, GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
 use forkless_core::plan::{self, OpCode, Pair, VARIABLES};
 use forkless_core::planted;
@@ -90,7 +91,9 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
     loop {
         tries += 1;
         let helper = zygote.helper().map_err(says)?;
-        match attempt(plan, run, request.calls, &helper) {
+        let status =
+            Status::of_caller().map_err(|error| on_zygote(plan, error, "while reading /proc/thread-self/status"))?;
+        match attempt(plan, run, request.calls, &helper, status, true) {
             Ok(running) => return Ok(running),
             Err(Refused::Error(error)) => return Err(error),
             Err(Refused::Again(Again::Died(how))) => {
@@ -147,16 +150,27 @@ impl Descriptors<'_> {
     }
 }
 
-/// One launch by this helper, which may be a template.
-pub(crate) fn attempt(plan: &Plan, run: &Run<'_>, calls: Calls<'_>, helper: &Arc<Helper>) -> Result<Running, Refused> {
-    let on_zygote = |error: io::Error, what: &str| {
-        Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
-    };
-    let status = Status::of_caller().map_err(|error| on_zygote(error, "while reading /proc/thread-self/status"))?;
+fn on_zygote(plan: &Plan, error: io::Error, what: &str) -> Error {
+    Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
+}
+
+/// One launch by this helper, which may be a template. `status`: the calling thread's, read for this launch. `meanwhile`:
+/// the namespaces, which only privileged callers can change in themselves, are compared while the helper makes the child,
+/// which waits for the result. That is faster if the helper runs on another CPU.
+pub(crate) fn attempt(
+    plan: &Plan,
+    run: &Run<'_>,
+    calls: Calls<'_>,
+    helper: &Arc<Helper>,
+    status: Status,
+    meanwhile: bool,
+) -> Result<Running, Refused> {
     let caller = Identity::of_caller(status, &helper.files)
-        .map_err(|error| on_zygote(error, "while reading /proc/thread-self/cgroup"))?;
+        .map_err(|error| on_zygote(plan, error, "while reading /proc/thread-self/cgroup"))?;
     let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
     let difference = difference.or_else(|| helper.is_closed_now().then_some("Landlock domain"));
+    let waits = meanwhile && caller.status().enters_namespaces();
+    let difference = difference.or_else(|| if waits { None } else { other_namespaces(caller.status(), helper) });
     if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
     }
@@ -171,6 +185,9 @@ pub(crate) fn attempt(plan: &Plan, run: &Run<'_>, calls: Calls<'_>, helper: &Arc
     let mut descriptors = Descriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
     descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
     fill(plan, run, &mut stack, base, caller.status(), &mut descriptors);
+    // SAFETY: the parcel is ours until it is sent.
+    *unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() }.sent.checked.get_mut() =
+        if waits { GO_WAIT } else { GO };
     // SAFETY: the parcel is ours until it is sent.
     let parcel = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     // SAFETY: the parcel has room for the arena and the list behind it.
@@ -196,7 +213,7 @@ pub(crate) fn attempt(plan: &Plan, run: &Run<'_>, calls: Calls<'_>, helper: &Arc
         }
         return Err(lost(plan, helper, error, "while sending its descriptors"));
     }
-    let difference = look_meanwhile(base, caller.status(), helper);
+    let difference = if waits { look_meanwhile(base, caller.status(), helper) } else { None };
     let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
     drop(directory);
     let Some(pid) = pid else {
@@ -204,18 +221,34 @@ pub(crate) fn attempt(plan: &Plan, run: &Run<'_>, calls: Calls<'_>, helper: &Arc
     };
     let is_old = field!(base, order.old_clone).load(Ordering::Relaxed) != 0;
     let route = Route::Zygote { call: if is_old { CloneCall::Clone } else { CloneCall::Clone3 } };
-    let running = Running { pid, id: pid, pidfd: None, stack, left: false, ended: None, started, route, maps: None };
+    let running = Running {
+        pid,
+        id: pid,
+        pidfd: None,
+        stack,
+        left: false,
+        ended: None,
+        started,
+        route,
+        maps: None,
+        origin: None,
+    };
     finish(plan, run, base, running, difference)
 }
 
-/// Compares the namespaces while the helper makes the child, which waits for the result. Returns the difference.
-fn look_meanwhile(base: NonNull<u8>, status: &Status, helper: &Helper) -> Option<&'static str> {
+/// Compares the namespaces of a caller that can change them. Returns the difference.
+fn other_namespaces(status: &Status, helper: &Helper) -> Option<&'static str> {
     if !status.enters_namespaces() {
         return None;
     }
     let same =
         helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces) || planted!("zygote-namespaces-not-compared");
-    let difference = (!same).then_some("namespaces");
+    (!same).then_some("namespaces")
+}
+
+/// Compares the namespaces while the helper makes the child, which waits for the result. Returns the difference.
+fn look_meanwhile(base: NonNull<u8>, status: &Status, helper: &Helper) -> Option<&'static str> {
+    let difference = other_namespaces(status, helper);
     let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
     checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
     // Both sides store first and load then (SeqCst): either the child sees the result, or this thread sees that it
@@ -321,7 +354,6 @@ fn fill(
     });
     // SAFETY: the parcel is ours until it is sent.
     let Parcel { sent, order } = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
-    *sent.checked.get_mut() = if status.enters_namespaces() { GO_WAIT } else { GO };
     *sent.waits.get_mut() = 0;
     // A caller that waits for the exec is woken by the exec. The others must get the PID earlier, even if the helper
     // waits for the child (vfork).
@@ -416,8 +448,9 @@ fn lost(plan: &Plan, helper: &Helper, error: rustix::io::Errno, what: &str) -> R
     if matches!(error, rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) {
         return Refused::Again(Again::Died(helper.end().unwrap_or_else(|| "it closed its socket".into())));
     }
+    let is_limit = matches!(error, rustix::io::Errno::MFILE | rustix::io::Errno::NFILE);
     let error = Error::new(plan.program(), Step::Zygote, error.raw_os_error()).on(what);
-    error.note("the request goes over a socket: see unix(7)").into()
+    if is_limit { error.into() } else { error.note("the request goes over a socket: see unix(7)").into() }
 }
 
 /// Waits for the child's PID. `None` if the helper has reported that there will be no child. The error: how the

@@ -68,10 +68,6 @@ use std::sync::{Arc, Mutex};
 
 pub(crate) mod message;
 
-pub(crate) mod inherited;
-
-mod namespaces;
-
 pub(crate) mod helper;
 
 pub(crate) mod launch;
@@ -356,7 +352,7 @@ impl Zygote {
         let plan = prepared.plan();
         let pidfd = Pidfd::Unless(!matches!(defaults, Defaults::Capture) || sigchld_discards());
         let request = Request { zygote: self, calls };
-        let child = Start { form, defaults, pidfd, cloner: Some(&request) }.child(plan)?;
+        let child = Start { form, defaults, pidfd, cloner: Some(&request), holds: false }.child(plan)?;
         self.launches.fetch_add(1, Ordering::Relaxed);
         Ok(child)
     }

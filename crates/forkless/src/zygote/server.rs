@@ -3,7 +3,6 @@
 //! After a launch it keeps only the parcel's mapping. It closes the received descriptors as soon as the child has its
 //! copies, and reports errors in the parcel. It ends when its parent has closed the socket or has ended.
 
-use super::inherited::{mark_differences, observe};
 use super::message::{Kind, MAX_PATCHES, Message, Order, OverSocket, PARCEL_AT, Parcel, WORDS, failure, refusal};
 use super::parcel;
 use super::registry::{Registry, read_calls};
@@ -11,6 +10,7 @@ use crate::kernel::{self, Prctl};
 use crate::launch::clone::{How, clone};
 use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
+use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;

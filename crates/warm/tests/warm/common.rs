@@ -53,19 +53,16 @@ pub(crate) fn is_warm(child: &Child) -> bool {
     is_warm
 }
 
-/// Launches until a launch is warm, and returns its output. The error: why none is.
+/// Starts the template and launches by it, and returns the output. The error: why the launch is cold.
 pub(crate) fn by_template(warm: &Warm, prepared: &Prepared) -> Result<Output, String> {
-    let mut reason = String::new();
-    for _ in 0..2 {
-        let child = warm.spawn(prepared).expect("a child");
-        let why = child.cold_reason().map(str::to_owned);
-        let output = child.wait_with_output().expect("its output");
-        match why {
-            None => return Ok(output),
-            Some(why) => reason = why,
-        }
+    let started = warm.start(prepared);
+    let child = warm.spawn(prepared).expect("a child");
+    let why = child.cold_reason().map(str::to_owned);
+    let output = child.wait_with_output().expect("its output");
+    match why {
+        None => Ok(output),
+        Some(why) => Err(started.err().map_or(why, |error| error.to_string())),
     }
-    Err(reason)
 }
 
 /// The variable that says which scenario a process of its own runs.

@@ -1,8 +1,10 @@
 //! Launches that must be cold, and why.
 
-use crate::common::{by_template, command, grow_old, in_own_process, is_warm, prepared, warm};
+use crate::common::{SCENARIO, by_template, command, grow_old, in_own_process, is_warm, library, prepared, warm};
 use forkless::{Command, Resource};
+use forkless_core::sys::{self, uapi};
 use std::fs;
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::PermissionsExt;
 
 /// The reason why the second launch is cold.
@@ -117,15 +119,201 @@ fn the_caller_is_compared() {
         assert!(!child.0, "a child with another personality was warm");
         assert_eq!(String::from_utf8_lossy(&child.1.stdout), "00040000\n");
         by_template(&warm, &prepared).expect("warm again");
+        assert_eq!(warm.stats().starts, 1, "a thread with other attributes ends the template of others");
+    });
+}
+
+/// A caller that had no controlling terminal gets one: exec keeps it, but the template does not have it.
+#[test]
+fn a_new_terminal_of_the_caller_is_noticed() {
+    in_own_process("conditions::a_new_terminal_of_the_caller_is_noticed", || {
+        let call = |number: u32, args: [usize; 6]| {
+            // SAFETY: each call takes numbers, or a word of this function.
+            unsafe { sys::syscall(number, args) }
+        };
+        rustix::process::setsid().expect("a session");
+        let warm = warm();
+        let prepared = prepared(&mut command("/bin/cat", &["/proc/self/stat"]));
+        let terminal = |text: &[u8]| {
+            let text = String::from_utf8_lossy(text).into_owned();
+            text.rsplit_once(')').and_then(|(_, rest)| rest.split(' ').nth(5).map(str::to_owned)).expect("a terminal")
+        };
+        assert_eq!(terminal(&by_template(&warm, &prepared).expect("warm").stdout), "0");
+        let manager = fs::File::options().read(true).write(true).open("/dev/ptmx").expect("a pty");
+        // Never closed: that would end this process by SIGHUP.
+        let (manager, unlocked) = (manager.into_raw_fd() as usize, 0u32);
+        const TIOCSPTLCK: usize = 0x4004_5431;
+        const TIOCGPTPEER: usize = 0x5441;
+        const TIOCSCTTY: usize = 0x540e;
+        call(uapi::__NR_ioctl, [manager, TIOCSPTLCK, &raw const unlocked as usize, 0, 0, 0]).expect("unlocked");
+        let flags = (uapi::O_RDWR | uapi::O_NOCTTY) as usize;
+        let terminal_fd = call(uapi::__NR_ioctl, [manager, TIOCGPTPEER, flags, 0, 0, 0]).expect("a terminal");
+        call(uapi::__NR_ioctl, [terminal_fd, TIOCSCTTY, 0, 0, 0, 0]).expect("a controlling terminal");
+        let child = warm.spawn(&prepared).expect("a child");
+        assert!(!is_warm(&child), "a child without the caller's terminal");
+        assert_ne!(terminal(&child.wait_with_output().expect("its output").stdout), "0");
+        assert_ne!(terminal(&by_template(&warm, &prepared).expect("warm again").stdout), "0");
+    });
+}
+
+/// A forked copy has the memory of this library, with the open files of the process that it was forked from.
+#[test]
+fn a_forked_copy_compares_itself() {
+    in_own_process("conditions::a_forked_copy_compares_itself", || {
+        let wanted = prepared(&mut command("/bin/grep", &["NoNewPrivs", "/proc/self/status"]));
+        by_template(&warm(), &wanted).expect("warm");
+        // SAFETY: the copy has one thread, and ends below.
+        let copy = unsafe { sys::syscall(uapi::__NR_clone, [17, 0, 0, 0, 0, 0]) }.expect("a copy");
+        if copy == 0 {
+            let answer = std::panic::catch_unwind(|| {
+                let warm = warm();
+                assert_eq!(by_template(&warm, &wanted).expect("warm").stdout, b"NoNewPrivs:\t0\n");
+                const PR_SET_NO_NEW_PRIVS: usize = 38;
+                // SAFETY: of this process alone.
+                unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]) }.expect("no_new_privs");
+                let child = warm.spawn(&wanted).expect("a child");
+                assert!(!is_warm(&child), "what another process has was compared");
+                assert_eq!(child.wait_with_output().expect("its output").stdout, b"NoNewPrivs:\t1\n");
+            });
+            std::process::exit(if answer.is_ok() { 0 } else { 1 });
+        }
+        let pid = rustix::process::Pid::from_raw(copy as i32).expect("a PID");
+        let end = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).expect("its end");
+        assert_eq!(end.and_then(|(_, status)| status.exit_status()), Some(0));
+    });
+}
+
+/// A caller that has entered another namespace has its children there. Only privileged callers can.
+#[test]
+fn another_namespace_of_the_caller_is_noticed() {
+    in_own_process("conditions::another_namespace_of_the_caller_is_noticed", || {
+        let warm = warm();
+        let prepared = prepared(&mut command("/bin/ls", &["-l", "--time-style=+", "/proc/self/ns/uts"]));
+        let before = by_template(&warm, &prepared).expect("warm").stdout;
+        const CLONE_NEWUTS: usize = 0x0400_0000;
+        // SAFETY: of this thread alone.
+        if unsafe { sys::syscall(uapi::__NR_unshare, [CLONE_NEWUTS, 0, 0, 0, 0, 0]) }.is_err() {
+            return println!("skipped: not privileged");
+        }
+        let child = warm.spawn(&prepared).expect("a child");
+        assert!(!is_warm(&child), "a child in the old namespace");
+        let after = child.wait_with_output().expect("its output").stdout;
+        let name = |line: &[u8]| String::from_utf8_lossy(line).rsplit_once("uts:").expect("a name").1.to_owned();
+        assert_ne!(name(&before), name(&after));
+    });
+}
+
+/// A caller that has put itself under Landlock has no child outside of its domain.
+#[test]
+fn landlock_of_the_caller_is_noticed() {
+    in_own_process("conditions::landlock_of_the_caller_is_noticed", || {
+        const MAKE_DIR: u64 = 1 << 7;
+        const PR_SET_NO_NEW_PRIVS: usize = 38;
+        let call = |number: u32, args: [usize; 6]| {
+            // SAFETY: each call takes numbers, or a word of this function.
+            unsafe { sys::syscall(number, args) }
+        };
+        call(uapi::__NR_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]).expect("no_new_privs");
+        let place = tempfile::tempdir().expect("a directory");
+        let target = place.path().join("new");
+        let warm = warm();
+        by_template(&warm, &prepared(&mut command("/bin/mkdir", &["-p", "/"]))).expect("warm");
+        let handled = [MAKE_DIR];
+        let rules = call(uapi::__NR_landlock_create_ruleset, [handled.as_ptr() as usize, 8, 0, 0, 0, 0]);
+        let Ok(rules) = rules else { return println!("skipped: no Landlock") };
+        call(uapi::__NR_landlock_restrict_self, [rules, 0, 0, 0, 0, 0]).expect("a domain");
+        assert!(fs::create_dir(&target).is_err(), "the domain is in force");
+        let child =
+            warm.spawn(&prepared(&mut command("/bin/mkdir", &[target.to_str().expect("UTF-8")]))).expect("a child");
+        assert!(!is_warm(&child), "a child outside of the domain");
+        assert!(!child.wait_with_output().expect("its output").status.success());
+        assert!(!target.exists());
     });
 }
 
 /// `personality(2)` of the calling thread.
 fn rustix_personality(value: usize) {
     // SAFETY: changes a number of the calling thread.
-    let answer =
-        unsafe { forkless_core::sys::syscall(forkless_core::sys::uapi::__NR_personality, [value, 0, 0, 0, 0, 0]) };
-    answer.expect("personality");
+    unsafe { sys::syscall(uapi::__NR_personality, [value, 0, 0, 0, 0, 0]) }.expect("personality");
+}
+
+/// A program that cannot be warm is examined once, and again when its file has changed.
+#[test]
+fn a_refusal_is_remembered() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("program");
+    let program = path.to_str().expect("UTF-8");
+    fs::write(&path, "#!/bin/sh\nexit 3\n").expect("a file");
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a file");
+    let warm = warm();
+    let prepared = prepared(&mut command(program, &[]));
+    for _ in 0..20 {
+        let _ = warm.start(&prepared);
+        let child = warm.spawn(&prepared).expect("a child");
+        assert_eq!(child.cold_reason(), Some("the program is a script"));
+        assert_eq!(child.wait_with_output().expect("its output").status.code(), Some(3));
+    }
+    assert_eq!(warm.stats().refusals, 1);
+    fs::copy("/bin/true", directory.path().join("new")).expect("a file");
+    fs::rename(directory.path().join("new"), &path).expect("a file");
+    grow_old(&path);
+    assert!(by_template(&warm, &prepared).expect("warm").status.success());
+}
+
+/// In a mount namespace of its own, whose /etc has the administrator's file.
+#[test]
+fn the_administrator_can_forbid_it() {
+    use std::os::unix::process::ExitStatusExt;
+    let test = "conditions::the_administrator_can_forbid_it";
+    library();
+    if std::env::var_os(SCENARIO).is_some_and(|name| name == test) {
+        let why = reason(&mut command("/bin/echo", &[]));
+        println!("the reason is {why:?}");
+        return;
+    }
+    let etc = tempfile::tempdir().expect("a directory");
+    fs::create_dir(etc.path().join("forkless")).expect("a directory");
+    for (text, is_forbidden) in [("off\n", true), ("on\n", false)] {
+        fs::write(etc.path().join("forkless/warm"), text).expect("a file");
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(SCENARIO, test);
+        command.unshare(forkless::Namespace::Mount).bind(etc.path(), "/etc");
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) => {
+                println!("skipped: {error}");
+                return;
+            }
+        };
+        assert_eq!(output.status.signal(), None);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text.contains("/etc/forkless/warm"), is_forbidden, "{text}");
+        assert_eq!(output.status.success(), is_forbidden, "only a launch that is not forbidden is warm\n{text}");
+    }
+}
+
+/// The setting of a command, with all methods that start it.
+#[test]
+fn a_command_is_launched_warm() {
+    let warm = warm();
+    let of = || {
+        let mut command = command("/bin/echo", &["text"]);
+        command.stdout(forkless::Stdio::piped()).warm(&warm);
+        command
+    };
+    warm.start(&of().prepare().expect("a plan")).expect("a template");
+    for child in [of().spawn(), of().launch(), of().prepare().expect("a plan").spawn()] {
+        let mut child = child.expect("a child");
+        assert!(is_warm(&child));
+        child.wait_exec().expect("started");
+        assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
+    }
+    assert_eq!(of().output().expect("output").stdout, b"text\n");
+    assert!(of().stdout(forkless::Stdio::null()).status().expect("a status").success());
+    assert!(of().capture(&forkless::Capture::new()).expect("a capture").status.success());
+    assert_eq!((warm.stats().warm, warm.stats().starts), (6, 1));
+    let child = of().current_dir("/no/such/directory").launch().and_then(|mut child| child.wait());
+    assert_eq!(forkless::Error::of(&child.expect_err("an error")).expect("ours").step(), forkless::Step::Chdir);
 }
 
 #[test]
@@ -136,11 +324,9 @@ fn a_replaced_deleted_or_forbidden_program_is_not_warm() {
     let warm = warm();
     fs::copy("/bin/true", &path).expect("a file");
     let prepared = prepared(&mut command(program, &[]));
-    // It has changed a moment ago.
-    let child = warm.spawn(&prepared).expect("a child");
-    assert!(!is_warm(&child));
-    assert!(warm.templates().is_empty(), "a template of a file that may still change");
-    drop(child);
+    let young = warm.start(&prepared).expect_err("a template of a file that may still change");
+    assert_eq!(young.to_string(), "the program or a library has changed a moment ago");
+    assert!(!is_warm(&warm.spawn(&prepared).expect("a child")));
     grow_old(&path);
     assert!(by_template(&warm, &prepared).expect("warm").status.success());
 

@@ -85,10 +85,13 @@ fn programs_write_and_end_alike() {
             rewound(&mut command, text);
             prepared(&mut command).spawn().expect("a child").wait_with_output().expect("its output")
         };
-        // The first launch starts the template; each has its own input.
         let mut answer = Err(String::new());
-        for _ in 0..2 {
+        // Each has its own input.
+        for is_first in [true, false] {
             let mut command = of();
+            if !is_first {
+                let _ = warm.start(&prepared(&mut command));
+            }
             rewound(&mut command, text);
             let child = warm.spawn(&prepared(&mut command)).expect("a child");
             let why = child.cold_reason().map(str::to_owned);
@@ -255,4 +258,68 @@ fn a_rust_program_sees_its_own_arguments() {
         assert_eq!(by_template(&warm, &prepared).expect("warm"), cold, "{args:?}");
     }
     assert_eq!(warm.stats().starts, 1);
+}
+
+/// Functions that are bound lazily are the loader's choice: the first definition in its order, and the version that the
+/// program was linked with.
+#[test]
+fn functions_are_those_that_the_loader_finds() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let put = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).expect("a file");
+    put("one.c", "int twice(void) { return 1; }\n");
+    put("two.c", "int twice(void) { return 2; }\nint call(void) { return twice(); }\nint only(void) { return 3; }\n");
+    put(
+        "versions.c",
+        "int old(void) { return 10; }\nint new(void) { return 20; }\n\
+         __asm__(\".symver old, f@V1\"); __asm__(\".symver new, f@@V2\");\n",
+    );
+    put("versions.map", "V1 { local: old; new; };\nV2 { } V1;\n");
+    put(
+        "program.c",
+        "#include <stdio.h>\nint twice(void), call(void), only(void), f(void), f_old(void);\n\
+         __asm__(\".symver f_old, f@V1\");\n\
+         int main(void) { return printf(\"%d %d %d %d %d\\n\", twice(), call(), only(), f(), f_old()) < 0; }\n",
+    );
+    let cc = |args: &[&str]| {
+        let mut command = std::process::Command::new("cc");
+        command.args(["-w", "-Wl,-z,lazy"]).args(args).current_dir(&directory);
+        command.status().is_ok_and(|status| status.success())
+    };
+    let path = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (one, two, versions) = (path("libone.so"), path("libtwo.so"), path("libversions.so"));
+    // A library that another one has opened for itself: the program does not see its functions.
+    let (hidden, opener) = (path("libhidden.so"), path("libopener.so"));
+    put("hidden.c", "int hidden(void) { return 4; }\n");
+    put(
+        "opener.c",
+        &format!(
+            "#include <dlfcn.h>\nint any(void) {{ return 5; }}\n__attribute__((constructor)) static void at_start(void) \
+             {{ dlopen(\"{hidden}\", RTLD_NOW | RTLD_LOCAL); }}\n"
+        ),
+    );
+    put("unresolved.c", "int any(void), hidden(void);\nint main(void) { return any() + hidden(); }\n");
+    let made = cc(&["-shared", "-fPIC", "-o", &hidden, "hidden.c"])
+        // The program is linked with a library that has both functions, and runs with another one.
+        && cc(&["-shared", "-fPIC", "-o", &opener, "opener.c", "hidden.c"])
+        && cc(&["-o", "unresolved", "unresolved.c", &opener])
+        && cc(&["-shared", "-fPIC", "-o", &opener, "opener.c"])
+        && cc(&["-shared", "-fPIC", "-o", &one, "one.c"])
+        && cc(&["-shared", "-fPIC", "-o", &two, "two.c"])
+        && cc(&["-shared", "-fPIC", "-Wl,--version-script=versions.map", "-o", &versions, "versions.c"])
+        && cc(&["-o", "program", "program.c", &one, &two, &versions])
+        && cc(&["-no-pie", "-o", "fixed", "program.c", &one, &two, &versions]);
+    if !made {
+        println!("skipped: there is no C compiler");
+        return;
+    }
+    grow_old(&directory.path().join("fixed"));
+    let warm = warm();
+    for name in ["program", "fixed"] {
+        let output = by_template(&warm, &prepared(&mut command(&path(name), &[]))).expect("warm");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "1 1 3 20 10\n", "{name}");
+    }
+    let prepared = prepared(&mut command(&path("unresolved"), &[]));
+    let cold = prepared.spawn().expect("a child").wait_with_output().expect("its output");
+    assert_eq!(cold.status.code(), Some(127), "{cold:?}");
+    assert_eq!(by_template(&warm, &prepared).expect("warm"), cold);
 }

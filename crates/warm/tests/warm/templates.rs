@@ -2,9 +2,12 @@
 
 use crate::common::{SCENARIO, by_template, command, in_own_process, is_warm, library, prepared, until, warm};
 use forkless::Stdio;
+use forkless::warm::WarmOptions;
 use std::collections::HashSet;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::Command as Std;
+use std::time::{Duration, Instant};
 
 fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid as i32).expect("a PID");
@@ -26,6 +29,22 @@ fn a_killed_template_is_replaced() {
     }
 }
 
+/// A template that cannot receive descriptors.
+#[test]
+fn a_template_that_fails_makes_the_launch_cold() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let warm = warm();
+    let prepared = prepared(&mut command("/bin/echo", &["text"]));
+    by_template(&warm, &prepared).expect("warm");
+    let [template] = warm.templates()[..] else { panic!("one template") };
+    let none = Rlimit { current: Some(4), maximum: Some(4) };
+    prlimit(Pid::from_raw(template as i32), Resource::Nofile, none).expect("a process");
+    let child = warm.spawn(&prepared).expect("a child");
+    assert_eq!(child.cold_reason(), Some("the template could not make the child"));
+    assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
+    assert_eq!(by_template(&warm, &prepared).expect("warm again").stdout, b"text\n");
+}
+
 #[test]
 fn a_stopped_template_loses_no_launch() {
     let warm = warm();
@@ -38,14 +57,185 @@ fn a_stopped_template_loses_no_launch() {
 }
 
 #[test]
-fn a_template_is_replaced_after_a_hundred_launches() {
-    let warm = warm();
+fn a_template_is_replaced_after_its_launches() {
+    let warm = WarmOptions::new().library(library()).launches(5).open().expect("a set");
     let prepared = command("/bin/true", &[]).prepare().expect("a plan");
-    for _ in 0..205 {
-        assert!(warm.status(&prepared).expect("a child").success());
+    for _ in 0..3 {
+        warm.start(&prepared).expect("a template");
+        for _ in 0..5 {
+            assert!(is_warm(&warm.spawn(&prepared).expect("a child")));
+        }
+        let child = warm.spawn(&prepared).expect("a child");
+        assert_eq!(child.cold_reason(), Some("the template has served long enough"));
     }
+    assert_eq!(warm.stats().warm, 15, "{:?}", warm.stats());
+}
+
+#[test]
+fn the_number_of_templates_is_limited() {
+    let warm = WarmOptions::new().library(library()).templates(2).open().expect("a set");
+    let of = |name: &str| command(&format!("/bin/{name}"), &[]).prepare().expect("a plan");
+    for name in ["true", "false", "echo"] {
+        warm.start(&of(name)).expect("a template");
+    }
+    assert_eq!(warm.templates().len(), 2);
+    // The oldest made room.
+    assert!(!is_warm(&warm.spawn(&of("true")).expect("a child")));
+    let none = WarmOptions::new().library(library()).templates(0).open().expect("a set");
+    let child = none.spawn(&of("true")).expect("a child");
+    assert_eq!(child.cold_reason(), Some("no templates are configured"));
+}
+
+#[test]
+fn idle_and_old_templates_end() {
+    let prepared = command("/bin/true", &[]).prepare().expect("a plan");
+    let short = Duration::from_millis(300);
+    let idle = WarmOptions::new().library(library()).idle(short).open().expect("a set");
+    let old = WarmOptions::new().library(library()).life(short).open().expect("a set");
+    for warm in [&idle, &old] {
+        warm.start(&prepared).expect("a template");
+        let template = warm.templates()[0];
+        until("the template stays", || warm.templates().is_empty());
+        until("the process stays", || !Path::new(&format!("/proc/{template}")).exists());
+    }
+    assert_eq!((idle.stats().idle, old.stats().idle), (1, 0));
+    // And it comes back.
+    by_template(&idle, &prepared).expect("warm");
+}
+
+/// Another try of an attacker does not find the same layout of memory.
+#[test]
+fn a_crash_ends_the_template() {
+    let warm = warm();
+    let kill = |signal: &str| prepared(&mut command("/bin/sh", &["-c", &format!("kill -{signal} $$")]));
+    for (signal, ends) in
+        [("TERM", false), ("KILL", false), ("SEGV", true), ("ABRT", true), ("BUS", true), ("ILL", true)]
+    {
+        let plan = kill(signal);
+        by_template(&warm, &plan).expect("warm");
+        assert_eq!(warm.templates().is_empty(), ends, "SIG{signal}");
+    }
+    assert_eq!(warm.stats().crashes, 4);
+}
+
+/// Makes a program whose library spins for ever while it is loaded. `None`: there is no C compiler.
+fn spinning_program(directory: &Path) -> Option<PathBuf> {
+    let code = "__attribute__((constructor)) static void spin(void) { for (;;) __asm__ volatile(\"\"); }\nint f(void) { return 0; }\n";
+    std::fs::write(directory.join("l.c"), code).expect("a file");
+    std::fs::write(directory.join("p.c"), "int f(void); int main(void) { return f(); }\n").expect("a file");
+    let cc = |args: &[&str]| {
+        let status = Std::new("cc").args(args).current_dir(directory).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let library = directory.join("libl.so");
+    let is_made = cc(&["-shared", "-fPIC", "-o", "libl.so", "l.c"])
+        && cc(&["-o", "spin", "p.c", library.to_str().expect("UTF-8")]);
+    if !is_made {
+        println!("skipped: there is no C compiler");
+        return None;
+    }
+    let program = directory.join("spin");
+    crate::common::grow_old(&program);
+    Some(program)
+}
+
+#[test]
+fn the_first_launch_does_not_wait_for_its_template() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(program) = spinning_program(directory.path()) else { return };
+    let warm = warm();
+    let mut command = command(program.to_str().expect("UTF-8"), &[]);
+    let prepared = command.kill_on_drop(true).prepare().expect("a plan");
+    let started = Instant::now();
+    let child = warm.spawn(&prepared).expect("a child");
+    assert_eq!(child.cold_reason(), Some("the template was not started yet"));
+    let child = warm.spawn(&prepared).expect("a child");
+    assert_eq!(child.cold_reason(), Some("the template is being started"));
+    // The watch gives up after five seconds.
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    until("the program is not refused", || warm.stats().refusals == 1);
+}
+
+/// The number of processes that run this program.
+fn running(program: &Path) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    entries.filter(|entry| std::fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe == program)).count()
+}
+
+/// The caller dies while the program is watched.
+#[test]
+fn a_watched_program_ends_with_its_owner() {
+    let test = "templates::a_watched_program_ends_with_its_owner";
+    library();
+    if let (true, Some(program)) =
+        (std::env::var_os(SCENARIO).is_some_and(|name| name == test), std::env::var_os("FORKLESS_WARM_PROGRAM"))
+    {
+        let warm = warm();
+        let mut command = command(program.to_str().expect("UTF-8"), &[]);
+        drop(warm.spawn(&command.kill_on_drop(true).prepare().expect("a plan")).expect("a child"));
+        until("the program is not watched", || running(program.as_ref()) == 1);
+        std::process::abort();
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(program) = spinning_program(directory.path()) else { return };
+    let output = Std::new(std::env::current_exe().expect("a program"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(SCENARIO, test)
+        .env("FORKLESS_WARM_PROGRAM", &program)
+        .output()
+        .expect("a process");
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(output.status.signal(), Some(6), "{}", String::from_utf8_lossy(&output.stdout));
+    until("the watched program outlives its owner", || running(&program) == 0);
+}
+
+/// A forked copy launches cold, and does not end the templates of the original.
+#[test]
+fn a_forked_copy_launches_cold() {
+    in_own_process("templates::a_forked_copy_launches_cold", || {
+        let warm = warm();
+        let prepared = prepared(&mut command("/bin/echo", &["text"]));
+        by_template(&warm, &prepared).expect("warm");
+        let template = warm.templates();
+        const FORK: u32 = 57;
+        // SAFETY: a copy of this process with its own memory, which ends below.
+        let pid = unsafe { forkless_core::sys::syscall(FORK, [0; 6]) }.expect("fork");
+        if pid == 0 {
+            let child = warm.spawn(&prepared).expect("a child");
+            let is_cold = child.cold_reason() == Some("this process is a copy of the one that has the templates");
+            let is_well = is_cold && warm.templates().is_empty() && child.wait_with_output().is_ok();
+            drop(warm);
+            // SAFETY: ends the copy without the handlers of the original.
+            let _ = unsafe { forkless_core::sys::syscall(231, [usize::from(!is_well), 0, 0, 0, 0, 0]) };
+            unreachable!("exit_group");
+        }
+        let pid = rustix::process::Pid::from_raw(pid as i32);
+        let status = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()).expect("a child");
+        assert_eq!(status.expect("a status").1.exit_status(), Some(0));
+        by_template(&warm, &prepared).expect("warm");
+        assert_eq!(warm.templates(), template);
+    });
+}
+
+/// Sixteen threads launch a program for the first time at once: one template is started.
+#[test]
+fn threads_start_one_template() {
+    let warm = warm();
+    let prepared = prepared(&mut command("/bin/echo", &["text"]));
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let output = warm.output(&prepared).expect("a child");
+                    assert_eq!(output.stdout, b"text\n");
+                }
+            });
+        }
+    });
+    warm.start(&prepared).expect("a template");
     let stats = warm.stats();
-    assert_eq!((stats.warm, stats.starts), (202, 3), "{stats:?}");
+    assert_eq!(stats.warm + stats.cold, 320);
+    assert!(stats.starts <= 1 + stats.warm / 100, "{stats:?}");
 }
 
 #[test]
@@ -119,13 +309,13 @@ fn memory_contains(pid: u32, bytes: &[u8]) -> bool {
     })
 }
 
-/// Each child has its own canary and its own AT_RANDOM bytes.
+/// Each child has its own canary and its own AT_RANDOM bytes. (libc makes the canary of the first eight.)
 #[test]
 fn secrets_are_new_in_each_child() {
     let directory = tempfile::tempdir().expect("a directory");
     let (source, program) = (directory.path().join("p.c"), directory.path().join("p"));
     let code = "#include <stdio.h>\n#include <string.h>\n#include <sys/auxv.h>\nint main(void) { unsigned long c, r; \
-                __asm__(\"mov %%fs:0x28, %0\" : \"=r\"(c)); memcpy(&r, (void *)getauxval(AT_RANDOM), 8); \
+                __asm__(\"mov %%fs:0x28, %0\" : \"=r\"(c)); memcpy(&r, (char *)getauxval(AT_RANDOM) + 8, 8); \
                 printf(\"%lx %lx\\n\", c, r); return (c & 255) != 0; }\n";
     std::fs::write(&source, code).expect("a file");
     if !Std::new("cc").arg("-o").args([&program, &source]).status().is_ok_and(|status| status.success()) {

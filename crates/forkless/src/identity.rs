@@ -1,28 +1,33 @@
-//! The attributes that a child inherits from the process that clones it. A zygote's child must have those that it
-//! would have if the caller had cloned it.
+//! The attributes that a child inherits from the thread that clones it. If that is not the calling thread, but a
+//! zygote's helper or a thread of this crate, the child must still have those that the caller would have given it.
 //!
 //! There are two kinds:
 //! - Attributes that a process can change in itself: the child *takes them on*. The list is
 //!   [`what`](forkless_core::zygote_child::what), and the working
 //!   directory, umask and ignored signals. [`observe`] reads the caller's values, [`mark_differences`] skips those
 //!   that the helper has too, and the child sets the others (`forkless_core::zygote_child`).
-//! - Attributes that it cannot change, or not back: they are *compared* between caller and helper. If they differ,
-//!   the helper is started again. [`Identity`] is compared before each launch. [`Namespaces`] costs more: it is
-//!   compared while the child is being made, and only for callers that can enter namespaces, which takes
-//!   CAP_SYS_ADMIN. (A caller that has entered a user namespace is noticed by its name, one that has entered a mount
-//!   namespace by its root, which has another mount ID, and one that gave up CAP_SYS_ADMIN by its capabilities.)
+//! - Attributes that it cannot change, or not back: they are *compared*. If they differ, another helper or thread is
+//!   started. [`Identity`] is compared before each launch. [`Namespaces`] costs more: a zygote compares it while the
+//!   child is being made, and only for callers that can enter namespaces, which takes CAP_SYS_ADMIN. (A caller that has
+//!   entered a user namespace is noticed by its name, one that has entered a mount namespace by its root, which has
+//!   another mount ID, and one that gave up CAP_SYS_ADMIN by its capabilities.)
 //!
-//! An attribute in neither list has the helper's value in the child.
+//! An attribute in neither list has the value of the helper or thread in the child.
+//!
+//! [`mark_differences`]: forkless_core::attributes::mark_differences
+//! [`observe`]: forkless_core::attributes::observe
 
-use super::namespaces::{Name, Namespaces, Tasks};
+pub(crate) mod namespaces;
+
 use crate::kernel;
-pub(super) use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::planted;
-use forkless_core::sys;
+use forkless_core::sys::{self, prctl, uapi};
+use namespaces::{Name, Namespaces, Tasks};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs::File;
 use std::io;
+use std::thread::{self, ThreadId};
 
 /// Lines of `/proc/PID/status`, and their names in errors.
 const LINES: [(&str, &str); 11] = [
@@ -79,7 +84,12 @@ impl Status {
     }
 
     fn read(path: &str) -> io::Result<Self> {
-        let text = whole(&File::open(path)?, 4096)?;
+        Self::of_file(&File::open(path)?)
+    }
+
+    /// That of an open `/proc/PID/task/TID/status`.
+    pub(crate) fn of_file(file: &File) -> io::Result<Self> {
+        let text = whole(file, 4096)?;
         let from = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
         Ok(Self { text, from })
     }
@@ -139,45 +149,62 @@ pub(crate) struct Identity {
     session: i32,
     /// `None` if it cannot be read.
     user_namespace: Option<Name>,
-    /// Device, inode and mount of the root directory.
-    root: Option<(u64, u64, u64)>,
+    root: Option<Place>,
     /// See [`cgroup`].
     cgroup: Option<Vec<u8>>,
     oom_score_adj: Option<Vec<u8>>,
+    hidden: Hidden,
 }
 
 impl Identity {
+    /// Those of the calling thread that the process's threads need not have in common.
+    /// `thread`: the one whose filters it has.
+    pub(crate) fn of_thread(tasks: &Tasks, thread: ThreadId) -> io::Result<Self> {
+        let cgroup = match File::open("/proc/thread-self/cgroup") {
+            Ok(file) => cgroup(&file),
+            // A kernel without cgroups.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let status = Status::of_caller()?;
+        Ok(Self {
+            hidden: Hidden::of_caller(&status, thread)?,
+            status,
+            session: 0,
+            user_namespace: tasks.user_namespace(sys::gettid()).ok(),
+            root: place("/"),
+            cgroup,
+            oom_score_adj: Some(Vec::new()),
+        })
+    }
+
     /// Those of the calling thread. The error is that of reading `/proc/thread-self/cgroup`.
     pub(crate) fn of_caller(status: Status, files: &Files) -> io::Result<Self> {
         // The open file is that of the main thread, but each thread may be in another cgroup.
         let is_first = sys::gettid() == sys::getpid();
         let is_first = is_first || planted!("zygote-cgroup-of-the-first-thread");
         let cgroup = if is_first { cgroup(&files.cgroup) } else { cgroup(&File::open("/proc/thread-self/cgroup")?) };
-        Ok(Self::of_files(status, 0, "/", files, cgroup))
+        let hidden = Hidden::of_caller(&status, thread::current().id())?;
+        Ok(Self::of_files(status, 0, "/", files, cgroup, hidden))
     }
 
-    /// Those of another process.
-    pub(crate) fn of(pid: i32) -> io::Result<Self> {
+    /// Those of another process. `hidden`: the caller's when it started that process.
+    pub(crate) fn of(pid: i32, hidden: Hidden) -> io::Result<Self> {
         let status = Status::read(&format!("/proc/{pid}/status"))?;
         let files = Files::of(pid)?;
-        Ok(Self::of_files(status, pid, &format!("/proc/{pid}/root/"), &files, cgroup(&files.cgroup)))
+        Ok(Self::of_files(status, pid, &format!("/proc/{pid}/root/"), &files, cgroup(&files.cgroup), hidden))
     }
 
-    fn of_files(status: Status, pid: i32, root: &str, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
-        // STATX_MNT_ID needs Linux 5.8. Before that the ID is 0.
-        let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
-        let root = statx(CWD, root, AtFlags::NO_AUTOMOUNT, wanted).ok().map(|found| {
-            let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-            (device, found.stx_ino, found.stx_mnt_id)
-        });
+    fn of_files(status: Status, pid: i32, root: &str, files: &Files, cgroup: Option<Vec<u8>>, hidden: Hidden) -> Self {
         let thread = if pid == 0 { sys::gettid() } else { pid };
         Self {
             status,
             user_namespace: files.tasks.user_namespace(thread).ok(),
             session: kernel::session(pid).unwrap_or(0),
-            root,
+            root: place(root),
             cgroup,
             oom_score_adj: whole(&files.oom_score_adj, 16).ok(),
+            hidden,
         }
     }
 
@@ -200,7 +227,68 @@ impl Identity {
             (self.cgroup.is_none() || self.cgroup != other.cgroup, "cgroup"),
             (self.oom_score_adj.is_none() || self.oom_score_adj != other.oom_score_adj, "oom_score_adj"),
         ];
-        others.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words)
+        let found = others.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words);
+        found.or_else(|| self.hidden.difference(&other.hidden))
+    }
+}
+
+/// Device, inode and mount of a directory.
+pub(crate) type Place = (u64, u64, u64);
+
+/// Which directory this is. `None` if it cannot be reached.
+pub(crate) fn place(path: &str) -> Option<Place> {
+    // STATX_MNT_ID needs Linux 5.8. Before that the ID is 0.
+    let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
+    statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted).ok().map(|found| {
+        let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+        (device, found.stx_ino, found.stx_mnt_id)
+    })
+}
+
+/// Restrictions that a thread can put on itself, and that only the thread itself can read: no file of `/proc` shows them
+/// to others. Exec keeps them, so a helper that was executed has those that its starter had then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hidden {
+    securebits: i64,
+    /// Memory-deny-write-execute, and whether it is inherited.
+    mdwe: i64,
+    /// The thread that these seccomp filters belong to. `None`: to the whole process, because there are as many as the
+    /// first thread has. The kernel shows their number, and not which they are.
+    filters_of: Option<ThreadId>,
+}
+
+impl Hidden {
+    /// Those of the calling thread, which has its filters from `thread`.
+    pub(crate) fn of_caller(status: &Status, thread: ThreadId) -> io::Result<Self> {
+        const PR_GET_MDWE: u32 = 66;
+        // Exec clears it.
+        const SECBIT_KEEP_CAPS: i64 = 1 << 4;
+        let get = |option: u32| {
+            // SAFETY: returns a number. An older kernel answers with an error, always the same.
+            let answer = unsafe { sys::syscall(uapi::__NR_prctl, [option as usize, 0, 0, 0, 0, 0]) };
+            answer.map_or(-1, |value| value as i64)
+        };
+        const FILTERS: [&str; 2] = ["Seccomp:", "Seccomp_filters:"];
+        let filters = status.values(FILTERS);
+        let has_none = filters[0].is_none_or(|mode| mode.trim_ascii() == b"0");
+        let is_own = !has_none && sys::gettid() != sys::getpid() && {
+            let first = Status::read(&format!("/proc/{}/status", sys::getpid()))?;
+            first.values(FILTERS) != filters
+        };
+        Ok(Self {
+            securebits: get(prctl::PR_GET_SECUREBITS) & !SECBIT_KEEP_CAPS,
+            mdwe: get(PR_GET_MDWE),
+            filters_of: is_own.then_some(thread).filter(|_| !planted!("own-filters-not-compared")),
+        })
+    }
+
+    fn difference(&self, other: &Self) -> Option<&'static str> {
+        let found = [
+            (self.securebits != other.securebits && !planted!("securebits-not-compared"), "securebits"),
+            (self.mdwe != other.mdwe && !planted!("mdwe-not-compared"), "MDWE setting"),
+            (self.filters_of != other.filters_of, "seccomp filters"),
+        ];
+        found.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words)
     }
 }
 
@@ -225,8 +313,9 @@ mod tests {
         let pid = sys::getpid();
         let files = Files::of(pid).expect("/proc");
         let caller = Identity::of_caller(Status::of_caller().expect("/proc"), &files).expect("/proc");
-        assert_eq!(caller.difference(&Identity::of(pid).expect("/proc")), None);
-        let mut other = Identity::of(pid).expect("/proc");
+        let hidden = caller.hidden.clone();
+        assert_eq!(caller.difference(&Identity::of(pid, hidden.clone()).expect("/proc")), None);
+        let mut other = Identity::of(pid, hidden).expect("/proc");
         other.session += 1;
         assert_eq!(caller.difference(&other), Some("session"));
     }

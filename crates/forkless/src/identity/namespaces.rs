@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The namespaces that only a thread with CAP_SYS_ADMIN can enter. Not listed: a thread in another mount namespace has
-/// another root directory, and the user namespace is compared at each launch ([`Tasks::user_namespace`]).
+/// another root directory, and the user namespace is compared always ([`Tasks::user_namespace`]).
 const KINDS: [&str; 6] = ["net", "ipc", "uts", "cgroup", "pid_for_children", "time_for_children"];
 
 /// The name of a namespace: `net:[4026531840]`.

@@ -1,0 +1,44 @@
+//! Descriptors that the handle keeps until the child has taken its own or has executed its program: the child's ends of its
+//! pipes, after a launch that does not wait until the child has taken them, and a pipe that exec closes.
+
+use super::{Child, Inner};
+use crate::launch::pending::Pending;
+use crate::launch::watch::wait_though_stopped;
+use forkless_core::frame::RUNNING;
+use forkless_core::planted;
+use std::os::fd::{AsFd, BorrowedFd};
+
+impl Child {
+    /// A pipe that becomes readable (poll, epoll) when the program has been executed or the child has ended, after a
+    /// launch with [`Command::exec_pipe`](crate::Command::exec_pipe). `None` once this handle knows which: it has closed
+    /// the pipe.
+    ///
+    /// A process that another thread has forked meanwhile may keep it from becoming readable until it ends.
+    #[doc(hidden)]
+    pub fn exec_pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.exec.as_ref().map(AsFd::as_fd)
+    }
+
+    /// After [`Command::launch_holding`](crate::Command::launch_holding): closes the child's ends of its pipes, if it has
+    /// taken them. Whether none is left open. The wait for the child does the same.
+    #[doc(hidden)]
+    pub fn let_go(&mut self) -> bool {
+        let has_taken = |pending: &Pending| pending.stack.frame().state() != RUNNING;
+        if self.inner.pending.as_ref().is_none_or(has_taken) || planted!("ends-closed-too-soon") {
+            self.inner.held = None;
+        }
+        self.inner.held.is_none()
+    }
+}
+
+impl Inner {
+    /// Waits until the child has taken what the handle keeps. Otherwise the numbers of closed descriptors could be given to
+    /// other files, which the child would then take.
+    pub(super) fn hold_on(&mut self) {
+        if let (Some(_), Some(pending)) = (&self.held, &self.pending)
+            && !planted!("ends-closed-with-the-handle")
+        {
+            wait_though_stopped(&pending.stack, self.id, self.pidfd.as_ref(), |word| word == RUNNING);
+        }
+    }
+}
