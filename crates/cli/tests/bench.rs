@@ -97,6 +97,35 @@ fn bench_with_modules(out: &Path, words: &[&str]) -> (Output, Modules) {
     (output, modules)
 }
 
+/// The command beside the library, as `cargo xtask dist` installs both.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[test]
+fn warm_programs_have_rows_of_exec_and_of_a_template() {
+    let (out, base) = (directory(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-warm"));
+    xtask::dist::warm(&base, &base.join("build")).expect("the library");
+    let command = base.join("forkless");
+    let _ = fs::remove_file(&command);
+    fs::copy(env!("CARGO_BIN_EXE_forkless"), &command).expect("a copy");
+    // Templates are not made of files that have just changed.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let mut bench = Command::new(&command);
+    bench
+        .args(["bench", "--only=warm", "--time=1", "--samples=20", "--no-progress", "--json=-", "--out"])
+        .arg(out.path());
+    let report = json(&bench.env_remove("LD_LIBRARY_PATH").output().expect("forkless starts"));
+    let rows = report["rows"].as_array().expect("rows");
+    let of = |launcher: &str| -> BTreeSet<&str> {
+        let own = rows.iter().filter(|row| row["launcher"] == launcher);
+        own.map(|row| row["program"].as_str().expect("a program")).collect()
+    };
+    assert!(of("forkless-warm").contains("/bin/true"), "{report:#}");
+    assert!(of("forkless-warm").is_subset(&of("posix_spawn")));
+    assert_eq!(of("floor"), of("posix_spawn"));
+    rows.iter().for_each(|row| assert_eq!(keys(row), documented()["rows"]));
+    let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
+    assert!(page.contains("Warm programs") && out.path().join("warm.svg").exists());
+}
+
 #[test]
 fn every_launcher_of_the_format_has_a_row() {
     let out = directory();
@@ -109,6 +138,9 @@ fn every_launcher_of_the_format_has_a_row() {
     let absent: BTreeSet<String> = engines.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name.clone()).collect();
     absent.iter().for_each(|name| eprintln!("SKIPPED: {name}, because it is not installed"));
     modules.have_rows(&report).expect("all of ours");
+    // Only its own part has it.
+    let warm = BTreeSet::from(["forkless-warm".to_owned()]);
+    let absent: BTreeSet<String> = absent.union(&warm).cloned().collect();
     assert_eq!(names, documented()["launchers"].difference(&absent).cloned().collect());
     for row in rows {
         for field in ["held_p50_us", "held_p99_us", "total_p50_us", "total_p99_us", "rate_per_s", "cpu_us"] {
@@ -314,7 +346,7 @@ fn record_notes_that_clone3_is_missing() {
         fs::read_to_string(out.path().join("table.txt")).expect("a table")
     };
     assert!(!table(&[]).contains(NOTE));
-    let refused = table(&["run", "--system-call-filter=~clone3:ENOSYS"]);
+    let refused = table(&["run", "--no-new-privs", "--system-call-filter=~clone3:ENOSYS"]);
     assert!(refused.contains(NOTE), "{refused}");
 }
 

@@ -33,7 +33,8 @@ fn launchers() -> Vec<(String, bool)> {
     let captures = ["forkless-output", "forkless-prepared-output", "forkless-memory-file"];
     let entry = |line: &str| {
         let name = line.strip_prefix("| `")?.split('`').next()?;
-        let wanted = !name.contains("tokio") && !captures.contains(&name);
+        // A script cannot be warm. The tests of crates/warm compare warm children with cold ones.
+        let wanted = !name.contains("tokio") && !captures.contains(&name) && name != "forkless-warm";
         // Not every libc has the file action closefrom.
         wanted.then(|| (name.to_owned(), line.contains("[engine]") || name == "posix_spawn-closefrom"))
     };

@@ -471,3 +471,42 @@ fn committed_svg_is_up_to_date() {
     assert_well_formed(&committed);
     assert!(committed == drawn, "out of date: run `forkless doctor --no-path --svg=- >docs/which-launcher.svg`");
 }
+
+// ---- warm programs ----
+
+/// Installed as `cargo xtask dist` does it: the command finds the library from its own path.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[test]
+fn warm_reports_whether_a_program_can_be_launched_warm() {
+    let base = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doctor-warm");
+    let (bin, lib) = (base.join("bin"), base.join("lib/forkless"));
+    xtask::dist::warm(&lib, &base.join("build")).expect("the library");
+    fs::create_dir_all(&bin).expect("a directory");
+    let command = bin.join("forkless");
+    let _ = fs::remove_file(&command);
+    fs::copy(env!("CARGO_BIN_EXE_forkless"), &command).expect("a copy");
+    let script = base.join("script");
+    fs::write(&script, "#!/bin/sh\n").expect("a file");
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a file");
+    // Templates are not made of files that have just changed.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let report = |words: &[&str]| {
+        let mut doctor = Command::new(&command);
+        let output = doctor.args(["doctor", "--warm", "--json"]).args(words).env_remove("LD_LIBRARY_PATH").output();
+        let output = output.expect("forkless starts");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        assert_eq!(output.status.code(), Some(i32::from(report["warm"] == false)), "{output:?}");
+        report
+    };
+    let warm = report(&["/bin/true"]);
+    assert_eq!(warm["warm"], true, "{warm}");
+    assert!(warm["template_kib"].as_u64().is_some_and(|kib| (1..10_000).contains(&kib)), "{warm}");
+    assert!(warm["measured"]["launches"].as_u64().is_some_and(|launches| launches > 0), "{warm}");
+    let cold = report(&["--no-measure", script.to_str().expect("UTF-8")]);
+    assert_eq!(
+        (&cold["warm"], cold["reason"].as_str()),
+        (&Value::Bool(false), Some("the program is a script")),
+        "{cold}"
+    );
+    assert!(cold["measured"].is_null());
+}

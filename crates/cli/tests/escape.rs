@@ -125,10 +125,11 @@ impl Targets {
         Self { caller, directory, victim, words, _listeners: (tcp, listener, named), shm, memory, queue, root }
     }
 
-    /// Runs an attempt by way of these options of `forkless run`; `here` is the path of the program's directory.
-    fn run(&self, attempt: &Attempt, options: &[&str], here: &str) -> Output {
+    /// Runs an attempt by way of these options of `forkless run`; `here` is the path of the program's directory. `below` is the
+    /// same directory, and `file` a file of it, for the sandbox at places where the program may write.
+    fn run(&self, attempt: &Attempt, options: &[&str], here: &str, below: &str, file: &str) -> Output {
         let program = format!("{here}/program");
-        let aim = format!("here={here}");
+        let aims = [format!("here={here}"), format!("below={below}"), format!("file={file}")];
         let mut command = match options {
             [] => self.caller.shell(&program),
             _ => {
@@ -137,7 +138,7 @@ impl Targets {
                 command
             }
         };
-        command.args(["--escape", attempt.name, &aim]).args(&self.words).env("FORKLESS_SECRET", "secret");
+        command.args(["--escape", attempt.name]).args(aims).args(&self.words).env("FORKLESS_SECRET", "secret");
         self.start(command)
     }
 
@@ -154,13 +155,11 @@ impl Targets {
 
     fn control(&self, attempt: &Attempt) -> Option<Output> {
         let here = self.directory.path().to_str().expect("text");
+        let run = |options: &[&str]| Some(self.run(attempt, options, here, here, &format!("{here}/file")));
         match attempt.control {
-            Control::Plain => Some(self.run(attempt, &[], here)),
-            Control::Namespaces => {
-                let options = ["--unshare-user", "--unshare-mount", "--map-root-user"];
-                Some(self.run(attempt, &options, here))
-            }
-            Control::Terminal => Some(self.run(attempt, &["--pty"], here)),
+            Control::Plain => run(&[]),
+            Control::Namespaces => run(&["--unshare-user", "--unshare-mount", "--map-root-user"]),
+            Control::Terminal => run(&["--pty"]),
             Control::None(_) => None,
         }
     }
@@ -168,7 +167,9 @@ impl Targets {
     fn sandboxed(&self, attempt: &Attempt, profile: &str) -> Output {
         let here = self.directory.path().to_str().expect("text");
         let terminal: &[&str] = if attempt.control == Control::Terminal { &["--pty"] } else { &[] };
-        self.run(attempt, &[&[profile, "--ro-bind", here, "/escape"], terminal].concat(), "/escape")
+        let (below, file, source) = ("/tmp/a/below", "/tmp/b/file", format!("{here}/file"));
+        let binds = [profile, "--ro-bind", here, "/escape", "--ro-bind", here, below, "--ro-bind", &source, file];
+        self.run(attempt, &[&binds, terminal].concat(), "/escape", below, file)
     }
 }
 

@@ -207,7 +207,7 @@ fn options_without_a_reason_run_in_place() {
     let plain: &[&[&str]] = &[
         &[],
         &["--timeout=0"],
-        &["--system-call-filter=~ptrace,mount"],
+        &["--no-new-privs", "--system-call-filter=~ptrace,mount"],
         &["--route"],
         &["--scripts-by-shell", "--retry-busy=1s"],
         &["--memory-deny-write-execute"],
@@ -319,7 +319,7 @@ fn program_sees_the_same_state_in_place_and_supervised() {
         &["--no-new-privs"],
         &["--setsid"],
         &["--process-group"],
-        &["--system-call-filter=~ptrace,mount"],
+        &["--no-new-privs", "--system-call-filter=~ptrace,mount"],
         &["--timeout=0"],
     ];
     rows.iter().for_each(|options| compared(options));
@@ -367,8 +367,8 @@ fn failures_are_reported_alike_in_place_and_supervised() {
         (&["--ignore-signal", "--block-signal", "no-such-program-anywhere"], 127),
         (&["--as=1", "no-such-program-anywhere"], 127),
         (&["--data=1", "--stack=1", "--nofile=0", "no-such-program-anywhere"], 127),
-        (&["--system-call-filter=~ptrace", "no-such-program-anywhere"], 127),
-        (&["--system-call-filter=read", "no-such-program-anywhere"], 127),
+        (&["--no-new-privs", "--system-call-filter=~ptrace", "no-such-program-anywhere"], 127),
+        (&["--no-new-privs", "--system-call-filter=read", "no-such-program-anywhere"], 127),
         (&["--chdir=/", "--umask=777", "--setsid", "--nice=3", "no-such-program-anywhere"], 127),
     ];
     for (words, code) in rows {

@@ -34,7 +34,9 @@ fn place() -> tempfile::TempDir {
 /// Runs a line in a directory of its own.
 fn run(program: &str, line: &str, place: &Path) -> Output {
     let mut shell = Command::new("/bin/sh");
-    shell.arg("-c").arg(line).env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    // The second one plants a fault: `cargo xtask mutants`.
+    let kept = ["PATH", "FORKLESS_PLANTED"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    shell.arg("-c").arg(line).env_clear().envs(kept);
     shell.env("HOME", place.join("home")).env("LC_ALL", "C.UTF-8").env("P", program);
     shell.env("PARALLEL_SHELL", "/bin/sh").current_dir(place.join("work")).stdin(Stdio::null());
     shell.output().expect("a shell")
@@ -444,5 +446,22 @@ fn a_job_costs_few_system_calls() {
         let of = |jobs| calls_of(words, jobs, place.path());
         let per_job = (of(320) - of(20)) as f64 / 300.0;
         assert!(per_job <= f64::from(most), "{words:?}: {per_job}");
+    }
+}
+
+/// What stands around the values is in the first word and in the last one, and both may need quotes.
+#[test]
+fn lines_with_quotes_are_shorter_than_max_chars() {
+    let place = place();
+    for (command, limit) in
+        ["'{}x y'", "'x y{}z'", "\"{}it's '\""].iter().flat_map(|command| (24..44).map(move |n| (command, n)))
+    {
+        let line =
+            format!("$P -q -m -j1 -s {limit} --dry-run echo {command} ::: 'a b' 1 2 'c d' 3 4 'e f' 5 'g h' i j 'k l'");
+        let output = run(&ours(), &line, place.path());
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.lines().count() > 1, "{line}: {output:?}");
+        let longest = text.lines().map(str::len).max().unwrap_or(0);
+        assert!(longest < limit, "{line}: {longest} bytes: {text}");
     }
 }

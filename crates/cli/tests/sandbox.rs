@@ -205,6 +205,63 @@ fn mounts_are_made_in_the_given_order() {
     }
 }
 
+/// On most machines mounts are shared between namespaces: a copy of one would get what is mounted later, and pass on its own.
+#[test]
+fn later_mounts_do_not_cross_the_border_of_a_mount_namespace() {
+    const TEST: &str = "later_mounts_do_not_cross_the_border_of_a_mount_namespace";
+    if Caller::root_with(TEST, CAP_SYS_ADMIN).is_none() {
+        return;
+    }
+    for caller in Caller::with_user_namespaces(TEST) {
+        // A thread can have a mount namespace of its own, and its children start in that.
+        std::thread::scope(|scope| {
+            scope.spawn(|| later_mounts(caller)).join().expect("no mount crosses the border");
+        });
+    }
+}
+
+fn later_mounts(caller: Caller) {
+    let directory = directory();
+    let (path, late) = (text(directory.path()), directory.path().join("late"));
+    // SAFETY: changes the mounts and the working directory of this thread alone.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0, "a mount namespace");
+    let mount = |place: &Path, flags: &[&str]| {
+        let done = std::process::Command::new("mount").args(flags).arg(place).status();
+        assert!(done.expect("mount(8)").success(), "{flags:?} {place:?}");
+    };
+    mount(Path::new("/"), &["--make-rprivate"]);
+    mount(directory.path(), &["-t", "tmpfs", "-o", "mode=755", "none"]);
+    mount(directory.path(), &["--make-shared"]);
+    fs::create_dir(&late).expect("mkdir");
+    // Without a namespace the program sees the mount.
+    let bound = ["--sandbox", "--bind", path, "/shown"];
+    for (options, place, wanted) in [
+        (vec![], path, "from the host\n"),
+        (allowed(caller, &["--unshare-mount"]), path, ""),
+        (bound.to_vec(), "/shown", ""),
+    ] {
+        let script = format!("echo ready; read -r line; ls -A {place}/late");
+        let mut command = caller.forkless(&[&options[..], &["sh", "-c", &script]].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("forkless starts");
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n", "{caller:?} {options:?}");
+        mount(&late, &["-t", "tmpfs", "none"]);
+        fs::write(late.join("from the host"), "").expect("write");
+        child.stdin.take().expect("a pipe").write_all(b"go\n").expect("write");
+        let seen = std::io::read_to_string(output).expect("text");
+        assert_eq!(seen, wanted, "{caller:?} {options:?}: a later mount of the host");
+        assert!(child.wait().expect("ends").success(), "{caller:?} {options:?}");
+        assert!(std::process::Command::new("umount").arg(&late).status().expect("umount(8)").success());
+    }
+    // The other direction: the mount lasts as long as the program, and its copy on the host would stay.
+    let words = allowed(caller, &["--unshare-mount", "--tmpfs", text(&late), "true"]);
+    assert!(caller.output(&words).status.success(), "{caller:?}");
+    let mounts = fs::read_to_string("/proc/thread-self/mounts").expect("mounts");
+    assert!(mount_at(&mounts, text(&late)).is_none(), "{caller:?}: a mount of the program on the host: {mounts}");
+}
+
 #[test]
 fn proc_shows_only_processes_of_the_pid_namespace() {
     for caller in Caller::with_user_namespaces("proc_shows_only_processes_of_the_pid_namespace") {

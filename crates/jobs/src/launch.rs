@@ -32,13 +32,18 @@ impl Launcher {
                 let mut command = self.command(program, job);
                 command.args(args);
                 set(&mut command, job, options)?;
-                Ok(Launched { child: command.launch()?, shell: None })
+                Ok(Launched { child: command.launch_holding()?, shell: None })
             }
             Run::Line(line) => {
                 let mut shell = forkless::shell(line);
                 shell.surroundings(self.surroundings(now));
                 set(shell.settings(), job, options)?;
-                let (child, ending) = shell.spawn_captured()?.into_parts();
+                let launched = match &job.stdin {
+                    // What has been written could not be written again for the shell.
+                    Stdin::Stream(_) => shell.spawn_captured(),
+                    _ => shell.launch_captured(),
+                };
+                let (child, ending) = launched?.into_parts();
                 Ok(Launched { child, shell: Some(ending) })
             }
         }

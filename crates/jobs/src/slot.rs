@@ -36,6 +36,8 @@ pub(crate) struct Waiting {
     pub(crate) tries: u32,
     /// When its launch first failed for lack of resources.
     pub(crate) since: Option<Instant>,
+    /// This try has been reported as started.
+    pub(crate) known: bool,
 }
 
 pub(crate) struct Running {

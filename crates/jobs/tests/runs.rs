@@ -174,3 +174,36 @@ fn slots_change_while_it_runs() {
     let summary = run(options, &mut from_iter(jobs), &mut grow, &mut Standard::new()).expect("a run");
     assert_eq!((summary.ran, grow.1), (60, 4));
 }
+
+/// Counts starts, and keeps the ends.
+#[derive(Default)]
+struct Starts(Vec<u64>, Vec<(i32, u32)>);
+
+impl Events for Starts {
+    fn started(&mut self, _: &Job, place: Place, _: u32) {
+        self.0.push(place.seq);
+    }
+
+    fn finished(&mut self, ended: &Ended) -> Flow {
+        self.1.push((ended.ending.numbers().0, ended.tries));
+        Flow::Continue
+    }
+}
+
+/// Whether the program exists is known only when it has been executed, and the run does not wait for that.
+#[test]
+fn a_line_without_a_program_is_told_by_the_shell() {
+    let place = tempfile::tempdir().expect("a directory");
+    let errors = place.path().join("errors");
+    let missing = Job::line(format!("/no/such/program x 2>> {}", errors.display()).into_bytes());
+    let jobs = [missing, Job::line(b"/bin/true".to_vec()), Job::line(b"/etc/passwd 2> /dev/null".to_vec())];
+    let mut starts = Starts::default();
+    let summary = run(Options::default().slots(1), &mut from_iter(jobs), &mut starts, &mut Standard::new());
+    let summary = summary.expect("a run");
+    assert_eq!(summary.to_string(), "ran 3, failed 2, skipped 0 of 3");
+    assert_eq!((starts.0, starts.1), (vec![1, 2, 3], vec![(127, 1), (0, 1), (126, 1)]));
+    // Once, in the shell's words.
+    let told = lines(&errors);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("/bin/sh: ") || told[0].starts_with("sh: "), "{told:?}");
+}

@@ -13,6 +13,8 @@ mod measure;
 mod chart;
 mod picture;
 mod text;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+mod warm;
 
 use std::{
     fs, io,
@@ -51,6 +53,9 @@ pub(crate) fn main(options: &DoctorOptions) -> ExitCode {
 }
 
 fn run(options: &DoctorOptions) -> Result<u8> {
+    if options.warm {
+        return examine_warm(options);
+    }
     // If no process can be created, nothing can be probed or measured.
     let (support, trouble) = match Support::probe() {
         Ok(support) => (Some(support), None),
@@ -93,6 +98,20 @@ fn run(options: &DoctorOptions) -> Result<u8> {
     };
     written(&answer)?;
     Ok(report.verdict.exit_status)
+}
+
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn examine_warm(options: &DoctorOptions) -> Result<u8> {
+    // Errors of PATH come before all others.
+    prepared(options)?;
+    let answer = warm::examine(&options.words, !options.no_measure)?;
+    let text = if options.json { serde_json::to_string_pretty(&answer)? + "\n" } else { answer.text() };
+    written(&text).map(|()| answer.exit_status())
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+fn examine_warm(_: &DoctorOptions) -> Result<u8> {
+    anyhow::bail!("--warm: only x86-64 with glibc has warm programs")
 }
 
 /// A reader that closes the pipe early (`| head`) is not an error.

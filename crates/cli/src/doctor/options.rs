@@ -9,7 +9,7 @@ use crate::run::amount;
 /// Check this machine and recommend a launcher
 ///
 /// Probes the kernel, reads limits, measures the launchers, and recommends one for PROGRAM and for a caller like the one
-/// described, with the reasons. PROGRAM is not run.
+/// described, with the reasons. PROGRAM is not run, except with --warm.
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES, override_usage = "forkless doctor [OPTIONS] [PROGRAM [ARGS]...]")]
 pub(crate) struct DoctorOptions {
@@ -32,6 +32,10 @@ pub(crate) struct DoctorOptions {
     /// Skip the measurements
     #[arg(long)]
     pub(crate) no_measure: bool,
+
+    /// Report whether PROGRAM can be launched warm, and what that gains: runs it (experimental)
+    #[arg(long, requires = "words", conflicts_with_all = ["svg", "no_path", "pid", "threads", "memory", "files", "closures"])]
+    pub(crate) warm: bool,
 
     /// Assume the memory, threads and open files of the running process PID
     #[arg(help_heading = CALLER, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
@@ -68,7 +72,7 @@ const EXIT_CODES: &str = "\
 Exit code:
   0    all required kernel features are available
   1    a feature is missing or a limit is nearly reached; the report starts with
-       the consequences
+       the consequences. With --warm: PROGRAM cannot be launched warm
   2    bad option, no such program or process, or the report cannot be written";
 
 fn size(word: &str) -> Result<u64, String> {

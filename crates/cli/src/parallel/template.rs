@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use forkless::planted;
+
 use super::change::Change;
 use super::quote::{Language, Level, Lexer, push_at, push_word};
 
@@ -444,9 +446,11 @@ impl Template {
         all + if self.is_estimated() { 4 * self.units.iter().map(|unit| unit.parts.len()).sum::<usize>() } else { 0 }
     }
 
-    /// Whether [`Self::lengthen`] may return more than the length: what quotes a word needs depends on all of its parts.
+    /// Whether [`Self::lengthen`] may return more than the length: what quotes a word needs depends on all of its parts, and
+    /// what stands around all arguments is in the first word and in the last.
     pub(super) fn is_estimated(&self) -> bool {
-        self.quoted && self.even.is_some()
+        let is_around = |unit: &Unit| !unit.repeats && unit.parts.len() > 1 && unit.parts.iter().any(Part::is_all);
+        self.quoted && (self.even.is_some() || self.units.iter().any(is_around)) && !planted!("quotes-not-estimated")
     }
 
     fn value_length(&self, value: &Value, arg: &[u8]) -> usize {
@@ -699,8 +703,11 @@ mod tests {
 
     #[test]
     fn a_length_that_grows_is_that_of_the_line() {
-        let commands: [&[&str]; 8] = [
+        let commands: [&[&str]; 11] = [
             &["echo"],
+            &["echo", "x y{}z", "{}it's '"],
+            &["echo", "{}x y", "{}{}"],
+            &["echo", "'{}'"],
             &["echo {1} {} {-1}"],
             &["echo", "{2}{.}", "x{3/}y{-2}", "z"],
             &["echo '{}' {7}"],
@@ -722,7 +729,8 @@ mod tests {
                     assert_eq!(found, template.length(&args[..end], FIRST), "{words:?} {fill:?} {end}");
                     let found = quoted.lengthen(&mut most, row, FIRST, at);
                     let expected = quoted.length(&args[..end], FIRST);
-                    assert!(!quoted.is_estimated() || found >= expected, "{words:?} {fill:?} {end}, quoted");
+                    let fits = if quoted.is_estimated() { found >= expected } else { found == expected };
+                    assert!(fits, "{words:?} {fill:?} {end}, quoted: {found}, and the line has {expected}");
                 }
             }
         }

@@ -12,7 +12,7 @@ use std::{
         fd::AsRawFd,
         unix::{
             ffi::OsStrExt,
-            fs::{FileTypeExt, OpenOptionsExt},
+            fs::{FileTypeExt, OpenOptionsExt, PermissionsExt},
             net::{SocketAddr, UnixStream},
         },
     },
@@ -326,6 +326,16 @@ fn writes(path: &str) -> Answer {
     made
 }
 
+/// Puts another file with the same content in the place of this one.
+fn replaces(path: &str) -> Answer {
+    let other = format!("{path}-{}", std::process::id());
+    fs::write(&other, "secret").map_err(refused)?;
+    let _ = fs::set_permissions(&other, fs::Permissions::from_mode(0o666));
+    let moved = fs::rename(&other, path).map(|()| "replaced".to_owned()).map_err(refused);
+    let _ = fs::remove_file(other);
+    moved
+}
+
 fn raises_limit(_: &World) -> Answer {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes the limit, which outlives the call.
@@ -465,6 +475,13 @@ pub(crate) const ALL: &[Attempt] = attempts! {
     read_hidden_file Plain => |world| reads(world.get("secret"));
     write_read_only_bind Plain => |world| writes(world.get("here"));
     write_through_o_path Plain => |world| reopens(&format!("{}/file", world.get("here")));
+    write_read_only_bind_below_tmp Plain => |world| writes(world.get("below"));
+    write_file_below_tmp Plain => |world| opens(world.get("file"), true);
+    write_file_below_tmp_through_o_path Plain => |world| reopens(world.get("file"));
+    truncate_file_below_tmp Plain => |world| { let path = text(world.get("file")); works(libc::SYS_truncate, [address(&path), 6, 0, 0, 0, 0]) };
+    make_file_below_tmp_writable Plain => |world| fs::set_permissions(world.get("file"), fs::Permissions::from_mode(0o666)).map(|()| "chmod".to_owned()).map_err(refused);
+    date_file_below_tmp Plain => |world| { let path = text(world.get("file")); works(libc::SYS_utimensat, [libc::AT_FDCWD.into(), address(&path), 0, 0, 0, 0]) };
+    replace_file_below_tmp Plain => |world| replaces(world.get("file"));
     write_etc Plain => |_| writes("/etc");
     write_usr Plain => |_| writes("/usr");
     write_top Plain => |_| writes("/");

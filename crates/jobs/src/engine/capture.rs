@@ -40,7 +40,18 @@ impl Engine<'_> {
         }
     }
 
+    /// Closes the child's ends of the pipes of the job that was launched before this one. By now it has taken them.
+    pub(super) fn let_go(&mut self, slot: usize) {
+        let last = self.output.last.replace(slot).filter(|&last| last != slot);
+        if let Some(Slot::Running(running)) = last.map(|last| &mut self.slots[last]) {
+            running.child.let_go();
+        }
+    }
+
     fn watch_pipes(&mut self, slot: usize, turn: u32) {
+        if let Slot::Running(running) = &mut self.slots[slot] {
+            running.child.let_go();
+        }
         let Slot::Running(running) = &self.slots[slot] else { return };
         let Some(capture) = &running.capture else { return };
         let mut unwatched = false;

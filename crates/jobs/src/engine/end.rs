@@ -8,7 +8,9 @@ use crate::output::Capture;
 use crate::slot::{Running, Slot, Waiting};
 use crate::source::Flow;
 use crate::summary::{Ended, Ending};
-use forkless::planted;
+use forkless::{Error, is_for_the_shell, planted};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
@@ -55,7 +57,7 @@ impl Engine<'_> {
         self.unwatched -= usize::from(!running.watched);
         // What was missing for a launch may be there now.
         self.not_before = None;
-        let Running { job, place, tries, started, clock, capture, timed_out, killing, .. } = *running;
+        let Running { job, place, tries, shell, started, clock, capture, timed_out, killing, signalled, .. } = *running;
         let ending = match status {
             Ok(status) => match status.code() {
                 Some(code) => Ending::Exited(code),
@@ -64,10 +66,24 @@ impl Engine<'_> {
             // What was written for it is gone with the process, so it would miss that in a later try.
             Err(error) if is_lack(&error) && killing.is_none() && !matches!(job.stdin, Stdin::Stream(_)) => {
                 self.discard(capture);
-                self.hold(Waiting { job, place, tries: tries - 1, since: None }, error);
+                self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true }, error);
                 return;
             }
-            Err(error) if is_of_launch(&error) => Ending::NotStarted(error),
+            Err(error)
+                if shell.is_some()
+                    && killing.is_none()
+                    && is_for_the_shell(&error)
+                    && !planted!("jobs-lines-not-told-by-the-shell") =>
+            {
+                self.discard(capture);
+                self.run_by_shell(Waiting { job, place, tries: tries - 1, since: None, known: true });
+                return;
+            }
+            Err(error) if is_of_launch(&error) => match Error::of(&error).and_then(Error::signal) {
+                // Its own signal was faster than the exec.
+                Some(signal) if signalled => Ending::Killed(signal),
+                _ => Ending::NotStarted(error),
+            },
             Err(error) => Ending::Lost(error),
         };
         let runtime = started.elapsed();
@@ -81,6 +97,16 @@ impl Engine<'_> {
         self.end(ended, capture, cut_short);
     }
 
+    /// Launches a line again, whose program could not be executed: the shell reports that in its own words. At once, because
+    /// it counts as a job that runs, also while no further ones are started.
+    fn run_by_shell(&mut self, mut waiting: Waiting) {
+        if let Run::Line(line) = &waiting.job.run {
+            let args = vec!["-c".into(), OsString::from_vec(line.clone())];
+            waiting.job.run = Run::Program { program: "/bin/sh".into(), args };
+        }
+        self.launch(waiting);
+    }
+
     /// A job has ended, in one way or another. One that was `cut_short` by the end of the run has no line in the log.
     pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>, cut_short: bool) {
         let streamed = matches!(ended.job.stdin, Stdin::Stream(_));
@@ -89,7 +115,7 @@ impl Engine<'_> {
             self.discard(capture);
             let slot = ended.place.slot - 1;
             let Ended { job, place, tries, .. } = ended;
-            self.slots[slot] = Slot::Waiting(Box::new(Waiting { job, place, tries, since: None }));
+            self.slots[slot] = Slot::Waiting(Box::new(Waiting { job, place, tries, since: None, known: false }));
             self.waiting += 1;
             return;
         }

@@ -31,6 +31,10 @@ impl Engine<'_> {
         let Slot::Running(running) = &mut self.slots[slot] else { return };
         let (turn, seq) = (running.turn, running.place.seq);
         let Some(feed) = &mut running.feed else { return };
+        // Before the first write, which fails if the job has already ended.
+        if feed.goes_on && !planted!("jobs-refused-stream-forgotten") {
+            self.streams.any = true;
+        }
         while feed.at < feed.bytes.len() {
             match forkless::write_quietly(&feed.pipe, &feed.bytes[feed.at..]) {
                 Ok(count) => feed.at += count,
@@ -56,7 +60,6 @@ impl Engine<'_> {
         }
         // It is writable until there are bytes for it.
         self.wake.remove(&feed.pipe);
-        self.streams.any = true;
         self.streams.hungry.push_back((slot, turn));
     }
 

@@ -110,6 +110,8 @@ struct Waiters {
     scratch: Vec<u8>,
     /// Jobs whose pipes are not watched yet: the time of the launch, slot and turn.
     quiet: VecDeque<(Instant, usize, u32)>,
+    /// The slot of the last job that was launched.
+    last: Option<usize>,
 }
 
 impl<'a> Engine<'a> {
@@ -149,7 +151,7 @@ impl<'a> Engine<'a> {
             pause: PAUSE,
             delayed: None,
             ended: Vec::new(),
-            output: Waiters { due: 1, held: BTreeMap::new(), spill, scratch, quiet: VecDeque::new() },
+            output: Waiters { due: 1, held: BTreeMap::new(), spill, scratch, quiet: VecDeque::new(), last: None },
             streams: feed::Streams::default(),
             deadline: None,
             runtimes: limits::Runtimes::default(),

@@ -59,7 +59,7 @@ impl Engine<'_> {
                     if self.options.done.contains(place.seq) && !planted!("jobs-done-run-again") {
                         done += 1;
                         self.pass_over(place.seq);
-                    } else if !self.launch(Waiting { job, place, tries: 0, since: None }) {
+                    } else if !self.launch(Waiting { job, place, tries: 0, since: None, known: false }) {
                         break;
                     }
                 }
@@ -104,7 +104,7 @@ impl Engine<'_> {
     }
 
     /// Launches a job. False if the kernel has no resources for it: it waits then.
-    fn launch(&mut self, waiting: Waiting) -> bool {
+    pub(super) fn launch(&mut self, waiting: Waiting) -> bool {
         if self.options.dry_run {
             return self.pretend(waiting);
         }
@@ -128,9 +128,11 @@ impl Engine<'_> {
         };
         self.pause = PAUSE;
         self.turn = self.turn.wrapping_add(1);
-        let Waiting { mut job, place, tries, .. } = waiting;
+        let Waiting { mut job, place, tries, known, .. } = waiting;
         let mut child = launched.child;
-        self.events.started(&job, place, child.id());
+        if !known {
+            self.events.started(&job, place, child.id());
+        }
         let token = Token { kind: Kind::Child, slot, turn: self.turn };
         let watched = child.pidfd().is_some_and(|pidfd| self.wake.add(pidfd, token).is_ok());
         self.unwatched += usize::from(!watched);
@@ -157,6 +159,7 @@ impl Engine<'_> {
         }));
         if captured {
             self.watch_output(slot, started);
+            self.let_go(slot);
         }
         if fed {
             self.feed(slot);

@@ -14,7 +14,7 @@ use std::{
 };
 
 use forkless::{Command, mount_attribute};
-use forkless_core::sys;
+use forkless_core::{planted, sys};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     Scope,
@@ -114,8 +114,6 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     command.mounts_here();
     let strict = if sandbox.profile == Profile::Strict { libc::MS_NOEXEC } else { 0 };
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
-    let devices =
-        AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let write = AccessFs::from_all(RIGHTS) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
 
     // Before the new root hides /proc, of which a source may be a part.
@@ -155,13 +153,11 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     }
 
     let changed = sandbox.options.mounts.steps().iter().any(|mount| bind_of(mount).is_none());
-    let mut rules = vec![
-        // Mounts of other kinds may be writable: their options say so.
-        Rule(top, if changed { write } else { read }),
-        Rule(dev, devices),
-        Rule(tmp, write),
-        Rule(shm, write),
-    ];
+    // Mounts of other kinds may be writable: their options say so.
+    let mut rules = device_rules(&dev)?;
+    rules.push(Rule(top, if changed { write } else { read }));
+    // The kernel skips the rule of a directory that is hidden by a mount over it.
+    rules.extend([Rule(tmp, write), Rule(shm, write)]);
     for (mount, tree) in sandbox.options.mounts.steps().iter().zip(trees) {
         rules.extend(add(command, mount, tree, write)?);
     }
@@ -227,6 +223,24 @@ fn fill_devices(dev: &OwnedFd) -> Result<(), Failure> {
         skeleton.link(Path::new(to), Path::new(name))?;
     }
     set_attributes(dev, READ_ONLY | NO_SUID | NO_EXEC).map_err(|error| failed("/dev", error))
+}
+
+/// One rule for each device and for the pseudo-terminals: a rule for /dev would also hold for a mount over /dev/shm.
+fn device_rules(dev: &OwnedFd) -> Result<Vec<Rule>, Failure> {
+    let file = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+    let mut rules = Vec::new();
+    if planted!("all-of-dev-writable") {
+        rules.push(Rule(copy(dev)?, file | AccessFs::ReadDir));
+    }
+    for (name, access) in DEVICES.map(|name| (name, file)).into_iter().chain([("pts", file | AccessFs::ReadDir)]) {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match openat(dev, name, flags, Mode::empty()) {
+            Ok(device) => rules.push(Rule(device, access)),
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(failed(&format!("Landlock rule for /dev/{name}"), error)),
+        }
+    }
+    Ok(rules)
 }
 
 /// A procfs of the new PID namespace. It becomes read-only with the root: sysctls and the like belong to the machine.
@@ -362,7 +376,8 @@ fn tree(source: &Path, set: u64) -> Result<OwnedFd, (String, Errno)> {
 fn set_attributes(tree: &OwnedFd, set: u64) -> Result<(), Errno> {
     const AT_EMPTY_PATH_RECURSIVE: usize = 0x1000 | 0x8000;
     // struct mount_attr: set, clear, propagation, user namespace.
-    let attributes = [set, 0, libc::MS_PRIVATE, 0];
+    let propagation = if planted!("sandbox-mounts-shared") { 0 } else { libc::MS_PRIVATE };
+    let attributes = [set, 0, propagation, 0];
     let args = [
         tree.as_raw_fd() as usize,
         address(c""),
