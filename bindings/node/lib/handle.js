@@ -109,7 +109,20 @@ function toDescriptor({ type, fd, handle }) {
   }
 }
 
+// The programs of lines that run without the shell, by PID.
+const lines = new Map();
+
+// process.kill() calls it. The shell would have died of a signal to this PID; its program's own death is reported as the shell does.
+function watchedKill(original) {
+  return function _kill(pid, signal) {
+    const answer = original.call(this, pid, signal);
+    if (answer === 0) lines.get(pid)?.note(signal);
+    return answer;
+  };
+}
+
 function ended(code, signal) {
+  lines.delete(this[kProcess].pid);
   this[kProcess] = undefined;
   this.onexit(code, signalName(signal));
 }
@@ -137,6 +150,7 @@ function begin(handle, stdio, start) {
   }
   handle[kProcess] = child;
   handle.pid = child.pid;
+  if (child.isLine) lines.set(child.pid, child);
   const ends = child.takePipes();
   for (const one of stdio) {
     if (toDescriptor(one) === PIPE) one.handle.open(ends.shift());
@@ -182,4 +196,4 @@ function mayLaunch() {
   return process.permission?.has('child') !== false;
 }
 
-module.exports = { Process, begin, mayLaunch, ours, own, signalName, toOptions, toRequest, PIPE };
+module.exports = { Process, begin, mayLaunch, ours, own, signalName, toOptions, toRequest, watchedKill, PIPE };

@@ -3,13 +3,14 @@
 // install(): child_process on forkless.
 
 const native = require('./native.js');
-const { Process, mayLaunch, ours, own, signalName, toRequest, PIPE } = require('./handle.js');
+const { Process, mayLaunch, ours, own, signalName, toRequest, watchedKill, PIPE } = require('./handle.js');
 
 const SIGTERM = 15;
 const EMPTY = new Uint8Array(0);
 
 let installed = false;
 let ownSync;
+let ownKill;
 
 // The object whose `spawn` child_process.spawnSync and its relatives call. Undefined where Node does not give it out: they then
 // stay Node's.
@@ -74,6 +75,8 @@ function install() {
     ownSync = sync.spawn;
     sync.spawn = spawnSync;
   }
+  ownKill = process._kill;
+  if (typeof ownKill === 'function') process._kill = watchedKill(ownKill);
   installed = true;
   return true;
 }
@@ -85,6 +88,7 @@ function uninstall() {
   Process.prototype.spawn = own.spawn;
   if (ownSync) syncBinding().spawn = ownSync;
   ownSync = undefined;
+  process._kill = ownKill;
   installed = false;
 }
 

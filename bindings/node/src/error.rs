@@ -35,9 +35,10 @@ impl Failure {
         }
     }
 
-    /// The refusal of a request.
+    /// A request that was refused, or whose launch failed.
     pub(crate) fn refused(file: &str, refusal: Refusal) -> Self {
         let (errno, step, object, reason) = match refusal {
+            Refusal::Launch(error) => return Self::of(&error),
             Refusal::Directory(error) => {
                 (error.raw_os_error(), Step::Chdir, None, format!("{}: {error}", Step::Chdir.words()))
             }

@@ -1,13 +1,17 @@
 //! Builds a command from what JavaScript has prepared.
 
 use crate::settings;
-use forkless::{Command, Stdio, Step, planted};
+use forkless::{Child, Command, Launcher, ShellEnding, ShellRoute, Stdio, Step, planted};
 use napi_derive::napi;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::cell::Cell;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// A launch, as Node's `ChildProcess` describes it to libuv.
@@ -42,6 +46,9 @@ const NULL: i32 = -1;
 /// One end of a pair of sockets, of which the caller gets the other.
 const PIPE: i32 = -2;
 
+/// The shell of `exec` and `shell: true`.
+const STANDARD_SHELL: &str = "/bin/sh";
+
 /// The search path of `execvp(3)` if the environment has no PATH.
 const STANDARD_PATH: &[u8] = b"/bin:/usr/bin";
 
@@ -56,24 +63,77 @@ impl Request {
 
     /// The command. As libuv does: signal actions and mask are reset, a file without `#!` is run by /bin/sh.
     pub(crate) fn command(&self) -> Result<Command, Refusal> {
+        let mut command = Command::new(&self.file);
+        self.fill(&mut command, |_| Ok(Stdio::socketpair()))?;
+        command.scripts_by_shell(true);
+        Ok(command)
+    }
+
+    /// Starts it. A line for /bin/sh runs without the shell where the result is the same.
+    pub(crate) fn start(&self) -> Result<Started, Refusal> {
+        let Some(line) = self.line()? else {
+            let mut child = self.command()?.spawn().map_err(Refusal::Launch)?;
+            let pipes = self.pipes().filter_map(|number| Some((number, child.take_socket(number)?))).collect();
+            return Ok(Started { child, line: None, pipes });
+        };
+        let mut command = forkless::shell(line);
+        let mut pipes = Vec::new();
+        // Not those of the library: the ending writes the shell's message to the child's end when the program has ended.
+        self.fill(command.settings(), |number| {
+            let flags = SocketFlags::CLOEXEC;
+            let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            pipes.push((number, ours));
+            Ok(theirs.into())
+        })?;
+        let (child, ending) = command.spawn().map_err(Refusal::Launch)?.into_parts();
+        let is_direct = command.taken() == Some(&ShellRoute::Direct);
+        let line = is_direct.then(|| Line { ending, signals: Cell::new(0) });
+        Ok(Started { child, line, pipes })
+    }
+
+    /// The line, if this is what `exec` and `shell: true` start, and nothing in it is between the shell and its program:
+    /// the caller of a session kills its group, and further descriptors are the shell's too.
+    fn line(&self) -> Result<Option<&[u8]>, Refusal> {
+        if planted!("node-lines-by-shell")
+            || self.file != STANDARD_SHELL
+            || self.detached
+            || self.uid.is_some()
+            || self.gid.is_some()
+            || self.stdio.len() > 3
+        {
+            return Ok(None);
+        }
+        let mut args = parts(&self.args, self.args_count)?;
+        let start = [args.next(), args.next()] == [Some(STANDARD_SHELL.as_bytes()), Some(&b"-c"[..])];
+        let (line, rest) = (args.next(), args.next());
+        Ok(line.filter(|_| start && rest.is_none()))
+    }
+
+    fn fill(
+        &self,
+        command: &mut Command,
+        mut pipe: impl FnMut(RawFd) -> Result<Stdio, rustix::io::Errno>,
+    ) -> Result<(), Refusal> {
         let env: Vec<CString> = parts(&self.env, self.env_count)?.map(owned).collect::<Result<_, _>>()?;
         let args = parts(&self.args, self.args_count)?.map(|arg| OsStr::from_bytes(arg).to_owned()).collect();
-        let mut command = Command::new(&self.file);
         command.exactly(self.paths(&env), args, env.iter().map(CString::as_c_str));
-        command.scripts_by_shell(true).retry_busy(Duration::ZERO);
+        command.retry_busy(Duration::ZERO);
+        if planted!("node-forks") {
+            command.launcher(Launcher::Fork);
+        }
         if !planted!("node-signals-kept") {
             RESET.for_each(|signal| _ = command.signal_default(signal));
             command.inherit_signal_mask(false);
         }
         command.setsid(self.detached);
-        self.identity(&mut command)?;
+        self.identity(command)?;
         for (number, what) in (0..).zip(&self.stdio) {
             match *what {
                 NULL if number > 2 => {}
                 // As libuv does; ours would be open for writing, too.
                 NULL if number == 0 => _ = command.fd(null_for_reading()?, number),
                 NULL => _ = command.fd(Stdio::null(), number),
-                PIPE => _ = command.fd(Stdio::socketpair(), number),
+                PIPE => _ = command.fd(pipe(number).map_err(|errno| Refusal::Launch(errno.into()))?, number),
                 fd => {
                     blocking(fd, number);
                     // SAFETY: a descriptor that the JavaScript caller has named as its own.
@@ -82,9 +142,9 @@ impl Request {
             }
         }
         for (name, value) in self.settings.iter().flatten() {
-            settings::apply(&mut command, name, value).map_err(Refusal::Setting)?;
+            settings::apply(command, name, value).map_err(Refusal::Setting)?;
         }
-        Ok(command)
+        Ok(())
     }
 
     /// As libuv does: the directory is entered with the caller's IDs, and a change of IDs drops the supplementary groups.
@@ -126,8 +186,52 @@ impl Request {
     }
 }
 
-/// Why a command could not be made.
+/// A child that has been started.
+pub(crate) struct Started {
+    pub(crate) child: Child,
+    pub(crate) line: Option<Line>,
+    /// The caller's ends of the pipes, by the child's descriptor.
+    pub(crate) pipes: Vec<(RawFd, OwnedFd)>,
+}
+
+/// A line whose program runs without the shell.
+pub(crate) struct Line {
+    ending: ShellEnding,
+    /// Signals that the caller has sent to the PID, as a set of bits. The shell, which would have had that PID, would have died of
+    /// them.
+    signals: Cell<u64>,
+}
+
+impl Line {
+    /// Remembers a signal that the caller has sent.
+    pub(crate) fn note(&self, signal: i32) {
+        if let Ok(bit @ 0..64) = u32::try_from(signal) {
+            self.signals.set(self.signals.get() | 1 << bit);
+        }
+    }
+
+    /// Whether the shell would have to wait until its message is read. Then the caller must read first.
+    pub(crate) fn must_wait(&self, status: ExitStatus) -> bool {
+        status.signal().is_some() && !self.ending.has_room() && !planted!("node-line-message-lost")
+    }
+
+    /// The status that the shell would have had. Writes the shell's message, and closes the child's standard error.
+    pub(crate) fn end(self, status: ExitStatus) -> ExitStatus {
+        let is_noted = |signal: i32| u32::try_from(signal).is_ok_and(|bit| self.signals.get() >> bit & 1 != 0);
+        if status.signal().is_some_and(is_noted) && !planted!("node-line-own-signal-as-a-code") {
+            return status;
+        }
+        if planted!("node-line-status-as-it-is") {
+            return status;
+        }
+        self.ending.status(status).unwrap_or(status)
+    }
+}
+
+/// Why a child could not be started.
 pub(crate) enum Refusal {
+    /// The launch failed.
+    Launch(io::Error),
     /// The working directory cannot be opened.
     Directory(io::Error),
     /// `/dev/null` cannot be opened.

@@ -1,12 +1,11 @@
 //! Launches whose children are watched in the loop.
 
 use crate::error::Failure;
-use crate::request::Request;
+use crate::request::{Request, Started};
 use crate::watch::{self, Watch};
 use napi::bindgen_prelude::{Either, Env, Function, JsValue, Object};
 use napi_derive::napi;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::io;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::rc::Rc;
 
@@ -32,12 +31,10 @@ pub struct Prepared {
 /// Starts a program. `this` is the object on which `on_exit` is called.
 #[napi]
 pub fn spawn(env: &Env, request: Request, on_exit: OnExit<'_>, this: Object<'_>) -> Either<Process, Failure> {
-    let pipes: Vec<_> = request.pipes().collect();
-    let mut command = match request.command() {
-        Ok(command) => command,
-        Err(refusal) => return Either::B(Failure::refused(&request.file, refusal)),
-    };
-    begun(env, command.spawn(), &pipes, &on_exit, &this)
+    match request.start() {
+        Ok(started) => begun(env, started, &on_exit, &this),
+        Err(refusal) => Either::B(Failure::refused(&request.file, refusal)),
+    }
 }
 
 /// Compiles a command.
@@ -73,25 +70,24 @@ impl Prepared {
     /// Starts it once.
     #[napi]
     pub fn spawn(&self, env: &Env, on_exit: OnExit<'_>, this: Object<'_>) -> Either<Process, Failure> {
-        begun(env, self.plan.spawn(), &self.pipes, &on_exit, &this)
+        match self.plan.spawn() {
+            Ok(mut child) => {
+                let pipes =
+                    self.pipes.iter().filter_map(|number| Some((*number, child.take_socket(*number)?))).collect();
+                begun(env, Started { child, line: None, pipes }, &on_exit, &this)
+            }
+            Err(error) => Either::B(Failure::of(&error)),
+        }
     }
 }
 
-fn begun(
-    env: &Env,
-    child: io::Result<forkless::Child>,
-    pipes: &[RawFd],
-    on_exit: &OnExit<'_>,
-    this: &Object<'_>,
-) -> Either<Process, Failure> {
-    let mut child = match child {
-        Ok(child) => child,
-        Err(error) => return Either::B(Failure::of(&error)),
-    };
+fn begun(env: &Env, started: Started, on_exit: &OnExit<'_>, this: &Object<'_>) -> Either<Process, Failure> {
+    let Started { child, line, pipes } = started;
     let pid = child.id();
-    let ends: Vec<_> = pipes.iter().filter_map(|number| child.take_socket(*number)).collect();
-    match Watch::start(env.raw(), child, on_exit.raw(), this.raw()) {
-        Ok(watch) => Either::A(Process { watch, pid, pipes: ends.into_iter().map(IntoRawFd::into_raw_fd).collect() }),
+    match Watch::start(env.raw(), child, line, on_exit.raw(), this.raw()) {
+        Ok(watch) => {
+            Either::A(Process { watch, pid, pipes: pipes.into_iter().map(|(_, end)| end.into_raw_fd()).collect() })
+        }
         Err(error) => Either::B(Failure::of(&error)),
     }
 }
@@ -108,6 +104,18 @@ impl Process {
     #[napi]
     pub fn take_pipes(&mut self) -> Vec<i32> {
         std::mem::take(&mut self.pipes)
+    }
+
+    /// Is this the program of a line for /bin/sh, which runs without the shell?
+    #[napi(getter)]
+    pub fn is_line(&self) -> bool {
+        self.watch.is_line()
+    }
+
+    /// Remembers a signal that was sent to the PID by another function than `kill`.
+    #[napi]
+    pub fn note(&self, signal: i32) {
+        self.watch.note(signal);
     }
 
     /// Sends a signal: 0, or a negated errno.

@@ -1,7 +1,7 @@
 //! `spawnSync`: a launch, its input and output, and the wait for its end, while the event loop stands still.
 
 use crate::error::Failure;
-use crate::request::Request;
+use crate::request::{Line, Request, Started};
 use forkless::{Child, planted};
 use napi::bindgen_prelude::{Buffer, Either, Uint8Array};
 use napi_derive::napi;
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -58,11 +58,11 @@ const CHUNK: usize = 64 * 1024;
 /// Runs a program to its end.
 #[napi]
 pub fn run_sync(request: Request, pipes: Vec<SyncPipe>, limits: Limits) -> Either<SyncResult, Failure> {
-    let child = match request.command() {
-        Ok(mut command) => command.spawn(),
+    let started = match request.start() {
+        Ok(started) => started,
         Err(refusal) => return Either::B(Failure::refused(&request.file, refusal)),
     };
-    match child.and_then(|child| Run::new(child, pipes, &limits)?.finish()) {
+    match Run::new(started, pipes, &limits).and_then(Run::finish) {
         Ok(result) => Either::A(result),
         Err(error) => Either::B(Failure::of(&error)),
     }
@@ -70,6 +70,7 @@ pub fn run_sync(request: Request, pipes: Vec<SyncPipe>, limits: Limits) -> Eithe
 
 struct Run {
     child: Child,
+    line: Option<Line>,
     pipes: Vec<Pipe>,
     status: Option<ExitStatus>,
     deadline: Option<Instant>,
@@ -93,9 +94,11 @@ struct Pipe {
 }
 
 impl Run {
-    fn new(mut child: Child, pipes: Vec<SyncPipe>, limits: &Limits) -> io::Result<Self> {
+    fn new(started: Started, pipes: Vec<SyncPipe>, limits: &Limits) -> io::Result<Self> {
+        let Started { child, line, pipes: mut ends } = started;
         let take = |SyncPipe { number, input, writable }| {
-            let socket: Option<OwnedFd> = child.take_socket(number as RawFd);
+            let at = ends.iter().position(|(theirs, _)| *theirs == number);
+            let socket = at.map(|at| ends.swap_remove(at).1);
             if let Some(socket) = &socket {
                 ioctl_fionbio(socket, true)?;
             }
@@ -105,6 +108,7 @@ impl Run {
         let limit = Duration::try_from_secs_f64(limits.timeout / 1000.0).ok().filter(|limit| !limit.is_zero());
         Ok(Self {
             child,
+            line,
             pipes,
             status: None,
             deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
@@ -123,7 +127,10 @@ impl Run {
             let status = match self.status {
                 Some(status) if self.pipes.iter().all(|pipe| pipe.socket.is_none()) => status,
                 // Nothing but the end is waited for, and no limit.
-                None if self.is_quiet() => self.child.wait()?,
+                None if self.is_quiet() => {
+                    let status = self.child.wait()?;
+                    self.end(status)
+                }
                 _ => {
                     self.step()?;
                     continue;
@@ -168,7 +175,8 @@ impl Run {
         let ready: Vec<_> = watched.iter().zip(owners).filter(|(one, _)| !one.revents().is_empty()).collect();
         let ready: Vec<Option<usize>> = ready.into_iter().map(|(_, owner)| owner).collect();
         if self.status.is_none() && (is_blind || ready.contains(&None)) {
-            self.status = self.child.try_wait()?;
+            let status = self.child.try_wait()?;
+            self.status = status.map(|status| self.end(status));
         }
         for index in ready.into_iter().flatten() {
             self.serve(index);
@@ -179,6 +187,18 @@ impl Run {
             self.give_up(Errno::TIMEDOUT);
         }
         Ok(())
+    }
+
+    /// The child has ended.
+    fn end(&mut self, status: ExitStatus) -> ExitStatus {
+        let Some(line) = self.line.take() else { return status };
+        // This makes room for the shell's message. A socket holds less than so many pieces, so it ends if another process writes, too.
+        for _ in 0..16 {
+            if line.must_wait(status) {
+                (0..self.pipes.len()).for_each(|index| self.serve(index));
+            }
+        }
+        line.end(status)
     }
 
     /// Writes to a pipe and reads from it.
@@ -202,12 +222,16 @@ impl Run {
         if std::mem::replace(&mut self.is_killed, true) {
             return;
         }
-        if self.status.is_none()
-            && let Err(error) = self.child.signal(self.kill_signal)
-            && forkless::errno(&error) != Some(libc::ESRCH)
-        {
-            // As libuv does where the signal cannot be sent.
-            let _ = self.child.kill();
+        if self.status.is_none() {
+            let mut sent = self.kill_signal;
+            if let Err(error) = self.child.signal(self.kill_signal)
+                && forkless::errno(&error) != Some(libc::ESRCH)
+            {
+                // As libuv does where the signal cannot be sent.
+                let _ = self.child.kill();
+                sent = libc::SIGKILL;
+            }
+            self.line.iter().for_each(|line| line.note(sent));
         }
         self.pipes.iter_mut().for_each(|pipe| pipe.socket = None);
     }

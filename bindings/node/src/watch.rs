@@ -4,6 +4,7 @@
 //! cost nothing until one ends. When an environment of Node ends (a worker, for example), its polls are closed and the children are
 //! left alone, as libuv does.
 
+use crate::request::Line;
 use forkless::{Child, planted};
 use napi::sys;
 use std::cell::{Cell, RefCell};
@@ -12,6 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::ptr::null_mut;
 use std::rc::Rc;
 
@@ -44,6 +46,9 @@ pub(crate) struct Watch {
     env: sys::napi_env,
     /// None when it has ended, or the environment has.
     child: RefCell<Option<Child>>,
+    line: RefCell<Option<Line>>,
+    /// The turns of the loop in which the message of the line's shell could not be written.
+    turns: Cell<u32>,
     /// Null from the call of `uv_close` on.
     poll: Cell<*mut Poll>,
     /// What JavaScript must not collect before the end: the function to call, and its `this`.
@@ -81,11 +86,13 @@ impl Watch {
     pub(crate) fn start(
         env: sys::napi_env,
         child: Child,
+        line: Option<Line>,
         on_exit: sys::napi_value,
         this: sys::napi_value,
     ) -> io::Result<Rc<Self>> {
-        let watch =
-            Rc::new(Self { env, child: RefCell::new(Some(child)), poll: Cell::new(null_mut()), kept: Cell::new(None) });
+        let (child, line) = (RefCell::new(Some(child)), RefCell::new(line));
+        let (turns, poll, kept) = (Cell::new(0), Cell::new(null_mut()), Cell::new(None));
+        let watch = Rc::new(Self { env, child, line, turns, poll, kept });
         if let Err(error) = watch.poll() {
             if let Some(mut child) = watch.child.take() {
                 let _ = child.kill();
@@ -121,7 +128,7 @@ impl Watch {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         // SAFETY: memory for a uv_poll_t, and the loop of this thread. The descriptor is open as long as the child's handle, which
-        // outlives the poll: see `close`.
+        // is dropped only after uv_close, when libuv no longer uses it.
         if let Err(error) = of_uv(unsafe { uv_poll_init(uv_loop, poll, pidfd.as_raw_fd()) }) {
             // SAFETY: libuv has not taken it.
             unsafe { libc::free(poll.cast()) };
@@ -186,16 +193,32 @@ impl Watch {
         let ended = self.child.borrow_mut().as_mut().map_or(Ok(None), Child::try_wait);
         let (code, signal) = match ended {
             Ok(None) => return,
+            // The pidfd stays readable, so this is called again when the loop has read what is there.
+            Ok(Some(status)) if self.waits_for_room(status) => return,
             Ok(Some(_)) if planted!("node-status-lost") => (0, 0),
-            Ok(Some(status)) => (status.code().unwrap_or(0), status.signal().unwrap_or(0)),
+            Ok(Some(status)) => {
+                let status = self.line.take().map_or(status, |line| line.end(status));
+                (status.code().unwrap_or(0), status.signal().unwrap_or(0))
+            }
             // Another part of the process has reaped it.
             Err(error) => (-forkless::errno(&error).unwrap_or(libc::ECHILD), 0),
         };
         self.close();
+        // libuv has no more use for the pidfd. It is closed before JavaScript is called, which may need the number for a launch.
+        drop(self.child.take());
         if let Some(kept) = self.kept.take() {
             self.report(kept, code, signal);
             self.forget(kept);
         }
+    }
+
+    /// Has the line's program been killed while its standard error is full? A shell would wait until it is read. This gives up
+    /// after a time, because JavaScript may never read it.
+    fn waits_for_room(&self, status: ExitStatus) -> bool {
+        const MOST: u32 = 1000;
+        let waits = self.line.borrow().as_ref().is_some_and(|line| line.must_wait(status));
+        self.turns.set(self.turns.get() + 1);
+        waits && self.turns.get() <= MOST
     }
 
     /// Calls JavaScript from the loop.
@@ -249,8 +272,20 @@ impl Watch {
     /// Sends a signal; ESRCH when the child has ended.
     pub(crate) fn signal(&self, signal: i32) -> io::Result<()> {
         match self.child.borrow_mut().as_mut() {
-            Some(child) => child.signal(signal),
-            None => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            Some(child) => child.signal(signal)?,
+            None => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+        self.note(signal);
+        Ok(())
+    }
+
+    pub(crate) fn is_line(&self) -> bool {
+        self.line.borrow().is_some()
+    }
+
+    pub(crate) fn note(&self, signal: i32) {
+        if let Some(line) = self.line.borrow().as_ref() {
+            line.note(signal);
         }
     }
 }
@@ -258,7 +293,7 @@ impl Watch {
 /// The data of a poll that is being closed.
 struct Closing {
     env: sys::napi_env,
-    /// The watch and its pidfd must outlive the poll.
+    /// The watch must outlive the poll.
     owner: Option<Rc<Watch>>,
 }
 

@@ -34,4 +34,4 @@ async function compare(all, file, names) {
   }
 }
 
-module.exports = { compare };
+module.exports = { compare, play };

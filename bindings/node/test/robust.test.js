@@ -270,3 +270,174 @@ test('cluster', () => {
     console.log((await Promise.all(exits)).map(([code]) => code).join());`);
   assert.strictEqual(stdout, '0,0\n');
 });
+
+// A program that reads its standard input to the end, and is as small as a process can be.
+function reader() {
+  const directory = fs.mkdtempSync(path.join(require('node:os').tmpdir(), 'forkless-node-'));
+  process.on('exit', () => fs.rmSync(directory, { recursive: true, force: true }));
+  const [source, program] = ['reader.c', 'reader'].map((name) => path.join(directory, name));
+  fs.writeFileSync(source, `
+    #include <unistd.h>
+    #include <sys/syscall.h>
+    int main(void) { char byte; while (read(0, &byte, 1) > 0) {} return 7; }`);
+  const { status } = spawnSync('cc', ['-static', '-O2', '-o', program, source]);
+  return status === 0 ? program : undefined;
+}
+
+test('10,000 children at once, each end reported once', () => {
+  const program = reader();
+  if (!program) return console.log('SKIPPED: 10,000 children because cc cannot build a static program');
+  const COUNT = 10_000;
+  const limit = spawnSync('sh', ['-c', 'ulimit -Hn; ulimit -u'], { encoding: 'utf8' }).stdout.trim().split('\n').map(Number);
+  if (limit.some((most) => most < COUNT + 1000)) return console.log('SKIPPED: 10,000 children because of the limits of files or processes');
+  const { stdout } = script(`
+    const COUNT = ${COUNT};
+    const before = fds();
+    // All read one pipe; the last of its writers is this process.
+    const holder = cp.spawn('cat', { stdio: ['pipe', 'pipe', 'ignore'] });
+    const fd = holder.stdout._handle.fd;
+    const ends = new Map();
+    const all = [];
+    for (let n = 0; n < COUNT; n++) {
+      const child = cp.spawn(${JSON.stringify(program)}, { stdio: [fd, 'ignore', 'ignore'] });
+      child.on('exit', (code, signal) => ends.set(child.pid, (ends.get(child.pid) ?? []).concat(code ?? signal)));
+      all.push(once(child, 'close'));
+    }
+    assert.strictEqual(children().length, COUNT + 1);
+    assert.strictEqual(ends.size, 0);
+    // One more launch, with its pipes, and a timer, while all run.
+    const more = await forkless.run('echo', ['more']);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    holder.stdin.end();
+    await Promise.all(all);
+    const codes = [...ends.values()].map(String);
+    holder.stdout.destroy();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    console.log(more.stdout.trim(), codes.length, [...new Set(codes)].join(), children().length, fds() - before <= 2);`, { before: ['sh', '-c', 'ulimit -n $(ulimit -Hn); exec "$@"', 'sh'] });
+  assert.strictEqual(stdout, 'more 10000 7 0 true\n');
+});
+
+test('too few descriptors for ten thousand children', () => {
+  const { stdout } = script(`
+    const all = [];
+    const errors = new Set();
+    for (let n = 0; n < 1000; n++) {
+      const child = cp.spawn('sleep', ['1000'], { stdio: 'ignore' });
+      if (child.pid === undefined) {
+        const [error] = await once(child, 'error');
+        errors.add(error.code);
+        break;
+      }
+      all.push(child);
+    }
+    const exits = all.map((child) => once(child, 'exit'));
+    for (const child of all) child.kill();
+    const signals = new Set((await Promise.all(exits)).map(([, signal]) => signal));
+    console.log(all.length > 50, [...errors].join(), [...signals].join(), children().length, (await forkless.run('echo', ['after'])).stdout.trim());`, { before: ['sh', '-c', 'ulimit -n 200; exec "$@"', 'sh'] });
+  assert.strictEqual(stdout, 'true EMFILE SIGTERM 0 after\n');
+});
+
+test('a heap snapshot with children running', () => {
+  const { stdout } = script(`
+    const v8 = require('node:v8');
+    const os = require('node:os');
+    const path = require('node:path');
+    const all = [1, 2, 3, 4, 5].flatMap(() => [cp.spawn('sleep', ['1000']), cp.exec('sleep 1000', () => {}), forkless.spawn('sleep', ['1000'])]);
+    const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-node-')), 'heap');
+    v8.writeHeapSnapshot(file);
+    const { snapshot, nodes, strings } = JSON.parse(fs.readFileSync(file, 'utf8'));
+    fs.rmSync(path.dirname(file), { recursive: true });
+    const size = snapshot.meta.node_fields.length;
+    let found = 0;
+    for (let n = 0; n < nodes.length; n += size) if (['ChildProcess', 'Child'].includes(strings[nodes[n + 1]]) && snapshot.meta.node_types[0][nodes[n]] === 'object') found++;
+    const exits = all.map((child) => once(child, 'exit'));
+    for (const child of all) child.kill('SIGKILL');
+    const signals = (await Promise.all(exits)).map(([, signal]) => signal);
+    console.log(found >= all.length, [...new Set(signals)].join(), signals.length);`);
+  assert.strictEqual(stdout, 'true SIGKILL 15\n');
+});
+
+test('NODE_OPTIONS with --jitless, in workers and forked processes too', () => {
+  const file = path.join(__dirname, '..', 'lib', 'install-now.js');
+  const show = `
+    const cp = require('node:child_process');
+    const { Worker, isMainThread } = require('node:worker_threads');
+    const child = cp.spawn('true');
+    const is = Object.getOwnPropertySymbols(child._handle).map(String).includes('Symbol(forkless.process)');
+    console.log(is, typeof WebAssembly, cp.execSync('uname').toString().trim());
+    if (isMainThread && process.env.DEEP) {
+      child.on('close', () => new Worker(process.argv[1]).on('exit', () => {
+        process.env.DEEP = '';
+        cp.fork(process.argv[1]);
+      }));
+    }`;
+  const name = path.join(fs.mkdtempSync(path.join(require('node:os').tmpdir(), 'forkless-node-')), 'show.js');
+  fs.writeFileSync(name, show);
+  const NODE_OPTIONS = `--jitless --require ${file}`;
+  const { stdout, stderr } = spawnSync(process.execPath, [name], { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS, DEEP: '1' } });
+  fs.rmSync(path.dirname(name), { recursive: true });
+  assert.strictEqual(stdout, 'true undefined Linux\n'.repeat(3), stderr);
+});
+
+test('the permission model', () => {
+  const flag = ['--permission', '--experimental-permission'].find((name) => process.allowedNodeEnvironmentFlags.has(name));
+  if (!flag) return console.log('SKIPPED: the permission model, which this Node does not have');
+  const addons = process.allowedNodeEnvironmentFlags.has('--allow-addons') ? ['--allow-addons'] : [];
+  const args = [flag, '--no-warnings', '--allow-fs-read=*', '--allow-fs-write=*', ...addons];
+  const file = path.join(__dirname, 'echo.js');
+  const body = (install) => `
+    const cp = require('node:child_process');
+    const forkless = require(${JSON.stringify(path.join(__dirname, '..'))});
+    if (${install}) forkless.install();
+    const told = (how) => {
+      try {
+        const done = how();
+        if (done?.kill) done.on('error', () => {}).kill('SIGKILL');
+        return 'started';
+      } catch ({ code, permission, message }) {
+        return [code, permission, message];
+      }
+    };
+    const stdio = 'ignore';
+    const calls = [() => cp.spawn('true', { stdio }), () => cp.spawn('true', { shell: true, stdio }), () => cp.exec('true'), () => cp.execFile('true'), () => cp.fork(${JSON.stringify(file)}, { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] }),
+      () => cp.spawnSync('true'), () => cp.execSync('true'), () => cp.execFileSync('true')];
+    const answers = calls.map(told);
+    if (${install}) answers.push(told(() => forkless.spawn('true')), told(() => forkless.prepare('true').spawn()));
+    forkless.run('true').then(({ code }) => code, ({ code }) => code).then((own) => console.log(JSON.stringify([answers, own])));`;
+  const answers = (install, more) => {
+    const { stdout, stderr } = spawnSync(process.execPath, [...args, ...more, '-e', body(install)], { encoding: 'utf8' });
+    return JSON.parse(stdout || JSON.stringify(stderr));
+  };
+  const [stock, denied] = [answers(false, []), answers(true, [])];
+  assert.ok(stock[0].every(([code]) => code === 'ERR_ACCESS_DENIED'), JSON.stringify(stock));
+  assert.deepStrictEqual(denied[0].slice(0, stock[0].length), stock[0]);
+  assert.deepStrictEqual(denied[0].slice(stock[0].length).map(([code]) => code), ['ERR_ACCESS_DENIED', 'ERR_ACCESS_DENIED']);
+  assert.deepStrictEqual([stock[1], denied[1]], ['ERR_ACCESS_DENIED', 'ERR_ACCESS_DENIED']);
+  const allowed = answers(true, ['--allow-child-process']);
+  assert.deepStrictEqual([[...new Set(allowed[0])], allowed[1]], [['started'], 0], JSON.stringify(allowed));
+});
+
+test('a launch from a large process stops the loop no longer than from a small one', () => {
+  const { stdout } = script(`
+    const stop = () => {
+      let least = Infinity;
+      for (let n = 0; n < 15; n++) {
+        const begun = performance.now();
+        const child = cp.spawn('/bin/true', { stdio: 'ignore' });
+        least = Math.min(least, performance.now() - begun);
+        child.unref();
+      }
+      return least;
+    };
+    const small = stop();
+    // 300 MiB, in pages of 4 KiB: their tables are copied by a fork.
+    const memory = Array.from({ length: 30 }, () => Buffer.alloc(10 << 20, 1));
+    const large = stop();
+    forkless.uninstall();
+    const stock = stop();
+    console.log(JSON.stringify([small, large, stock, memory.length]));`);
+  const [small, large, stock] = JSON.parse(stdout);
+  // The least of each: what else runs on the machine can only add to it.
+  assert.ok(large < Math.max(2 * small, 1), stdout);
+  assert.ok(large < stock / 2, stdout);
+});

@@ -66,6 +66,11 @@ fn child_process_answers_as_without_forkless() {
 }
 
 #[test]
+fn lines_answer_as_from_the_shell() {
+    passes("lines.test.js");
+}
+
+#[test]
 fn own_functions_work() {
     passes("own.test.js");
 }

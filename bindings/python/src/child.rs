@@ -123,6 +123,11 @@ impl Child {
         self.pidfd.ok_or_else(|| self.error(py, Errno::BADF.into()))
     }
 
+    /// A descriptor that is readable when the program has been executed, or could not be. -1: none, and `has_executed` knows.
+    fn exec_fileno(&self) -> RawFd {
+        self.lock().exec_pipe().map_or(-1, |fd| fd.as_raw_fd())
+    }
+
     /// Checks whether the child has ended. Returns the return code as `subprocess` defines it, or None.
     fn poll(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         let status = py.detach(|| self.lock().try_wait()).map_err(|error| self.error(py, error))?;

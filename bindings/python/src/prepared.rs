@@ -79,7 +79,7 @@ pub(crate) fn start<'py>(
     request.environment(env.as_ref())?;
     request.streams(streams.map(|what| what.map(|what| what.0)), &pass_fds.0)?;
     request.groups(start_new_session, process_group.map(|group| group.0));
-    request.command.inherit_all(!close_fds).pidfd(true);
+    request.command.inherit_all(!close_fds).pidfd(true).exec_pipe(true);
     request.settings(settings)?;
     let (prepared, names) = request.prepare()?;
     reap_abandoned(py)?;

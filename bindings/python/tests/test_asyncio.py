@@ -204,6 +204,56 @@ def test_children_work_in_a_loop_of_another_thread():
     assert found == [b"x\n"]
 
 
+def test_the_exec_is_reported_and_not_looked_for(go, monkeypatch):
+    monkeypatch.setattr(forkless.asyncio, "_LOOK", 1000)
+
+    async def main():
+        children = await asyncio.gather(*(create_subprocess_exec("sleep", "1000") for _ in range(60)))
+        for child in children:
+            child.kill()
+            assert await child.wait() == -signal.SIGKILL
+        failing = [create_subprocess_exec("true", cwd="/no/such/directory", stdin=PIPE, stdout=PIPE) for _ in range(60)]
+        for error in await asyncio.gather(*failing, return_exceptions=True):
+            assert isinstance(error, FileNotFoundError) and error.filename == "/no/such/directory", error
+
+    go(main())
+
+
+def test_a_pipe_that_another_process_holds_does_not_delay_the_exec_for_ever(go, monkeypatch):
+    """A thread that forks between the making of the pipe and the launch leaves its writing end in the new process."""
+    reading, writing = os.pipe()
+    asked = []
+
+    class Held:
+        """A handle whose pipe is not closed by exec."""
+
+        def __init__(self, handle):
+            self._handle, self.turns = handle, 0
+
+        def __getattr__(self, name):
+            return getattr(self._handle, name)
+
+        def exec_fileno(self):
+            asked.append(self)
+            return reading
+
+        def has_executed(self):
+            self.turns += 1
+            return self.turns > 1 and self._handle.has_executed()
+
+    start = forkless.asyncio._start
+    monkeypatch.setattr(forkless.asyncio, "_start", lambda *args: Held(start(*args)))
+
+    async def main():
+        process = await create_subprocess_exec("true")
+        assert await process.wait() == 0
+
+    go(main())
+    os.close(reading)
+    os.close(writing)
+    assert asked
+
+
 def test_has_executed_reports_the_exec():
     handle = forkless.prepare(["true"]).launch()
     assert handle.has_executed(50)

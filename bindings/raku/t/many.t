@@ -11,7 +11,11 @@ sub within($promise) {
 
 sub threads { '/proc/self/status'.IO.lines.first(*.starts-with('Threads:')).words[1].Int }
 sub descriptors { '/proc/self/fd'.IO.dir.elems }
-sub is-gone($pid) { !"/proc/$pid".IO.e }
+# Another process may have got the number since.
+sub is-gone($pid) {
+    my $stat = try "/proc/$pid/stat".IO.slurp;
+    !$stat.defined || $stat.comb(/<-[)]>+ $/)[0].words[1].Int != $*PID
+}
 
 # Waits for a state.
 sub eventually(&state, $what) {

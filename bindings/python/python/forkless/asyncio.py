@@ -44,50 +44,56 @@ async def _create(words, stdin, stdout, stderr, limit, kwargs):
     except Exception as error:
         _forkless.tell(error, kwargs.get("executable") or words[0])
         raise
-    if not isinstance(handle, Popen):
-        await _executed(handle)
+    starts = not isinstance(handle, Popen)
     try:
         process = Process(handle, loop)
+        if not starts:
+            process._watch()
     except BaseException:
         handle.kill()  # there is no pidfd, or the loop cannot watch descriptors
         raise
-    if handle.stdin is handle.stdout is handle.stderr is None:
-        return process
-    connecting = loop.create_task(process._connect(limit))
     try:
-        # Shielded from cancellation: uvloop would close a descriptor that the file object closes again.
-        await asyncio.shield(connecting)
+        if not handle.stdin is handle.stdout is handle.stderr is None:
+            # The child goes on to its program meanwhile.
+            connecting = loop.create_task(process._connect(limit))
+            try:
+                # Shielded from cancellation: uvloop would close a descriptor that the file object closes again.
+                await asyncio.shield(connecting)
+            except BaseException:
+                if not connecting.done():
+                    connecting.add_done_callback(process._abandon)
+                raise
+        if starts:
+            await _executed(handle, loop)
+            process._watch()
     except BaseException:
-        connecting.add_done_callback(process._abandon)
+        process._abandon()
         raise
     return process
 
 
-async def _executed(handle):
-    """Waits until the program has been executed (about 50 µs) while the loop runs other tasks. Raises the error of a failed launch.
-
-    If no other launch is in progress, it sleeps briefly instead: on a busy machine the child may be waiting for this CPU, and the loop's own
-    sleep takes at least a millisecond.
-    """
-    turns = 0
-    _underway.add(handle)
-    try:
-        while not handle.has_executed(_MOMENT if 0 < turns < _TURNS and len(_underway) == 1 else None):
-            # After many turns the machine is busy: check less often.
-            await asyncio.sleep(0 if turns < _TURNS else 0.0005)
-            turns += 1
-    except asyncio.CancelledError:
-        handle.kill()
-        raise
-    finally:
-        _underway.discard(handle)
+async def _executed(handle, loop):
+    """Waits until the program has been executed, while the loop runs other tasks. Raises the error of a failed launch."""
+    while not handle.has_executed():
+        pipe, ready = handle.exec_fileno(), loop.create_future()
+        # The other end of the pipe is closed by exec, and by the end of the child. But another thread of this process may fork just
+        # when it has been made, and that process then has a copy.
+        timer = loop.call_later(_LOOK, _wake, ready)
+        loop.add_reader(pipe, _wake, ready)
+        try:
+            await ready
+        finally:
+            timer.cancel()
+            loop.remove_reader(pipe)
 
 
-# The number of checks without a pause, and the length of a brief sleep, in seconds.
-_TURNS, _MOMENT = 20, 0.0001
+# The interval between two checks of a pipe that may have a copy, in seconds.
+_LOOK = 0.05
 
-# Launches in progress, in all loops.
-_underway = set()
+
+def _wake(future):
+    if not future.done():
+        future.set_result(None)
 
 
 def _start(words, stdin, stdout, stderr, kwargs):
@@ -124,9 +130,7 @@ class Process:
         self._transports = []
         self.pid = handle.pid
         self.stdin = self.stdout = self.stderr = None
-        # The loop keeps a reference to this object until the child has ended, so that it is reaped even if the caller drops it.
         self._pidfd = handle.fileno()
-        loop.add_reader(self._pidfd, self._on_end)
 
     def __repr__(self):
         return f"<{type(self).__name__} {self.pid}>"
@@ -135,6 +139,10 @@ class Process:
     def returncode(self):
         """The return code, or None while the child runs."""
         return self._returncode
+
+    def _watch(self):
+        # The loop keeps a reference to this object until the child has ended, so that it is reaped even if the caller drops it.
+        self._loop.add_reader(self._pidfd, self._on_end)
 
     async def _connect(self, limit):
         handle, loop = self._handle, self._loop
@@ -168,12 +176,12 @@ class Process:
         self._returncode = code
         self._ended.set_result(code)
 
-    def _abandon(self, connecting):
+    def _abandon(self, connecting=None):
         """Kills the child after a failed creation: the caller has no object to wait for."""
-        if not connecting.cancelled():
+        if connecting is not None and not connecting.cancelled():
             connecting.exception()  # already raised: mark it as retrieved
         if self._returncode is None:
-            self.kill()
+            self._handle.kill()
         for transport in self._transports:
             transport.close()
 
@@ -186,13 +194,17 @@ class Process:
 
     async def communicate(self, input=None):
         """Writes standard input, reads both outputs until end of file, and waits for the child. Returns the outputs, None for one that is no pipe."""
-        _, stdout, stderr = await asyncio.gather(self._feed(input), _read(self.stdout), _read(self.stderr))
+        # Only what goes on at once needs a task of its own.
+        if self.stdin is not None:
+            _, stdout, stderr = await asyncio.gather(self._feed(input), _read(self.stdout), _read(self.stderr))
+        elif self.stdout is not None and self.stderr is not None:
+            stdout, stderr = await asyncio.gather(self.stdout.read(), self.stderr.read())
+        else:
+            stdout, stderr = await _read(self.stdout), await _read(self.stderr)
         await self.wait()
         return stdout, stderr
 
     async def _feed(self, input):
-        if self.stdin is None:
-            return
         try:
             # uvloop raises an error on writing to a pipe that the program has closed.
             if input is not None and not self.stdin.is_closing():

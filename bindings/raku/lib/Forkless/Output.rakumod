@@ -69,7 +69,7 @@ class Output is export {
         my ($read, $give) = $!lock.protect: {
             $!fd = $fd;
             $!scheduler = $scheduler;
-            ($!tapped && !$!given, $!given)
+            (?($!tapped && !$!given), ?$!given)
         }
         if $give {
             $!fd = Int;

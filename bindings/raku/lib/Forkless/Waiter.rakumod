@@ -44,11 +44,17 @@ class Loop {
     # Calls &ready in the thread with the number of the watch, while the descriptor has one of the events. Returns the
     # number.
     method watch(Int $fd, Int $events, &ready --> Int) {
-        my $number = $!lock.protect: {
+        # A block gives its last variable, not the value: that of $!next would be read after the lock, with another's number.
+        my $number;
+        $!lock.protect: {
             $!work.release unless %!watches;
-            %!watches{++$!next} = &ready;
-            $!next
+            $number = ++$!next;
+            %!watches{$number} = &ready;
         };
+        if PLANTED("raku-number-of-another-watch") {
+            sleep 0.01;
+            $number = $!next;
+        }
         my $event = buf8.allocate(EVENT);
         $event.write-uint32(0, $events);
         $event.write-uint64(DATA, $number);
@@ -91,9 +97,9 @@ class Loop {
     method !call(buf8 $events, Int $found --> Nil) {
         for ^$found -> $n {
             my $number = $events.read-uint64(EVENT * $n + DATA);
-            my &ready = $!lock.protect: { %!watches{$number} };
+            my $ready = $!lock.protect: { %!watches{$number} };
             # Its watch may have been removed since.
-            ready($number) if &ready;
+            $ready($number) if $ready;
             CATCH { default { note "forkless: {.message}" } }
         }
     }
