@@ -4,7 +4,9 @@
 #
 # For each line of its input it launches COUNT times and prints a line for each: nanoseconds, and the resident size in KiB after it. So
 # several such processes can take turns. Every status is checked. "forkless" calls forkless_spawn
-# of LIBRARY, the path of libforkless.so.0, and waits by waitpid(2).
+# of LIBRARY, the path of libforkless.so.0, and waits by waitpid(2). "Forkless" is Forkless::Proc::Async of the Raku distribution, which
+# finds the library by FORKLESS_LIBRARY; it is loaded only for that method, because it has a thread of its own. The process grows by 16
+# KiB before each launch.
 use NativeCall;
 
 my $library = '';
@@ -26,9 +28,16 @@ sub MAIN(Str $way, Int $count, Str $program, Str $path) {
             die "not waited for" if waitpid($pid, $status, 0) != $pid;
             $status
         };
+    if $way eq 'Forkless' {
+        require Forkless::Proc::Async;
+        my $class = ::('Forkless::Proc::Async');
+        %ways<Forkless> = { (await $class.new($program).start).exitcode };
+    }
+    my @kept;
     my &launch = %ways{$way} // die "no such way: $way";
     while $*IN.get.defined {
         for ^$count {
+            @kept.push(buf8.allocate(16384, 1));
             my $start = now;
             my $status = launch();
             my $time = now - $start;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::{
     budget::Budget, condition::Condition, contestant::Contestant, engines::Engines, interrupt::Interrupt,
     machine::Machine, parent::Parent, program::Program, progress::Progress, race::race, record::Report, rows::Row,
-    settings::Settings, stage::Stage,
+    settings::Settings, stage::Stage, warm::WarmPrograms,
 };
 
 /// Maximum number of launches of each method.
@@ -45,6 +45,7 @@ impl Brief {
     fn race(contestants: &[Contestant], time: Duration, memory_mib: u64, stop: &AtomicBool) -> Result<Report> {
         let stage = Stage {
             program: Program::embedded()?,
+            warm: WarmPrograms::default(),
             writers: Vec::new(),
             settings: Settings::none(),
             engines: Engines::none(),

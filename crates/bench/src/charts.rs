@@ -212,7 +212,7 @@ struct Cell {
 pub(crate) fn charts(report: &Report) -> Vec<Chart> {
     let mut charts: Vec<Chart> = small(report).into_iter().collect();
     charts.extend(sweeps().iter().filter_map(|sweep| sweep.chart(report)));
-    charts.extend([output(report), tasks(report), alive(report)].into_iter().flatten());
+    charts.extend([output(report), warm(report), tasks(report), alive(report)].into_iter().flatten());
     charts
 }
 
@@ -398,6 +398,21 @@ fn output(report: &Report) -> Option<Chart> {
         name: "output",
         title: "Captured output",
         about: "The parent reads all output of the child into memory.",
+        panels: dots(&ticks, &TOTALS, &cells),
+        picture: 0,
+        table: grid(ticks, &TOTALS, &cells),
+    })
+}
+
+/// Programs that may be warm.
+fn warm(report: &Report) -> Option<Chart> {
+    let found: Vec<Condition> = report.conditions().into_iter().filter(|c| !c.program.is_empty()).collect();
+    let ticks: Vec<String> = found.iter().map(|condition| condition.program.to_owned()).collect();
+    let cells = cells_of(report, &found, totals);
+    (!cells.is_empty()).then(|| Chart {
+        name: "warm",
+        title: "Warm programs",
+        about: "Real programs, executed, and cloned from a template that the dynamic loader has loaded already (experimental).",
         panels: dots(&ticks, &TOTALS, &cells),
         picture: 0,
         table: grid(ticks, &TOTALS, &cells),

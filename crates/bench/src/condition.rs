@@ -1,6 +1,7 @@
 //! A condition: the parent to launch from, and the settings of the launch.
 
 use super::{
+    name::Name,
     setting::Setting,
     units::{bytes, mebibytes, thousands},
 };
@@ -39,6 +40,8 @@ pub(crate) struct Condition {
     pub(crate) environment: u64,
     /// Directories of `PATH` before the one with the program; 0: it is launched by its path.
     pub(crate) path_misses: u64,
+    /// The command line of another program, of the part with warm programs; empty: the program of all others.
+    pub(crate) program: Name,
 }
 
 impl Condition {
@@ -56,6 +59,7 @@ impl Condition {
         faulting: 0,
         environment: 0,
         path_misses: 0,
+        program: "",
     };
 
     /// Must each method run in a separate process that is started under this condition?
@@ -87,6 +91,9 @@ impl Condition {
     /// A description that names only the differences from [`Condition::SMALL`].
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
+        if !self.program.is_empty() {
+            words.push(format!("program {:?}", self.program));
+        }
         if self.setting != Setting::None {
             words.push(self.setting.words().to_owned());
         }

@@ -78,6 +78,8 @@ pub enum Contestant {
     ForklessZygote,
     /// forkless Prepared through a zygote, spawn and wait, no pidfd
     ForklessPreparedZygote,
+    /// forkless Prepared by a template of the warm program, spawn and wait, no pidfd
+    ForklessWarm,
     /// forkless::tokio::Command, spawn and wait
     ForklessTokio,
     /// forkless::tokio::Command, status
@@ -129,7 +131,7 @@ pub enum Contestant {
 
 impl Contestant {
     /// All methods, in the order of the tables.
-    pub(crate) const ALL: [Self; 53] = [
+    pub(crate) const ALL: [Self; 54] = [
         Self::Floor,
         Self::Fork,
         Self::PosixSpawn,
@@ -164,6 +166,7 @@ impl Contestant {
         Self::ForklessMemoryFile,
         Self::ForklessZygote,
         Self::ForklessPreparedZygote,
+        Self::ForklessWarm,
         Self::ForklessTokio,
         Self::ForklessTokioStatus,
         Self::ForklessTokioPreparedStatus,
@@ -222,6 +225,7 @@ impl Contestant {
             Self::ForklessMemoryFile => "forkless-memory-file",
             Self::ForklessZygote => "forkless-zygote",
             Self::ForklessPreparedZygote => "forkless-prepared-zygote",
+            Self::ForklessWarm => "forkless-warm",
             Self::ForklessTokio => "forkless-tokio",
             Self::ForklessTokioStatus => "forkless-tokio-status",
             Self::ForklessTokioPreparedStatus => "forkless-tokio-prepared-status",
@@ -277,6 +281,11 @@ impl Contestant {
             self,
             Self::Tokio | Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus
         )
+    }
+
+    /// Does it take part with the programs that may be warm?
+    pub(crate) fn takes_programs(self) -> bool {
+        matches!(self, Self::Floor | Self::PosixSpawn | Self::ForklessPrepared | Self::ForklessWarm)
     }
 
     /// Does it take part while other threads cause page faults?

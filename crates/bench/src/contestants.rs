@@ -13,6 +13,7 @@ use super::{
     program::check,
     setting::Feature,
     statistics::Sample,
+    warm,
 };
 
 /// Does the C library of this build support the method?
@@ -104,6 +105,7 @@ pub(crate) fn ready<'p>(
         Contestant::ForklessMemoryFile => one_shot(ours::Form::MemoryFile),
         Contestant::ForklessZygote => one_shot(ours::Form::Zygote),
         Contestant::ForklessPreparedZygote => planned(ours::Form::Zygote),
+        Contestant::ForklessWarm => Ok(Box::new(warm::Warmed::new(job)?)),
         Contestant::ForklessCSpawn => ours_in_c(native::bench_spawn),
         Contestant::ForklessCSystem => ours_in_c(native::bench_system),
         Contestant::ForklessCPopen => ours_in_c(native::bench_popen),
@@ -163,7 +165,9 @@ mod tests {
     /// Without engines and tasks, which have separate tests, and the zygote, which a test program cannot serve.
     fn inside() -> impl Iterator<Item = Contestant> {
         let is_zygote = |one| matches!(one, Contestant::ForklessZygote | Contestant::ForklessPreparedZygote);
-        Contestant::ALL.into_iter().filter(move |&one| !one.is_engine() && !one.awaits() && !is_zygote(one))
+        // No static program is warm.
+        let is_left_out = move |one| is_zygote(one) || one == Contestant::ForklessWarm;
+        Contestant::ALL.into_iter().filter(move |&one| !one.is_engine() && !one.awaits() && !is_left_out(one))
     }
 
     #[test]

@@ -20,6 +20,11 @@ mod budget;
 mod launcher;
 mod native;
 mod ours;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+mod warm;
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+#[path = "no_warm.rs"]
+mod warm;
 mod engines;
 mod contestants;
 
@@ -80,6 +85,7 @@ use self::record::{Report, write_in, write_to};
 use self::settings::Settings;
 use self::stage::Stage;
 use self::sweeps::{Limits, Sweeps};
+use self::warm::WarmPrograms;
 
 /// Measures, or runs the subcommand. Prints errors to standard error. Dies by the signal that interrupted the measurement.
 pub fn main(options: &BenchOptions) -> ExitCode {
@@ -122,6 +128,7 @@ fn run(options: &BenchOptions) -> Result<Option<i32>> {
     let mut sweeps = Sweeps::plan(options, &limits, &stage.settings.list());
     sweeps.notes.extend(stage.settings.notes.iter().cloned());
     sweeps.notes.extend(stage.engines.absences());
+    sweeps.notes.extend(stage.warm.cold.iter().cloned());
     let clone3 = forkless::Support::probe().is_ok_and(|support| support.clone3 || !support.shared_memory);
     if !clone3 {
         sweeps.notes.push("clone3 is refused or missing: forkless uses clone".to_owned());
@@ -167,8 +174,9 @@ fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -
         (false, true) => vec![OUTPUTS[0]],
         (false, false) => Vec::new(),
     };
+    let warm = if options.measures(Part::Warm) { WarmPrograms::find()? } else { WarmPrograms::default() };
     let writers = outputs.into_iter().map(|bytes| Ok((bytes, Program::writer(bytes)?))).collect::<Result<_>>()?;
-    Ok(Stage { program, writers, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
+    Ok(Stage { program, writers, warm, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
 }
 
 /// Writes the files of `--json`, `--csv` and `--out`; returns lines that name the page.

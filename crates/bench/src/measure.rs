@@ -94,8 +94,9 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// If a method fails or a condition cannot be set up, unless a signal has arrived.
     pub(crate) fn everything(&self, progress: &Progress) -> Result<Measured> {
-        // The output of the user's program must not get into the tables.
-        let quiet = if self.options.program.is_empty() { None } else { Some(Quiet::new()?) };
+        // The output of the user's program and of the warm programs must not get into the tables.
+        let is_quiet = self.options.program.is_empty() && !self.options.measures(Part::Warm);
+        let quiet = if is_quiet { None } else { Some(Quiet::new()?) };
         let Raced { mut rows, mut notes } = self.races(progress)?;
         self.count(&mut rows, progress, &mut notes);
         drop(quiet);

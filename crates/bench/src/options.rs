@@ -26,7 +26,7 @@ pub struct BenchOptions {
     #[arg(help_heading = SELECTION, long, conflicts_with = "quick")]
     pub(crate) full: bool,
 
-    /// Measure only these parts [default: all]
+    /// Measure only these parts [default: all but warm]
     #[arg(help_heading = SELECTION, long, value_name = "PART", value_delimiter = ',')]
     pub(crate) only: Vec<Part>,
 
@@ -145,6 +145,8 @@ pub(crate) enum Part {
     Alive,
     /// Launches from tasks of a tokio runtime
     Tokio,
+    /// Warm programs, experimental: only if it is named
+    Warm,
     /// The parts output, alive and tokio
     Handle,
 }
@@ -161,7 +163,7 @@ impl BenchOptions {
         let is_handle = matches!(part, Part::Output | Part::Alive | Part::Tokio) && self.only.contains(&Part::Handle);
         // These parts start a separate process for each method, which takes too long for --quick.
         let is_usual = !self.quick || !matches!(part, Part::Environment | Part::Path);
-        self.only.is_empty() && is_usual || self.only.contains(&part) || is_handle
+        self.only.is_empty() && is_usual && part != Part::Warm || self.only.contains(&part) || is_handle
     }
 
     /// Is any sweep selected? Each starts at the small parent.

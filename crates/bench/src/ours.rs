@@ -46,7 +46,7 @@ fn zygote() -> &'static Zygote {
     ZYGOTE.get_or_init(|| Zygote::start(&ZygoteOptions::new()).expect("this program serves as its own zygote"))
 }
 
-fn command(job: &Job) -> Result<Command> {
+pub(crate) fn command(job: &Job) -> Result<Command> {
     let mut command = Command::new(&job.program.path);
     command.args(&job.program.args);
     if job.condition.pipes > 0 {
@@ -57,7 +57,7 @@ fn command(job: &Job) -> Result<Command> {
 }
 
 /// Waits and drops the handle and the pipes. This is included in the time, as for `std`.
-fn finish(start: Instant, mut child: Child) -> Result<Sample> {
+pub(crate) fn finish(start: Instant, mut child: Child) -> Result<Sample> {
     let held_ns = nanoseconds(start);
     let status = child.wait().context("not waited for")?;
     drop(child);

@@ -209,6 +209,7 @@ mod tests {
         Stage {
             program,
             writers: Vec::new(),
+            warm: crate::warm::WarmPrograms::default(),
             settings: Settings::none(),
             engines: Engines::none(),
             memory_mib: 0,

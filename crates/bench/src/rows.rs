@@ -34,6 +34,8 @@ pub struct Row {
     pub(crate) faulting: usize,
     pub(crate) environment: u64,
     pub(crate) path_misses: u64,
+    #[serde(deserialize_with = "super::name::name")]
+    pub(crate) program: Name,
     /// Launches.
     pub n: u64,
     /// Time for which the launch blocked the caller, median, in microseconds.
@@ -87,6 +89,7 @@ impl Row {
             faulting: condition.faulting,
             environment: condition.environment,
             path_misses: condition.path_misses,
+            program: condition.program,
             n: summary.n,
             held_p50_us: summary.held.p50,
             held_p50_low_us: Some(summary.held.low),
@@ -134,6 +137,7 @@ impl Row {
             faulting: self.faulting,
             environment: self.environment,
             path_misses: self.path_misses,
+            program: self.program,
         }
     }
 }

@@ -11,6 +11,7 @@ use super::{
     program::Program,
     setting::{Feature, Setting},
     settings::{self, Settings},
+    warm::WarmPrograms,
 };
 
 /// What all conditions share.
@@ -18,6 +19,8 @@ pub(crate) struct Stage {
     pub(crate) program: Program,
     /// Programs that write a number of bytes.
     pub(crate) writers: Vec<(u64, Program)>,
+    /// Programs that may be warm.
+    pub(crate) warm: WarmPrograms,
     pub(crate) settings: Settings,
     pub(crate) engines: Engines,
     /// Memory that may be used.
@@ -28,9 +31,9 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn job(&self, condition: &Condition) -> Job<'_> {
-        let writer = self.writers.iter().find(|(bytes, _)| *bytes == condition.output);
+        let writer = self.writers.iter().find(|(bytes, _)| *bytes == condition.output).map(|(_, program)| program);
         Job {
-            program: writer.map_or(&self.program, |(_, program)| program),
+            program: self.warm.program(condition).or(writer).unwrap_or(&self.program),
             condition: *condition,
             wishes: self.settings.wishes(condition.setting),
         }
@@ -54,6 +57,7 @@ impl Stage {
                 && (condition.faulting == 0 || c.bears_faults())
                 && (!condition.is_apart() || c.stands_apart())
                 && c.captures(condition.output > 0)
+                && self.warm.suits(**c, condition)
                 && contestants::is_here(**c)
                 && c.awaits() == (condition.tasks > 0)
         };

@@ -11,6 +11,7 @@ use super::{
     options::{BenchOptions, Part},
     setting::Setting,
     units::{mebibytes, thousands},
+    warm,
 };
 
 /// File descriptors left free below the limit, for two pipes to each engine and for the methods themselves.
@@ -122,6 +123,9 @@ impl Sweeps {
             for output in options.outputs() {
                 sweeps.add(Condition { output, ..Condition::SMALL });
             }
+        }
+        if options.measures(Part::Warm) {
+            warm::programs().for_each(|program| sweeps.add(Condition { program, ..Condition::SMALL }));
         }
         if options.measures(Part::Tokio) {
             for wanted in [Condition::SMALL.fds, SOCKETS] {

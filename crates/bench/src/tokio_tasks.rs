@@ -202,6 +202,7 @@ mod tests {
         let stage = |program, writers| Stage {
             program,
             writers,
+            warm: crate::warm::WarmPrograms::default(),
             settings: Settings::none(),
             engines: Engines::none(),
             memory_mib: 0,
