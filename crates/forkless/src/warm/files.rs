@@ -92,13 +92,14 @@ fn look(path: &CString) -> Option<Found> {
 /// The dynamic loader of glibc on x86-64.
 pub(super) const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
-/// Checks that a file is a dynamically linked program for x86-64 and glibc. The error is the reason against it.
-pub(super) fn check_program(path: &Path) -> Result<(), &'static str> {
+/// Checks that a file is a dynamically linked program for x86-64 and glibc. The error is the reason against it. `None`: it
+/// cannot be read now.
+pub(super) fn check_program(path: &Path) -> Option<Result<(), &'static str>> {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::open(path).ok()?;
+    let mut head = [0u8; 4096];
+    let length = file.read_at(&mut head, 0).ok()?;
     let read = || -> Option<Result<(), &'static str>> {
-        use std::os::unix::fs::FileExt;
-        let file = std::fs::File::open(path).ok()?;
-        let mut head = [0u8; 4096];
-        let length = file.read_at(&mut head, 0).ok()?;
         let head = head.get(..length)?;
         if head.starts_with(b"#!") {
             return Some(Err("the program is a script"));
@@ -127,7 +128,7 @@ pub(super) fn check_program(path: &Path) -> Result<(), &'static str> {
         }
         Some(Err("the program is linked statically"))
     };
-    read().unwrap_or(Err("the program's file cannot be read"))
+    Some(read().unwrap_or(Err("the program's file is damaged")))
 }
 
 /// Whether a file has capabilities: `capabilities(7)`.

@@ -53,7 +53,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 use std::sync::{Arc, Mutex, PoisonError};
-use template::Template;
+use template::{Template, Unfit};
 
 mod options;
 
@@ -223,11 +223,14 @@ impl Warm {
     pub fn start(&self, prepared: &Prepared) -> io::Result<()> {
         let request = self.request(prepared.plan());
         let answer = request.and_then(|request| match self.set().template(&request) {
-            Ok(template) if template.suits_caller().is_ok() => Ok(()),
-            Ok(template) => {
-                self.set().discard(&template);
-                self.set().start_and_wait(request)
-            }
+            Ok(template) => match template.suits_caller() {
+                Ok(_) if template.helper.end().is_none() => Ok(()),
+                Err(Unfit::Unknown(why)) => Err(why.into()),
+                Ok(_) | Err(Unfit::Differs(_)) => {
+                    self.set().discard(&template);
+                    self.set().start_and_wait(request)
+                }
+            },
             Err(_) => self.set().start_and_wait(request),
         });
         answer.map_err(|why| io::Error::new(io::ErrorKind::Unsupported, &*why))
@@ -282,9 +285,12 @@ impl Cloner for Warm {
                 let source = Source::Template(Arc::downgrade(set), Arc::downgrade(&template));
                 answer.map(|running| Running { route: Route::Warm, origin: Some(Box::new(source)), ..running })
             }
-            Err(Cold { reason, starts }) => {
+            Err(Cold { reason, starts, blamed }) => {
                 Counts::add(&set.counts.cold);
                 let answer = launch::run(plan, &Run { cloner: None, ..*run });
+                if let (Some(template), Ok(_)) = (blamed, &answer) {
+                    set.discard(&template);
+                }
                 if let (true, Ok(request), Ok(_)) = (starts, request, &answer) {
                     set.start(request);
                 }
@@ -305,29 +311,38 @@ fn by_template(
     let template = set.template(request)?;
     let status = match template.suits_caller() {
         Ok(status) => status,
-        Err(why) => return Err(set.differs(&template, why)),
+        Err(Unfit::Differs(why)) => return Err(set.differs(&template, why)),
+        Err(Unfit::Unknown(why)) => return Err(Cold::for_now(why)),
     };
     template.note_use();
     // Whatever the caller wants to wait for: only a child that has begun its program has not failed before its first
     // step, and those failures must not be reported.
     let run = Run { form: Form::Spawn, ..*run };
     let answer = match attempt(plan, &run, &[], &template.helper, status, false) {
-        Ok(running) => Ok(running),
+        Ok(running) => {
+            template.note_fit();
+            Ok(running)
+        }
         // No step of the plan was made: the launch can be made in another way, which also finds the right error.
         Err(Refused::Error(error))
             if matches!(error.step(), Step::Zygote | Step::Adopt | Step::Clone)
                 && !planted!("warm-template-failure-is-final") =>
         {
-            set.discard(&template);
-            return Err(Cold::first("the template could not make the child"));
+            let blamed = Some(template);
+            return Err(Cold { blamed, ..Cold::first("the template could not make the child") });
         }
-        Err(Refused::Error(error)) => Err(error),
-        Err(Refused::Again(again)) => {
+        Err(Refused::Callers(_)) => {
+            let blamed = planted!("warm-template-blamed-for-its-caller").then_some(template);
+            return Err(Cold { blamed, ..Cold::for_now("the caller is short of descriptors or memory") });
+        }
+        Err(Refused::Late(_)) if planted!("warm-child-made-again") => {
+            return Err(Cold::first("the child was killed"));
+        }
+        Err(Refused::Error(error) | Refused::Late(error)) => Err(error),
+        Err(Refused::Again(Again::Differs(what))) => return Err(set.differs(&template, what)),
+        Err(Refused::Again(Again::Died(_))) => {
             set.discard(&template);
-            return Err(Cold::first(match again {
-                Again::Died(_) => "the template has ended",
-                Again::Differs(what) => what,
-            }));
+            return Err(Cold::first("the template has ended"));
         }
     };
     Ok((template, answer))

@@ -37,7 +37,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a caller waits for a template: more than the timeouts of the watch and of the start together. A debugger that
 /// attaches at the wrong moment stops the guard for ever.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// The number of launches in a row with other attributes after which a template is replaced.
+const MISFITS: u32 = 16;
 
 /// The stack size of guards in bytes: enough for two launches.
 const STACK: usize = 256 * 1024;
@@ -109,15 +112,17 @@ pub(super) struct Set {
 pub(super) struct Cold {
     pub(super) reason: Reason,
     pub(super) starts: bool,
+    /// The template that could not make the child. If the cold launch succeeds, the template was at fault.
+    pub(super) blamed: Option<Arc<Template>>,
 }
 
 impl Cold {
     pub(super) fn first(reason: &str) -> Self {
-        Self { reason: reason.into(), starts: true }
+        Self { reason: reason.into(), starts: true, blamed: None }
     }
 
     pub(super) fn for_now(reason: impl Into<Reason>) -> Self {
-        Self { reason: reason.into(), starts: false }
+        Self { reason: reason.into(), starts: false, blamed: None }
     }
 }
 
@@ -212,10 +217,10 @@ impl Set {
         old.is_some()
     }
 
-    /// Replaces a template whose caller has other attributes than this launch: not too often, since threads of this process
-    /// with different attributes may launch in turn.
+    /// A launch whose caller has other attributes than the template was started with. If many in a row have, the template is
+    /// replaced. Not at once: threads of this process with different attributes may launch in turn.
     pub(super) fn differs(&self, template: &Arc<Template>, why: &str) -> Cold {
-        if template.age() < PAUSE {
+        if template.note_misfit() < MISFITS {
             return Cold::for_now(why);
         }
         self.discard(template);

@@ -5,7 +5,7 @@ use super::caller::Caller;
 use super::files::{LOADER, Stamp, check_program, has_capabilities, is_executable};
 use super::options::Limits;
 use super::request::Request;
-use super::watch::watch;
+use super::watch::{Unwatched, watch};
 use crate::child::Child;
 use crate::command::Command;
 use crate::identity::Status;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Timeout for a template to report.
-const START: Duration = Duration::from_secs(5);
+/// Timeout for a template to report: in real time, because it can wait, but does not work. The watch has seen it load.
+const START: Duration = Duration::from_secs(10);
 
 /// Why there is no template.
 pub(super) enum Refusal {
@@ -42,6 +42,16 @@ pub(super) struct Template {
     launches: AtomicU32,
     /// Milliseconds from `started` to the last use.
     used: AtomicU64,
+    /// How many launches in a row had a caller with other attributes.
+    misfits: AtomicU32,
+}
+
+/// Why a template is not used for a caller.
+pub(super) enum Unfit {
+    /// The caller has other attributes.
+    Differs(&'static str),
+    /// They cannot be compared now, or the caller cannot launch warm now. The template is as good as before.
+    Unknown(&'static str),
 }
 
 impl Template {
@@ -58,14 +68,21 @@ impl Template {
         if program.changes_ids() || has_capabilities(path) {
             return Err(lasting("the program gains privileges when it is executed"));
         }
-        check_program(path).map_err(lasting)?;
+        match check_program(path) {
+            Some(Ok(())) => {}
+            Some(Err(why)) => return Err(lasting(why)),
+            None => return Err(Refusal::Now("the program's file cannot be read")),
+        }
         const YOUNG: &str = "the program or a library has changed a moment ago";
         request.check().map_err(Refusal::Now)?;
         let (caller, _) = Caller::observe(None, false).map_err(Refusal::Now)?;
         if program.is_young() {
             return Err(Refusal::Now(YOUNG));
         }
-        let looked_at = watch(command(request, library), library).map_err(|why| lasting(&why))?;
+        let looked_at = watch(command(request, library), library).map_err(|why| match why {
+            Unwatched::Lasting(why) => lasting(&why),
+            Unwatched::Passing(why) => Refusal::Now(why),
+        })?;
         let fixed = [Path::new(LOADER), library];
         let mut paths: Vec<_> = looked_at.iter().map(|path| &**path).chain(fixed).collect();
         paths.sort_unstable();
@@ -86,8 +103,10 @@ impl Template {
         if !helper.was_open() {
             return Err(lasting("the caller may not inspect the template, or kcmp(2) is not available"));
         }
-        if let Err(why) = examine(helper.pid, &program) {
-            return Err(lasting(why));
+        match examine(helper.pid, &program) {
+            Some(Ok(())) => {}
+            Some(Err(why)) => return Err(lasting(why)),
+            None => return Err(Refusal::Now("the template cannot be inspected")),
         }
         let template = Self {
             helper: Arc::new(helper),
@@ -97,6 +116,7 @@ impl Template {
             started: Instant::now(),
             launches: AtomicU32::new(0),
             used: AtomicU64::new(0),
+            misfits: AtomicU32::new(0),
         };
         // Whatever changed while it started.
         match template.is_usable(limits).is_ok() && template.compare(false).is_ok() {
@@ -125,17 +145,27 @@ impl Template {
 
     /// Whether the caller has the attributes that it had when the template was started. Returns its status, which the
     /// launch needs too.
-    pub(super) fn suits_caller(&self) -> Result<Status, &'static str> {
+    pub(super) fn suits_caller(&self) -> Result<Status, Unfit> {
         self.compare(true)
     }
 
     /// `keeps`: the calling thread will launch again.
-    fn compare(&self, keeps: bool) -> Result<Status, &'static str> {
-        let (caller, status) = Caller::observe(Some(&self.caller), keeps)?;
+    fn compare(&self, keeps: bool) -> Result<Status, Unfit> {
+        let (caller, status) = Caller::observe(Some(&self.caller), keeps).map_err(Unfit::Unknown)?;
         if caller != self.caller && !planted!("warm-caller-not-compared") {
-            return Err("the caller's credentials, limits or other attributes have changed");
+            return Err(Unfit::Differs("the caller's credentials, limits or other attributes have changed"));
         }
         Ok(status)
+    }
+
+    /// Notes a launch that was warm.
+    pub(super) fn note_fit(&self) {
+        self.misfits.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes a launch whose caller has other attributes. Returns how many there were in a row.
+    pub(super) fn note_misfit(&self) -> u32 {
+        self.misfits.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(super) fn note_use(&self) {
@@ -193,24 +223,24 @@ fn greet(socket: &OwnedFd, _child: &mut Child, said: &mut Option<&'static str>) 
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Checks what loading has left in a template. The error is the reason why it cannot be used.
-fn examine(pid: i32, program: &Stamp) -> Result<(), &'static str> {
-    let unreadable = "the template cannot be inspected";
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| unreadable)?;
+/// Checks what loading has left in a template. The error is the reason why it cannot be used. `None`: `/proc` cannot be
+/// read now.
+fn examine(pid: i32, program: &Stamp) -> Option<Result<(), &'static str>> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |label: &str| status.lines().find_map(|line| line.strip_prefix(label)).map(str::trim);
     if field("Threads:") != Some("1") {
-        return Err("a library has started a thread");
+        return Some(Err("a library has started a thread"));
     }
     if field("SigCgt:").is_none_or(|set| set.bytes().any(|digit| digit != b'0')) {
-        return Err("a library has signal handlers");
+        return Some(Err("a library has signal handlers"));
     }
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|_| unreadable)?;
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     if open.count() != 4 {
-        return Err("a library has left a descriptor open");
+        return Some(Err("a library has left a descriptor open"));
     }
     let executed = Stamp::of(Path::new(&format!("/proc/{pid}/exe"))).and_then(|stamp| stamp.identity());
     if executed.is_none() || executed != program.identity() {
-        return Err("the template runs another program");
+        return Some(Err("the template runs another program"));
     }
-    Ok(())
+    Some(Ok(()))
 }

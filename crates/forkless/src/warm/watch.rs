@@ -6,12 +6,13 @@
 //! Any other call ends the watch: the program stays cold. The watch ends where `libforkless_warm.so` makes its first
 //! call; the program's own code never runs.
 
-use super::files::Stamp;
+use super::files::{LOADER, Stamp};
 use crate::child::Child;
 use crate::command::{CallArg, Command};
+use crate::kernel::SIGKILL;
 use crate::stdio::Stdio;
 use forkless_core::planted;
-use forkless_core::sys::{self, uapi};
+use forkless_core::sys::{self, errno, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
@@ -21,8 +22,22 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Timeout for the loading of a program.
-const LOADING: Duration = Duration::from_secs(5);
+/// The CPU time that the loading of a program may take. It is no real time: on a busy machine any program takes long.
+const LOADING: Duration = Duration::from_secs(2);
+
+/// How long a guard waits for a program that does not run: it is stopped, or its files come from a slow file system.
+const WAITING: Duration = Duration::from_secs(30);
+
+/// Interval at which the guard looks at the two limits.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why a program is not watched to its stop.
+pub(super) enum Unwatched {
+    /// It would be so again, as long as the file is the same.
+    Lasting(String),
+    /// It may be otherwise later.
+    Passing(&'static str),
+}
 
 /// `struct seccomp_notif`.
 #[repr(C)]
@@ -83,16 +98,22 @@ enum Verdict {
     Goes,
     /// The library has begun.
     Stopped,
-    Refused(String),
+    Refused(Unwatched),
+}
+
+impl Verdict {
+    fn refused(why: String) -> Self {
+        Self::Refused(Unwatched::Lasting(why))
+    }
 }
 
 /// Runs a template's command under watch up to the library's first call. Returns the paths that were looked at. The error
 /// is the reason why the program stays cold.
-pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>, String> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| format!("its loading cannot be watched: {what}: {error}");
+pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>, Unwatched> {
+    const SHORT: Unwatched = Unwatched::Passing("its loading cannot be watched at the moment");
     let kind = SocketType::SEQPACKET;
     let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-    let (_ours, theirs) = pair.map_err(|error| failed("socketpair", &error))?;
+    let (_ours, theirs) = pair.map_err(|_| SHORT)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).fd(theirs, 3);
     command.kill_on_drop(true);
     for signal in (1..=64).filter(|signal| ![9, 19].contains(signal)) {
@@ -118,15 +139,12 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
         command.call(uapi::__NR_seccomp, [number(SECCOMP_SET_MODE_FILTER), number(NEW_LISTENER), at], Some(0));
     }
     // Not `spawn`: it would wait for an exec that waits for this thread.
-    let mut child = command.hand_back(0).launch().map_err(|error| failed("the launch", &error))?;
+    let mut child = command.hand_back(0).launch().map_err(|error| unwatched(&error))?;
     drop(command);
-    let listener = child.take_handed_back().map_err(|error| failed("the listener", &error))?;
+    let listener = child.take_handed_back().map_err(|error| unwatched(&error))?;
     let listener = match listener {
         Some(listener) => listener,
-        None => {
-            let why = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            return Err(failed("the filter", &why));
-        }
+        None => return Err(child.wait().map_or_else(|error| unwatched(&error), |_| SHORT)),
     };
     let mut watched = Watched { child, listener, library, paths: Vec::new(), has_executed: false };
     let answer = watched.follow();
@@ -135,21 +153,48 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
     answer.map(|()| watched.paths)
 }
 
+/// A launch under watch that failed. The kernel has no such filters, or does not allow one: that lasts. Anything else may
+/// pass: a limit of processes or descriptors, or of memory.
+fn unwatched(error: &std::io::Error) -> Unwatched {
+    let lasts = matches!(error.raw_os_error(), Some(errno::EINVAL | errno::EPERM | errno::EACCES | errno::ENOSYS))
+        || planted!("warm-passing-failures-last");
+    match lasts {
+        true => Unwatched::Lasting(format!("its loading cannot be watched: {error}")),
+        false => Unwatched::Passing("its loading cannot be watched at the moment"),
+    }
+}
+
 impl Watched<'_> {
-    fn follow(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + LOADING;
+    fn follow(&mut self) -> Result<(), Unwatched> {
+        let (started, mut looked) = (Instant::now(), Instant::now());
+        let interval = Timespec::try_from(LOOK).ok();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let limit = Timespec::try_from(left).ok();
             let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
-            match poll(&mut fds, limit.as_ref()) {
+            let ready = match poll(&mut fds, interval.as_ref()) {
                 Err(rustix::io::Errno::INTR) => continue,
-                Ok(0) => return Err("its loading takes too long".into()),
-                Err(error) => return Err(format!("its loading cannot be watched: {error}")),
-                Ok(_) => {}
+                Err(_) => return Err(Unwatched::Passing("its loading cannot be watched at the moment")),
+                Ok(ready) => ready,
+            };
+            // Also while it makes calls: a constructor may wait for something in a loop.
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if cpu_time(self.child.id()) >= LOADING {
+                    return Err(Unwatched::Lasting("its loading takes too long".into()));
+                }
+                if started.elapsed() >= WAITING {
+                    return Err(Unwatched::Passing("its loading takes too long at the moment"));
+                }
+            }
+            if ready == 0 {
+                continue;
             }
             if !fds[0].revents().contains(PollFlags::IN) {
-                return Err("it ends while it is loaded, or does not start as programs of libc do".into());
+                return Err(match self.was_killed() {
+                    true => Unwatched::Passing("it was killed while it was loaded"),
+                    false => Unwatched::Lasting(
+                        "it ends while it is loaded, or does not start as programs of libc do".into(),
+                    ),
+                });
             }
             let mut notice = Notice::default();
             let args =
@@ -157,10 +202,8 @@ impl Watched<'_> {
             // SAFETY: the kernel writes one notice.
             match unsafe { sys::syscall(uapi::__NR_ioctl, args) } {
                 Ok(_) => {}
-                Err(sys::errno::EINTR | sys::errno::ENOENT) => continue,
-                Err(error) => {
-                    return Err(format!("its loading cannot be watched: {}", std::io::Error::from_raw_os_error(error)));
-                }
+                Err(errno::EINTR | errno::ENOENT) => continue,
+                Err(error) => return Err(unwatched(&std::io::Error::from_raw_os_error(error))),
             }
             match self.judge(&notice) {
                 Verdict::Goes => {
@@ -180,6 +223,12 @@ impl Watched<'_> {
                 Verdict::Refused(why) => return Err(why),
             }
         }
+    }
+
+    /// Whether it has ended by SIGKILL, which the OOM killer sends too.
+    fn was_killed(&mut self) -> bool {
+        use std::os::unix::process::ExitStatusExt;
+        self.child.wait().is_ok_and(|status| status.signal() == Some(SIGKILL))
     }
 
     fn judge(&mut self, notice: &Notice) -> Verdict {
@@ -233,22 +282,26 @@ impl Watched<'_> {
         };
         match goes || planted!("warm-loading-not-judged") {
             true => Verdict::Goes,
-            false => Verdict::Refused(format!("a library makes system call {number} while it is loaded")),
+            // It reports that it cannot load the program: a library is missing, or there is no memory.
+            false if self.is_in_loader(notice.instruction) && !planted!("warm-loader-failures-last") => {
+                Verdict::Refused(Unwatched::Passing("the dynamic loader cannot load it"))
+            }
+            false => Verdict::refused(format!("a library makes system call {number} while it is loaded")),
         }
     }
 
     /// Notes the path of a call.
     fn looks_at(&mut self, pid: u32, address: u64, is_opened: bool) -> Verdict {
         let Some(path) = self.text(pid, address) else {
-            return Verdict::Refused("its memory cannot be read while it is loaded".into());
+            return Verdict::Refused(Unwatched::Passing("its memory cannot be read while it is loaded"));
         };
         let shown = String::from_utf8_lossy(&path).into_owned();
         if !path.starts_with(b"/") {
-            return Verdict::Refused(format!("a library looks at a relative path while it is loaded: {shown:?}"));
+            return Verdict::refused(format!("a library looks at a relative path while it is loaded: {shown:?}"));
         }
         let is_virtual = [&b"/proc/"[..], b"/sys/", b"/dev/"].iter().any(|start| path.starts_with(start));
         if is_opened && is_virtual && !is_known_virtual(&path) {
-            return Verdict::Refused(format!("a library reads {shown} while it is loaded"));
+            return Verdict::refused(format!("a library reads {shown} while it is loaded"));
         }
         if !is_virtual || !is_opened {
             self.paths.push(PathBuf::from(OsString::from_vec(path)));
@@ -278,15 +331,38 @@ impl Watched<'_> {
 
     /// Whether the preloaded library has made a call.
     fn is_in_library(&self, instruction: u64) -> bool {
+        self.is_in(self.library, instruction)
+    }
+
+    /// Whether the dynamic loader's own code has made a call.
+    fn is_in_loader(&self, instruction: u64) -> bool {
+        std::fs::canonicalize(LOADER).is_ok_and(|loader| self.is_in(&loader, instruction))
+    }
+
+    /// Whether an address is in a mapping of a file.
+    fn is_in(&self, file: &Path, instruction: u64) -> bool {
         let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())) else { return false };
-        let Some(library) = self.library.to_str() else { return false };
-        maps.lines().filter(|line| line.ends_with(library)).any(|line| {
+        let Some(file) = file.to_str() else { return false };
+        maps.lines().filter(|line| line.ends_with(file)).any(|line| {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
             range.is_some_and(|(first, end)| {
                 let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
                 (number(first)..number(end)).contains(&instruction)
             })
         })
+    }
+}
+
+/// The CPU time of a process: `clock_getcpuclockid(3)`.
+fn cpu_time(pid: u32) -> Duration {
+    const SCHEDULED: i32 = 2;
+    let clock = !(pid as i32) << 3 | SCHEDULED;
+    let mut time = [0u64; 2];
+    let args = [clock as isize as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes one struct timespec.
+    match unsafe { sys::syscall(uapi::__NR_clock_gettime, args) } {
+        Ok(_) => Duration::new(time[0], time[1] as u32),
+        Err(_) => Duration::ZERO,
     }
 }
 

@@ -69,6 +69,10 @@ pub(crate) enum Again {
 pub(crate) enum Refused {
     Again(Again),
     Error(Error),
+    /// Nothing was sent: the caller itself is short of descriptors or memory.
+    Callers(Error),
+    /// The child was made and is killed: its program may have run.
+    Late(Error),
 }
 
 impl From<Error> for Refused {
@@ -95,7 +99,7 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
             Status::of_caller().map_err(|error| on_zygote(plan, error, "while reading /proc/thread-self/status"))?;
         match attempt(plan, run, request.calls, &helper, status, true) {
             Ok(running) => return Ok(running),
-            Err(Refused::Error(error)) => return Err(error),
+            Err(Refused::Error(error) | Refused::Callers(error) | Refused::Late(error)) => return Err(error),
             Err(Refused::Again(Again::Died(how))) => {
                 zygote.discard(&helper, true);
                 if !zygote.restarts() || tries >= TRIES {
@@ -166,7 +170,7 @@ pub(crate) fn attempt(
     meanwhile: bool,
 ) -> Result<Running, Refused> {
     let caller = Identity::of_caller(status, &helper.files)
-        .map_err(|error| on_zygote(plan, error, "while reading /proc/thread-self/cgroup"))?;
+        .map_err(|error| Refused::Callers(on_zygote(plan, error, "while reading /proc/thread-self/cgroup")))?;
     let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
     let difference = difference.or_else(|| helper.is_closed_now().then_some("Landlock domain"));
     let waits = meanwhile && caller.status().enters_namespaces();
@@ -174,8 +178,9 @@ pub(crate) fn attempt(
     if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
     }
-    let directory =
-        directory().map_err(|error| Error::new(plan.program(), Step::Adopt, error.raw_os_error()).on("directory"))?;
+    let directory = directory().map_err(|error| {
+        Refused::Callers(Error::new(plan.program(), Step::Adopt, error.raw_os_error()).on("directory"))
+    })?;
     let list = write_calls(calls);
     let arena = plan.arena();
     let (mut stack, base, id) = match helper.parcel(size_of_val(arena) + list.len()) {
@@ -282,7 +287,7 @@ fn finish(
             Err(error @ (errno::EMFILE | errno::ENOMEM)) => {
                 wait::signal(running.pid, None, kernel::SIGKILL);
                 reap(&running);
-                return Err(clone_error(plan, true, error).into());
+                return Err(Refused::Late(clone_error(plan, true, error)));
             }
             // The call is refused. Or the child has ended and other code has reaped it, which the wait will report.
             Err(_) => {}
@@ -450,7 +455,7 @@ fn lost(plan: &Plan, helper: &Helper, error: rustix::io::Errno, what: &str) -> R
     }
     let is_limit = matches!(error, rustix::io::Errno::MFILE | rustix::io::Errno::NFILE);
     let error = Error::new(plan.program(), Step::Zygote, error.raw_os_error()).on(what);
-    if is_limit { error.into() } else { error.note("the request goes over a socket: see unix(7)").into() }
+    if is_limit { Refused::Callers(error) } else { error.note("the request goes over a socket: see unix(7)").into() }
 }
 
 /// Waits for the child's PID. `None` if the helper has reported that there will be no child. The error: how the

@@ -1,6 +1,6 @@
 //! What the tests share: the library, a warm set, and a run in a process of its own.
 
-use forkless::warm::Warm;
+use forkless::warm::{Warm, WarmOptions};
 use forkless::{Child, Command, Prepared, Route, Stdio};
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -31,8 +31,16 @@ pub(crate) fn grow_old(path: &Path) {
     std::thread::sleep(newest.saturating_sub(now));
 }
 
+/// A set whose templates serve for ever: a test may be stopped at any place for any time.
 pub(crate) fn warm() -> Warm {
-    Warm::new(library()).expect("a library")
+    options().open().expect("a library")
+}
+
+/// The same, for a test that sets one limit.
+pub(crate) fn options() -> WarmOptions {
+    let mut options = WarmOptions::new();
+    options.library(library()).idle(Duration::MAX).life(Duration::MAX).launches(u32::MAX);
+    options
 }
 
 /// A command without cargo's variables for the loader.
@@ -86,11 +94,11 @@ pub(crate) fn in_own_process(test: &str, work: impl FnOnce()) {
     assert!(is_well, "{}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
-/// Waits until `holds`. Only as an upper limit, for a test that has failed.
+/// Waits until `holds`. The limit is only for a test that has failed: what is waited for has no limit of its own.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(started.elapsed() < Duration::from_secs(50), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

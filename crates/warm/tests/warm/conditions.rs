@@ -1,6 +1,8 @@
 //! Launches that must be cold, and why.
 
-use crate::common::{SCENARIO, by_template, command, grow_old, in_own_process, is_warm, library, prepared, warm};
+use crate::common::{
+    SCENARIO, by_template, command, grow_old, in_own_process, is_warm, library, prepared, until, warm,
+};
 use forkless::{Command, Resource};
 use forkless_core::sys::{self, uapi};
 use std::fs;
@@ -120,7 +122,112 @@ fn the_caller_is_compared() {
         assert_eq!(String::from_utf8_lossy(&child.1.stdout), "00040000\n");
         by_template(&warm, &prepared).expect("warm again");
         assert_eq!(warm.stats().starts, 1, "a thread with other attributes ends the template of others");
+        // Not if it is alone: after a number of cold launches it has a template of its own.
+        rustix_personality(0x0004_0000);
+        until("a changed caller stays cold", || {
+            let child = warm.spawn(&prepared).expect("a child");
+            let is_warm = is_warm(&child);
+            assert_eq!(String::from_utf8_lossy(&child.wait_with_output().expect("output").stdout), "00040000\n");
+            is_warm
+        });
+        assert_eq!(warm.stats().starts, 2);
     });
+}
+
+/// A caller that can open no descriptor launches cold, and its template serves again afterwards.
+#[test]
+fn a_caller_out_of_descriptors_is_cold_for_that_time() {
+    use rustix::process::{Resource as Limit, Rlimit, getrlimit, setrlimit};
+    in_own_process("conditions::a_caller_out_of_descriptors_is_cold_for_that_time", || {
+        let warm = warm();
+        // The limit would be that of the children too.
+        let of = |program: &str| {
+            let mut command = command(program, &[]);
+            command.pidfd(false).rlimit(Resource::Files, 64, 64).prepare().expect("a plan")
+        };
+        let (one, other) = (of("/bin/true"), of("/bin/false"));
+        by_template(&warm, &one).expect("warm");
+        let template = warm.templates();
+        let usual = getrlimit(Limit::Nofile);
+        setrlimit(Limit::Nofile, Rlimit { current: Some(3), ..usual }).expect("a limit");
+        let reason = |plan: &forkless::Prepared| {
+            let mut child = warm.spawn(plan).expect("a child");
+            let why = child.cold_reason().map(str::to_owned);
+            (why.unwrap_or_default(), child.wait().expect("its end").code())
+        };
+        let (mut seen, refused) = (Vec::new(), warm.start(&other).expect_err("no descriptor for it"));
+        seen.push(reason(&one));
+        seen.push(reason(&other));
+        // A thread that has no file of /proc yet.
+        seen.push(std::thread::scope(|scope| scope.spawn(|| reason(&one)).join().expect("a thread")));
+        setrlimit(Limit::Nofile, usual).expect("a limit");
+        let whys: Vec<_> = seen.iter().map(|(why, _)| why.as_str()).collect();
+        assert_eq!(seen.iter().map(|(_, code)| *code).collect::<Vec<_>>(), [Some(0), Some(1), Some(0)]);
+        assert_eq!(whys[0], "the caller is short of descriptors or memory");
+        assert_eq!(whys[2], "/proc cannot be read");
+        assert_eq!(warm.stats().refusals, 0, "{refused}: what passes is remembered");
+        assert_eq!(warm.templates(), template, "a template was blamed for its caller");
+        by_template(&warm, &one).expect("warm again");
+        by_template(&warm, &other).expect("warm");
+        assert_eq!((warm.stats().starts, warm.stats().refusals), (2, 0));
+    });
+}
+
+/// A child that was made and then killed, because it can have no pidfd, may have done something: it is no reason to launch
+/// again.
+#[test]
+fn a_child_that_was_made_is_not_made_again() {
+    in_own_process("conditions::a_child_that_was_made_is_not_made_again", || {
+        // A filter: pidfd_open(2) returns EMFILE. A cold launch has its pidfd of clone3(2).
+        let failing = uapi::__NR_pidfd_open as u16;
+        let filter: [[u16; 4]; 4] =
+            [[0x20, 0, 0, 0], [0x15, 0x0100, failing, 0], [0x06, 0, 24, 5], [0x06, 0, 0, 0x7fff]];
+        #[repr(C)]
+        struct Program(u16, *const [u16; 4]);
+        let program = Program(4, filter.as_ptr());
+        const PR_SET_NO_NEW_PRIVS: usize = 38;
+        const SET_MODE_FILTER: usize = 1;
+        const TSYNC: usize = 1;
+        // SAFETY: both calls change only this process, and read the filter.
+        unsafe {
+            sys::syscall(uapi::__NR_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]).expect("no_new_privs");
+            let args = [SET_MODE_FILTER, TSYNC, &raw const program as usize, 0, 0, 0];
+            sys::syscall(uapi::__NR_seccomp, args).expect("a filter");
+        }
+        let warm = warm();
+        let of = |pidfd: bool| command("/bin/true", &[]).pidfd(pidfd).prepare().expect("a plan");
+        by_template(&warm, &of(false)).expect("warm");
+        let error = warm.spawn(&of(true)).expect_err("no pidfd");
+        assert!(error.to_string().contains("for the pidfd"), "{error}");
+        by_template(&warm, &of(false)).expect("warm");
+        assert_eq!(warm.stats().starts, 1);
+    });
+}
+
+/// A program that cannot be loaded at the moment is not refused for ever.
+#[test]
+fn a_missing_library_is_a_passing_reason() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
+    fs::write(path("l.c"), "int f(void) { return 6; }\n").expect("a file");
+    fs::write(path("p.c"), "int f(void); int main(void) { return f(); }\n").expect("a file");
+    let cc = |args: &[&str]| std::process::Command::new("cc").args(args).current_dir(&directory).status();
+    let made = cc(&["-shared", "-fPIC", "-o", "libl.so", "l.c"]).is_ok_and(|status| status.success())
+        && cc(&["-o", "program", "p.c", &path("libl.so")]).is_ok_and(|status| status.success());
+    if !made {
+        return println!("skipped: there is no C compiler");
+    }
+    fs::rename(path("libl.so"), path("away")).expect("a file");
+    grow_old(path("away").as_ref());
+    let warm = warm();
+    let prepared = prepared(&mut command(&path("program"), &[]));
+    let why = warm.start(&prepared).expect_err("no library");
+    assert_eq!(why.to_string(), "the dynamic loader cannot load it");
+    let output = warm.output(&prepared).expect("a child");
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    fs::rename(path("away"), path("libl.so")).expect("a file");
+    grow_old(path("libl.so").as_ref());
+    assert_eq!(by_template(&warm, &prepared).expect("warm").status.code(), Some(6));
 }
 
 /// A caller that had no controlling terminal gets one: exec keeps it, but the template does not have it.

@@ -1,17 +1,21 @@
 //! The life of templates, and what their children do not share.
 
-use crate::common::{SCENARIO, by_template, command, in_own_process, is_warm, library, prepared, until, warm};
+use crate::common::{SCENARIO, by_template, command, in_own_process, is_warm, library, options, prepared, until, warm};
 use forkless::Stdio;
-use forkless::warm::WarmOptions;
 use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command as Std;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid as i32).expect("a PID");
     rustix::process::kill_process(pid, signal).expect("a process");
+}
+
+/// Whether a process has ended, reaped or not.
+fn has_ended(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
 }
 
 #[test]
@@ -22,8 +26,9 @@ fn a_killed_template_is_replaced() {
     for _ in 0..3 {
         let [template] = warm.templates()[..] else { panic!("one template") };
         signal(template, rustix::process::Signal::KILL);
+        until("the template stays", || has_ended(template));
         let child = warm.spawn(&prepared).expect("a child");
-        assert!(!is_warm(&child) || warm.templates() == [template]);
+        assert_eq!(child.cold_reason(), Some("the template has ended"));
         assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
         assert_eq!(by_template(&warm, &prepared).expect("warm again").stdout, b"text\n");
     }
@@ -58,7 +63,7 @@ fn a_stopped_template_loses_no_launch() {
 
 #[test]
 fn a_template_is_replaced_after_its_launches() {
-    let warm = WarmOptions::new().library(library()).launches(5).open().expect("a set");
+    let warm = options().launches(5).open().expect("a set");
     let prepared = command("/bin/true", &[]).prepare().expect("a plan");
     for _ in 0..3 {
         warm.start(&prepared).expect("a template");
@@ -73,7 +78,7 @@ fn a_template_is_replaced_after_its_launches() {
 
 #[test]
 fn the_number_of_templates_is_limited() {
-    let warm = WarmOptions::new().library(library()).templates(2).open().expect("a set");
+    let warm = options().templates(2).open().expect("a set");
     let of = |name: &str| command(&format!("/bin/{name}"), &[]).prepare().expect("a plan");
     for name in ["true", "false", "echo"] {
         warm.start(&of(name)).expect("a template");
@@ -81,26 +86,43 @@ fn the_number_of_templates_is_limited() {
     assert_eq!(warm.templates().len(), 2);
     // The oldest made room.
     assert!(!is_warm(&warm.spawn(&of("true")).expect("a child")));
-    let none = WarmOptions::new().library(library()).templates(0).open().expect("a set");
+    let none = options().templates(0).open().expect("a set");
     let child = none.spawn(&of("true")).expect("a child");
     assert_eq!(child.cold_reason(), Some("no templates are configured"));
 }
 
 #[test]
 fn idle_and_old_templates_end() {
-    let prepared = command("/bin/true", &[]).prepare().expect("a plan");
-    let short = Duration::from_millis(300);
-    let idle = WarmOptions::new().library(library()).idle(short).open().expect("a set");
-    let old = WarmOptions::new().library(library()).life(short).open().expect("a set");
-    for warm in [&idle, &old] {
-        warm.start(&prepared).expect("a template");
-        let template = warm.templates()[0];
-        until("the template stays", || warm.templates().is_empty());
-        until("the process stays", || !Path::new(&format!("/proc/{template}")).exists());
-    }
-    assert_eq!((idle.stats().idle, old.stats().idle), (1, 0));
-    // And it comes back.
-    by_template(&idle, &prepared).expect("warm");
+    in_own_process("templates::idle_and_old_templates_end", || {
+        let prepared = command("/bin/true", &[]).prepare().expect("a plan");
+        let short = Duration::from_millis(300);
+        let idle = options().idle(short).open().expect("a set");
+        let old = options().life(short).open().expect("a set");
+        for warm in [&idle, &old] {
+            // It may have ended before `start` looks, or before the next line.
+            until("no template is started", || {
+                let _ = warm.start(&prepared);
+                warm.stats().starts > 0
+            });
+            until("the template stays", || warm.templates().is_empty());
+            until("the process stays", || children("forkless-warm") == 0);
+        }
+        assert!(idle.stats().idle >= 1 && old.stats().idle == 0);
+        // And it comes back.
+        until("it does not come back", || by_template(&idle, &prepared).is_ok());
+    });
+}
+
+/// The number of this process's children of this name, dead or alive.
+fn children(name: &str) -> usize {
+    let own = std::process::id().to_string();
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let is_it = |entry: &std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let (comm, rest) = stat.rsplit_once(") ").unwrap_or_default();
+        comm.ends_with(&format!("({name}")) && rest.split(' ').nth(1) == Some(&own)
+    };
+    entries.filter(is_it).count()
 }
 
 /// Another try of an attacker does not find the same layout of memory.
@@ -143,17 +165,23 @@ fn spinning_program(directory: &Path) -> Option<PathBuf> {
 fn the_first_launch_does_not_wait_for_its_template() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(program) = spinning_program(directory.path()) else { return };
-    let warm = warm();
     let mut command = command(program.to_str().expect("UTF-8"), &[]);
     let prepared = command.kill_on_drop(true).prepare().expect("a plan");
-    let started = Instant::now();
-    let child = warm.spawn(&prepared).expect("a child");
-    assert_eq!(child.cold_reason(), Some("the template was not started yet"));
-    let child = warm.spawn(&prepared).expect("a child");
-    assert_eq!(child.cold_reason(), Some("the template is being started"));
-    // The watch gives up after five seconds.
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
-    until("the program is not refused", || warm.stats().refusals == 1);
+    // The watch gives up when the program has taken two seconds of CPU time. If this thread is stopped meanwhile, it sees
+    // that too, so one attempt of several counts.
+    let is_beside = || {
+        let warm = warm();
+        let first = warm.spawn(&prepared).expect("a child");
+        assert_eq!(first.cold_reason(), Some("the template was not started yet"));
+        let second = warm.spawn(&prepared).expect("a child");
+        let is_beside = warm.stats().refusals == 0;
+        assert!(!is_beside || second.cold_reason() == Some("the template is being started"));
+        until("the program is not refused", || warm.stats().refusals == 1);
+        let third = warm.spawn(&prepared).expect("a child");
+        assert_eq!(third.cold_reason(), Some("its loading takes too long"));
+        is_beside
+    };
+    assert!((0..3).any(|_| is_beside()), "each first launch has waited");
 }
 
 /// The number of processes that run this program.
@@ -170,11 +198,19 @@ fn a_watched_program_ends_with_its_owner() {
     if let (true, Some(program)) =
         (std::env::var_os(SCENARIO).is_some_and(|name| name == test), std::env::var_os("FORKLESS_WARM_PROGRAM"))
     {
-        let warm = warm();
         let mut command = command(program.to_str().expect("UTF-8"), &[]);
-        drop(warm.spawn(&command.kill_on_drop(true).prepare().expect("a plan")).expect("a child"));
-        until("the program is not watched", || running(program.as_ref()) == 1);
-        std::process::abort();
+        let prepared = command.kill_on_drop(true).prepare().expect("a plan");
+        let watching = || {
+            let warm = warm();
+            drop(warm.spawn(&prepared).expect("a child"));
+            // The watch may be over before this thread looks.
+            until("the program is not watched", || running(program.as_ref()) == 1 || warm.stats().refusals == 1);
+            if warm.stats().refusals == 0 {
+                std::process::abort();
+            }
+        };
+        (0..5).for_each(|_| watching());
+        panic!("the program was never under watch");
     }
     let directory = tempfile::tempdir().expect("a directory");
     let Some(program) = spinning_program(directory.path()) else { return };
@@ -234,8 +270,7 @@ fn threads_start_one_template() {
     });
     warm.start(&prepared).expect("a template");
     let stats = warm.stats();
-    assert_eq!(stats.warm + stats.cold, 320);
-    assert!(stats.starts <= 1 + stats.warm / 100, "{stats:?}");
+    assert_eq!((stats.warm + stats.cold, stats.starts), (320, 1), "{stats:?}");
 }
 
 #[test]
@@ -256,9 +291,7 @@ fn templates_end_with_their_owner() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let pid = text.lines().find_map(|line| line.rsplit_once("template ")?.1.parse::<u32>().ok());
     let pid = pid.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
-    until("the template outlives its owner", || {
-        std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
-    });
+    until("the template outlives its owner", || has_ended(pid));
 }
 
 #[test]
@@ -336,7 +369,7 @@ fn secrets_are_new_in_each_child() {
     assert_eq!(warm.stats().starts, 1);
 }
 
-/// Threads launch through one set at the same time.
+/// Threads launch through one set at the same time. There is a template all the time, so no launch has a reason to be cold.
 #[test]
 fn threads_launch_at_once() {
     let warm = warm();
@@ -348,6 +381,7 @@ fn threads_launch_at_once() {
             scope.spawn(move || {
                 for _ in 0..100 {
                     let mut child = warm.spawn(plan).expect("a child");
+                    assert_eq!(child.cold_reason(), None);
                     let mut text = String::new();
                     child.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");
                     assert_eq!(text, format!("{n}\n"));
@@ -356,5 +390,6 @@ fn threads_launch_at_once() {
             });
         }
     });
-    assert!(warm.stats().warm > 300, "{:?}", warm.stats());
+    let stats = warm.stats();
+    assert_eq!((stats.warm, stats.cold, stats.starts), (401, 0, 1), "{stats:?}");
 }
