@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The CPU time that the loading of a program may take. It is no real time: on a busy machine any program takes long.
-const LOADING: Duration = Duration::from_secs(2);
+const LOADING: Duration = Duration::from_secs(1);
 
 /// How long a guard waits for a program that does not run: it is stopped, or its files come from a slow file system.
 const WAITING: Duration = Duration::from_secs(30);

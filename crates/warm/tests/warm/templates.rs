@@ -167,7 +167,7 @@ fn the_first_launch_does_not_wait_for_its_template() {
     let Some(program) = spinning_program(directory.path()) else { return };
     let mut command = command(program.to_str().expect("UTF-8"), &[]);
     let prepared = command.kill_on_drop(true).prepare().expect("a plan");
-    // The watch gives up when the program has taken two seconds of CPU time. If this thread is stopped meanwhile, it sees
+    // The watch gives up when the program has taken a second of CPU time. If this thread is stopped meanwhile, it sees
     // that too, so one attempt of several counts.
     let is_beside = || {
         let warm = warm();
@@ -176,7 +176,10 @@ fn the_first_launch_does_not_wait_for_its_template() {
         let second = warm.spawn(&prepared).expect("a child");
         let is_beside = warm.stats().refusals == 0;
         assert!(!is_beside || second.cold_reason() == Some("the template is being started"));
-        until("the program is not refused", || warm.stats().refusals == 1);
+        drop((first, second));
+        // On a machine that is so busy that half a minute is no second of CPU time, it is tried again.
+        let refused = (0..20).find_map(|_| warm.start(&prepared).err().filter(|_| warm.stats().refusals == 1));
+        assert_eq!(refused.expect("a refusal").to_string(), "its loading takes too long");
         let third = warm.spawn(&prepared).expect("a child");
         assert_eq!(third.cold_reason(), Some("its loading takes too long"));
         is_beside
@@ -205,7 +208,7 @@ fn a_watched_program_ends_with_its_owner() {
             drop(warm.spawn(&prepared).expect("a child"));
             // The watch may be over before this thread looks.
             until("the program is not watched", || running(program.as_ref()) == 1 || warm.stats().refusals == 1);
-            if warm.stats().refusals == 0 {
+            if running(program.as_ref()) == 1 {
                 std::process::abort();
             }
         };
