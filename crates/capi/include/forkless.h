@@ -242,12 +242,14 @@ int forkless_command_scripts_by_shell(forkless_command *command, int on);
 /* Continue if this step fails. forkless_child_missed lists the steps that were skipped. */
 int forkless_command_best_effort(forkless_command *command, int step);
 /* How the child is created (default: CLONE). FORK copies the caller's memory. POSIX_SPAWN supports only some settings and refuses the
- * others. ZYGOTE is only returned by forkless_child_launcher; children are started there with forkless_zygote_spawn. */
+ * others. ZYGOTE and WARM are only returned by forkless_child_launcher; forkless_zygote_spawn and forkless_command_warm start such
+ * children. */
 enum {
     FORKLESS_LAUNCHER_CLONE = 0,
     FORKLESS_LAUNCHER_FORK = 1,
     FORKLESS_LAUNCHER_POSIX_SPAWN = 2,
-    FORKLESS_LAUNCHER_ZYGOTE = 4
+    FORKLESS_LAUNCHER_ZYGOTE = 4,
+    FORKLESS_LAUNCHER_WARM = 5
 };
 int forkless_command_launcher(forkless_command *command, int launcher);
 /* Call the function in the child right before exec (FORK only). A nonzero return value is the errno of a failed launch. Only
@@ -511,6 +513,8 @@ int forkless_child_take_handed_back(forkless_child *child);
 /* A description of how the child was launched; the launcher, FORKLESS_LAUNCHER_.... */
 int forkless_child_route(forkless_child *child, char *text, size_t size);
 int forkless_child_launcher(forkless_child *child);
+/* The reason why the launch was not warm. -ENOENT if it was warm, or the command has no forkless_warm. */
+int forkless_child_cold_reason(forkless_child *child, char *text, size_t size);
 /* The resource usage, once the child has been waited for. -ENODATA before, and for an autoreaped child. */
 int forkless_child_usage(forkless_child *child, forkless_usage *usage);
 /* The best-effort step that failed, by index. Returns 1, or 0 if there are no more. */
@@ -703,6 +707,63 @@ typedef struct forkless_zygote_stats {
 pid_t forkless_zygote_pid(const forkless_zygote *zygote);
 /* Get the statistics. size: sizeof(forkless_zygote_stats). */
 int forkless_zygote_get_stats(const forkless_zygote *zygote, forkless_zygote_stats *stats, size_t size);
+
+/* ---- Warm programs: launches without an exec. Experimental: these functions may change in any release ------------------------
+ *
+ *     forkless_warm *warm;
+ *     if (forkless_warm_open(NULL, &warm, &error) == 0) {
+ *         forkless_command_warm(command, warm);
+ *         for (int n = 0; n < 3; n++)                          // the first launch is cold, and starts the template beside it
+ *             forkless_command_status(command, &status, &error);
+ *         forkless_warm_free(warm);
+ *     }
+ *
+ * A template is the program, executed once and stopped before its own code begins. A warm launch clones it. A launch that could differ
+ * from a cold one is cold, and forkless_child_cold_reason returns the reason. docs/warm.md has the conditions, and the differences that
+ * a program can see. Templates are children of this process: waitpid(-1) sees their end. Each template has a thread of this process.
+ * They end when the process ends in any way.
+ */
+
+typedef struct forkless_warm forkless_warm;
+
+/* Initialize with FORKLESS_WARM_INIT. Negative times are no limits. */
+typedef struct forkless_warm_options {
+    size_t size;          /* of this struct */
+    const char *library;  /* absolute path of libforkless_warm.so; NULL: searched for, first beside this library */
+    size_t templates;     /* the number of templates that are kept; 0: all launches are cold */
+    int64_t idle_ms;      /* a template ends after this time without a launch */
+    int64_t life_ms;      /* a template ends after this time */
+    uint32_t launches;    /* a template is replaced after this number of launches */
+} forkless_warm_options;
+
+#define FORKLESS_WARM_INIT { sizeof(forkless_warm_options), NULL, 16, 60000, 600000, 100 }
+
+/* Make a set of templates. options may be NULL: the set that this process shares, with the defaults; it ends with the process. -ENOENT
+ * if there is no libforkless_warm.so, -ENOTSUP if this is not x86-64 with glibc. */
+int forkless_warm_open(const forkless_warm_options *options, forkless_warm **warm, forkless_error *error);
+/* The templates end with the last command, prepared command and handle that has the set. A forked copy of the process ends none. */
+void forkless_warm_free(forkless_warm *warm);
+
+/* Launch this command warm, if it can be. All functions that start it, or a prepared command made of it, do so. The command then has
+ * the set, so the handle may be freed. */
+int forkless_command_warm(forkless_command *command, const forkless_warm *warm);
+
+/* Start the template of a command ahead of its first launch, and wait until it is ready. -ENOTSUP, with the reason in the message, if
+ * launches of this command are cold. */
+int forkless_warm_start(const forkless_warm *warm, const forkless_prepared *prepared, forkless_error *error);
+/* The PIDs of the templates. Writes at most count of them, and returns their number. */
+int forkless_warm_templates(const forkless_warm *warm, pid_t *pids, size_t count);
+
+/* Later versions may append members. */
+typedef struct forkless_warm_stats {
+    uint64_t warm, cold;      /* launches */
+    uint64_t starts;          /* templates that were started */
+    uint64_t refusals;        /* programs that cannot have a template */
+    uint64_t idle, crashes;   /* templates that were ended because they were idle; because a child crashed */
+} forkless_warm_stats;
+
+/* Get the statistics. size: sizeof(forkless_warm_stats). */
+int forkless_warm_get_stats(const forkless_warm *warm, forkless_warm_stats *stats, size_t size);
 
 /* ---- Cgroups ------------------------------------------------------------------------------------------------------------------
  *

@@ -46,6 +46,9 @@ methods! {
     fn forkless_child_route(text: *mut c_char, size: size_t) NULL, child => {
         handle::text_out(&child.route().to_string(), text, size)
     };
+    fn forkless_child_cold_reason(text: *mut c_char, size: size_t) NULL, child => {
+        handle::text_out(child.cold_reason().ok_or(NO_REASON)?, text, size)
+    };
     fn forkless_child_launcher() NULL, child => Ok(launcher(child.route()));
     fn forkless_child_usage(usage: *mut Usage) NULL, child => {
         give(usage, || child.usage().map(Usage::of).ok_or(Failure::Refused(libc::ENODATA, "the child has not been waited for")))
@@ -150,9 +153,13 @@ fn launcher(route: Route) -> c_int {
         Route::Fork { .. } => 1,
         Route::PosixSpawn { .. } => 2,
         Route::Zygote { .. } => 4,
+        Route::Warm => 5,
         _ => 0,
     }
 }
+
+const NO_REASON: Failure =
+    Failure::Refused(libc::ENOENT, "the launch was warm, or the command has no set of templates");
 
 const NO_FD: Failure = Failure::Refused(libc::ENOENT, "the child has no such descriptor");
 

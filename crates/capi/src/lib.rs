@@ -41,6 +41,8 @@ mod pty;
 
 mod zygote;
 
+mod warm;
+
 #[doc(hidden)]
 pub mod simple;
 

@@ -136,7 +136,7 @@ macro_rules! c_tests {
     };
 }
 
-c_tests! { cgroup child command nulls pipeline pty sets stream system threads zygote }
+c_tests! { cgroup child command nulls pipeline pty sets stream system threads warm zygote }
 
 /// Planted faults are only built by `cargo xtask mutants`, which sets the environment for it.
 #[test]
@@ -236,6 +236,9 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_cgroup" => "Cgroup".to_owned(),
         "forkless_pty" => "Pty".to_owned(),
         "forkless_zygote" => "Zygote".to_owned(),
+        "forkless_warm" => "Warm".to_owned(),
+        "forkless_warm_options" => "WOptions".to_owned(),
+        "forkless_warm_stats" => "WStats".to_owned(),
         "forkless_zygote_options" => "ZOptions".to_owned(),
         "forkless_zygote_stats" => "ZStats".to_owned(),
         "forkless_zygote_entry" => "CEntry".to_owned(),

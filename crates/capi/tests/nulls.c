@@ -238,6 +238,29 @@ static void no_pty(void) {
     CHECK(pty == NULL && child == NULL && output == NULL && size.ws_col == 2);
 }
 
+static void no_warm(void) {
+    forkless_warm *warm = NULL;
+    forkless_warm_options how = FORKLESS_WARM_INIT;
+    forkless_warm_stats stats;
+    forkless_command *command;
+    pid_t pid = 77;
+    EXPECT(-EINVAL, forkless_warm_open(NULL, NULL, NULL));
+    how.library = "libforkless_warm.so";
+    CHECK(forkless_warm_open(&how, &warm, NULL) < 0);
+    how.size = 1;
+    EXPECT(-EINVAL, forkless_warm_open(&how, &warm, NULL));
+    EXPECT(0, forkless_command_new("true", &command));
+    EXPECT(-EINVAL, forkless_command_warm(command, NULL));
+    EXPECT(-EINVAL, forkless_command_warm(NULL, NULL));
+    forkless_command_free(command);
+    EXPECT(-EINVAL, forkless_warm_start(NULL, NULL, NULL));
+    EXPECT(-EINVAL, forkless_warm_templates(NULL, &pid, 1));
+    EXPECT(-EINVAL, forkless_warm_get_stats(NULL, &stats, sizeof stats));
+    EXPECT(-EINVAL, forkless_child_cold_reason(NULL, NULL, 0));
+    forkless_warm_free(NULL);
+    CHECK(warm == NULL && pid == 77);
+}
+
 static int never(const void *bytes, size_t size) {
     return bytes == NULL && size > 0;
 }
@@ -335,6 +358,7 @@ static void no_result(void) {
     no_cgroup();
     no_pty();
     no_zygote();
+    no_warm();
     EXPECT(-EINVAL, forkless_waitset_new(NULL));
     EXPECT(-EINVAL, forkless_waitset_insert(NULL, child, NULL, NULL, NULL));
     EXPECT(-EINVAL, forkless_waitset_remove(NULL, 0, &child));

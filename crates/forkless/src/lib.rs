@@ -111,6 +111,10 @@ pub mod zygote;
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
 pub mod warm;
 
+#[cfg(all(feature = "warm", not(all(target_arch = "x86_64", target_env = "gnu"))))]
+#[path = "warm/absent.rs"]
+pub mod warm;
+
 mod cgroup;
 
 mod error;

@@ -185,7 +185,7 @@ impl Helper {
     }
 
     /// Whether the caller could inspect it at its start, so that [`is_closed_now`](Self::is_closed_now) shows a change.
-    #[cfg(feature = "warm")]
+    #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
     pub(crate) fn was_open(&self) -> bool {
         self.is_open
     }

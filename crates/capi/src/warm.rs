@@ -1,0 +1,138 @@
+//! The functions of warm programs.
+
+use crate::boundary::answer;
+use crate::error::{Error, Failure, bad};
+use crate::handle::{self, Handle, NULL, duration, free, give, optional, out, shared};
+use forkless::warm::{Warm, WarmOptions, WarmStats};
+use forkless::{Command, Prepared};
+use forkless_core::planted;
+use libc::{c_char, c_int, pid_t, size_t};
+
+/// `forkless_warm_options`. Later versions append members; `size` says which of them the caller has.
+#[repr(C)]
+pub(crate) struct WOptions {
+    size: size_t,
+    library: *const c_char,
+    templates: size_t,
+    idle_ms: i64,
+    life_ms: i64,
+    launches: u32,
+}
+
+/// `forkless_warm_stats`; the caller's may be a shorter, older version.
+#[repr(C)]
+pub(crate) struct WStats {
+    warm: u64,
+    cold: u64,
+    starts: u64,
+    refusals: u64,
+    idle: u64,
+    crashes: u64,
+}
+
+/// # Safety
+/// As the header says.
+unsafe fn open(given: *const WOptions) -> Result<Warm, Failure> {
+    // SAFETY: the caller's contract.
+    let Some(given) = (unsafe { given.as_ref() }) else { return Ok(Warm::of_process()?) };
+    if given.size != size_of::<WOptions>() {
+        return Err(bad("the options have an unknown size"));
+    }
+    let mut how = WarmOptions::new();
+    // SAFETY: the caller's contract.
+    if let Some(library) = unsafe { optional(given.library) } {
+        how.library(library);
+    }
+    how.templates(given.templates).launches(given.launches);
+    Ok(how.idle(duration(given.idle_ms)).life(duration(given.life_ms)).open()?)
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_warm_open(options: *const WOptions, warm: *mut *mut Warm, error: *mut Error) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { answer(error, || give(warm, || Ok(out(open(options)?)))) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_warm_free(warm: *mut Warm) {
+    // SAFETY: the header's contract.
+    unsafe { free(warm) };
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_command_warm(command: *mut Handle<Command>, warm: *const Warm) -> c_int {
+    let set = || {
+        // SAFETY: the header's contract.
+        let warm = unsafe { shared(warm) }?;
+        let set = |command: &mut Command| {
+            // The command becomes an owner of the set: the caller may free the handle at any time.
+            command.warm(warm);
+            if planted!("c-warm-set-not-owned") {
+                // SAFETY: not sound, on purpose: the command's reference is no longer counted.
+                drop(unsafe { std::ptr::read(warm) });
+            }
+            Ok(0)
+        };
+        // SAFETY: as above.
+        unsafe { handle::with(command, set) }
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, set) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_warm_start(warm: *const Warm, prepared: *const Prepared, error: *mut Error) -> c_int {
+    // SAFETY: the header's contract.
+    let start = || unsafe { Ok(shared(warm)?.start(shared(prepared)?).map(|()| 0)?) };
+    // SAFETY: the header's contract.
+    unsafe { answer(error, start) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_warm_templates(warm: *const Warm, pids: *mut pid_t, count: size_t) -> c_int {
+    let list = || {
+        // SAFETY: the header's contract.
+        let found = unsafe { shared(warm) }?.templates();
+        if pids.is_null() && count > 0 {
+            return Err(bad("the array is a null pointer"));
+        }
+        for (n, pid) in found.iter().take(count).enumerate() {
+            // SAFETY: the header's contract: `count` numbers may be written.
+            unsafe { pids.add(n).write(*pid as pid_t) };
+        }
+        Ok(found.len() as c_int)
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, list) }
+}
+
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_warm_get_stats(warm: *const Warm, stats: *mut WStats, size: size_t) -> c_int {
+    let get = || {
+        if stats.is_null() {
+            return Err(bad("the pointer to the result is null"));
+        }
+        // SAFETY: the header's contract.
+        let WarmStats { warm, cold, starts, refusals, idle, crashes, .. } = unsafe { shared(warm) }?.stats();
+        let found = WStats { warm, cold, starts, refusals, idle, crashes };
+        // SAFETY: the header's contract: `size` bytes may be written.
+        unsafe {
+            std::ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), stats.cast(), size.min(size_of::<WStats>()))
+        };
+        Ok(0)
+    };
+    // SAFETY: no error to write to.
+    unsafe { answer(NULL, get) }
+}

@@ -1,0 +1,113 @@
+//! Warm programs where there are none: they need x86-64 and glibc. The names are those of docs/warm.md, so that a program that
+//! uses them can be built here, too. No set can be opened.
+
+use crate::child::Child;
+use crate::command::Command;
+use crate::prepared::Prepared;
+use std::convert::Infallible;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// A set of templates. There is none here.
+#[derive(Debug, Clone)]
+pub struct Warm(Infallible);
+
+impl Warm {
+    /// Fails.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub fn of_process() -> io::Result<Self> {
+        WarmOptions::new().open()
+    }
+
+    /// Not reached: there is no set.
+    ///
+    /// # Errors
+    /// None.
+    pub fn start(&self, _prepared: &Prepared) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Not reached: there is no set.
+    pub fn stats(&self) -> WarmStats {
+        match self.0 {}
+    }
+
+    /// Not reached: there is no set.
+    pub fn templates(&self) -> Vec<u32> {
+        match self.0 {}
+    }
+}
+
+impl Command {
+    /// Not reached: there is no set.
+    pub fn warm(&mut self, warm: &Warm) -> &mut Self {
+        match warm.0 {}
+    }
+}
+
+impl Child {
+    /// `None`: no command has a set here.
+    pub fn cold_reason(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// The configuration of a set.
+#[derive(Debug, Clone, Default)]
+pub struct WarmOptions(());
+
+impl WarmOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Has no effect here.
+    pub fn library<P: AsRef<Path>>(&mut self, _library: P) -> &mut Self {
+        self
+    }
+
+    /// Has no effect here.
+    pub fn templates(&mut self, _count: usize) -> &mut Self {
+        self
+    }
+
+    /// Has no effect here.
+    pub fn idle(&mut self, _idle: Duration) -> &mut Self {
+        self
+    }
+
+    /// Has no effect here.
+    pub fn life(&mut self, _life: Duration) -> &mut Self {
+        self
+    }
+
+    /// Has no effect here.
+    pub fn launches(&mut self, _launches: u32) -> &mut Self {
+        self
+    }
+
+    /// Fails.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub fn open(&self) -> io::Result<Warm> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "warm programs need x86-64 and glibc"))
+    }
+}
+
+/// What a set has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "those of docs/warm.md; no value exists")]
+pub struct WarmStats {
+    pub warm: u64,
+    pub cold: u64,
+    pub starts: u64,
+    pub refusals: u64,
+    pub idle: u64,
+    pub crashes: u64,
+}
