@@ -84,6 +84,11 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<()> {
     let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
     let triple = output(Command::new("dpkg-architecture").args(["-qDEB_HOST_MULTIARCH"]))?.trim().to_owned();
     let lib = format!("lib/{triple}");
+    if std::env::var_os("DEBEMAIL").is_none() {
+        println!(
+            "DEBEMAIL is not set: the Debian packages name no maintainer that can be reached, which lintian reports"
+        );
+    }
     let all = build.install("deb", "/usr", &lib)?;
     for package in PACKAGES {
         let tree = build.trees.join(package.name);
@@ -138,13 +143,8 @@ impl Package {
             pages.extend(fs::read_dir(man)?.flatten().map(|entry| entry.path()));
         }
         run(Command::new("gzip").arg("-9n").args(&pages))?;
-        let libraries = self.files.iter().any(|name| name.contains(".so"));
-        if libraries {
-            // Debian does not let libraries be executable.
-            run(Command::new("find")
-                .arg(tree)
-                .args(["-name", "*.so*", "-type", "f", "-exec", "chmod", "644", "{}", "+"]))?;
-        }
+        // Debian does not let libraries be executable.
+        run(Command::new("find").arg(tree).args(["-name", "*.so*", "-type", "f", "-exec", "chmod", "644", "{}", "+"]))?;
         run(Command::new("chmod").args(["-R", "u+rw,go-w,a+rX"]).arg(tree))
     }
 
