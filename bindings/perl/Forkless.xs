@@ -71,6 +71,7 @@ HANDLE(command, forkless_command_free)
 HANDLE(child, forkless_child_free)
 HANDLE(prepared, forkless_prepared_free)
 HANDLE(waitset, forkless_waitset_free)
+HANDLE(warm, forkless_warm_free)
 
 static void put(pTHX_ SV *object, MGVTBL *kind, void *pointer) {
     sv_magicext(SvRV(object), NULL, PERL_MAGIC_ext, kind, pointer, 0)->mg_flags |= MGf_DUP;
@@ -94,6 +95,7 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
 #define COMMAND(object) ((forkless_command *)magic_of(aTHX_ object, &command_magic, "Forkless::Command")->mg_ptr)
 #define CHILD(object) ((forkless_child *)magic_of(aTHX_ object, &child_magic, "Forkless::Child")->mg_ptr)
 #define PREPARED(object) ((forkless_prepared *)magic_of(aTHX_ object, &prepared_magic, "Forkless::Prepared")->mg_ptr)
+#define WARM(object) ((forkless_warm *)magic_of(aTHX_ object, &warm_magic, "Forkless::Warm")->mg_ptr)
 #define WAITSET(object) ((forkless_waitset *)magic_of(aTHX_ object, &waitset_magic, "Forkless::WaitSet")->mg_ptr)
 
 /* ---- Perl values to C ---- */
@@ -526,6 +528,12 @@ PPCODE:
     XSRETURN_YES;
 
 void
+_warm(SV *self, SV *warm)
+PPCODE:
+    ANSWER(forkless_command_warm(COMMAND(self), WARM(warm)), NULL, "warm");
+    XSRETURN_YES;
+
+void
 _call(SV *self, unsigned number, int result, ...)
 PREINIT:
     forkless_call_arg args[6];
@@ -731,6 +739,17 @@ OUTPUT:
     RETVAL
 
 SV *
+cold_reason(SV *self)
+PREINIT:
+    char text[1000];
+CODE:
+    /* Why the launch was not warm; undef if it was, or was not to be. */
+    int answer = forkless_child_cold_reason(CHILD(self), text, sizeof text);
+    RETVAL = answer < 0 ? newSV(0) : newSVpv(text, 0);
+OUTPUT:
+    RETVAL
+
+SV *
 _usage(SV *self)
 PREINIT:
     forkless_usage usage;
@@ -758,6 +777,71 @@ CODE:
     pid_t pid = forkless_child_release(child);
     ANSWER(pid, NULL, "release");
     RETVAL = pid;
+OUTPUT:
+    RETVAL
+
+MODULE = Forkless    PACKAGE = Forkless::Warm
+
+PROTOTYPES: DISABLE
+
+SV *
+_open(const char *class, SV *library, SV *templates, SV *idle, SV *life, SV *launches)
+PREINIT:
+    forkless_warm_options how = FORKLESS_WARM_INIT;
+    forkless_error error;
+    forkless_warm *warm;
+CODE:
+    if (SvOK(library)) how.library = SvPV_nolen(library);
+    if (SvOK(templates)) how.templates = (size_t)SvUV(templates);
+    if (SvOK(idle)) how.idle_ms = ms_of(aTHX_ idle);
+    if (SvOK(life)) how.life_ms = ms_of(aTHX_ life);
+    if (SvOK(launches)) how.launches = (uint32_t)SvUV(launches);
+    ANSWER(forkless_warm_open(&how, &warm, &error), &error, NULL);
+    RETVAL = make(aTHX_ class, &warm_magic, warm);
+OUTPUT:
+    RETVAL
+
+SV *
+_of_process(const char *class)
+PREINIT:
+    forkless_error error;
+    forkless_warm *warm;
+CODE:
+    ANSWER(forkless_warm_open(NULL, &warm, &error), &error, NULL);
+    RETVAL = make(aTHX_ class, &warm_magic, warm);
+OUTPUT:
+    RETVAL
+
+void
+_start(SV *self, SV *prepared)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    ANSWER(forkless_warm_start(WARM(self), PREPARED(prepared), &error), &error, NULL);
+    mXPUSHi(1);
+
+void
+templates(SV *self)
+PREINIT:
+    pid_t pids[64];
+PPCODE:
+    int count = forkless_warm_templates(WARM(self), pids, 64);
+    for (int n = 0; n < count && n < 64; n++) mXPUSHi(pids[n]);
+
+SV *
+stats(SV *self)
+PREINIT:
+    forkless_warm_stats stats;
+CODE:
+    ANSWER(forkless_warm_get_stats(WARM(self), &stats, sizeof stats), NULL, "stats");
+    HV *hash = newHV();
+    (void)hv_stores(hash, "warm", newSVuv(stats.warm));
+    (void)hv_stores(hash, "cold", newSVuv(stats.cold));
+    (void)hv_stores(hash, "starts", newSVuv(stats.starts));
+    (void)hv_stores(hash, "refusals", newSVuv(stats.refusals));
+    (void)hv_stores(hash, "idle", newSVuv(stats.idle));
+    (void)hv_stores(hash, "crashes", newSVuv(stats.crashes));
+    RETVAL = newRV_noinc((SV *)hash);
 OUTPUT:
     RETVAL
 

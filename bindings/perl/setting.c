@@ -9,7 +9,7 @@
 #define ONE(name, kinds) { #name, kinds, (void (*)(void))forkless_command_##name }
 
 /* Not here, since they are no settings or take what is C's alone: new, new_argv, free, spawn, launch, status, prepare, capture, pre_exec,
- * call (which has a place of its own in Forkless.xs). */
+ * call and warm (which have a place of their own in Forkless.xs). */
 const struct setting settings[] = {
     ONE(or_else, "s"), ONE(program_fd, "f"), ONE(arg, "s"), ONE(args, "L"), ONE(arg0, "s"), ONE(env, "ss"),
     ONE(env_remove, "s"), ONE(env_clear, ""), ONE(envs, "L"), ONE(current_dir, "s"), ONE(current_dir_fd, "f"),

@@ -237,6 +237,10 @@ A child: its streams, waiting for it, signals.
 
 Waits for many children. Load it with C<use Forkless::WaitSet>.
 
+=item L<Forkless::Warm>
+
+Launches short programs from a template, without exec (experimental). Load it with C<use Forkless::Warm>.
+
 =item L<Forkless::Pipe>
 
 C<popen>, C<open2>, C<open3>.

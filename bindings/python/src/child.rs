@@ -218,6 +218,12 @@ impl Child {
         self.lock().route().to_string()
     }
 
+    /// Why the launch was not warm. None if it was, or if it was not to be.
+    #[getter]
+    fn cold_reason(&self) -> Option<String> {
+        self.lock().cold_reason().map(str::to_owned)
+    }
+
     fn __enter__(slf: Py<Self>) -> Py<Self> {
         slf
     }

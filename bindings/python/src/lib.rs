@@ -22,6 +22,8 @@ mod child;
 
 mod prepared;
 
+mod warm;
+
 use pyo3::prelude::*;
 
 /// The native module of the package. Its names are private.
@@ -39,4 +41,6 @@ mod _forkless {
     use crate::run::run;
     #[pymodule_export]
     use crate::spawn::{RawUsage, reap_orphans, spawn, wait4};
+    #[pymodule_export]
+    use crate::warm::{Ending, Warm};
 }

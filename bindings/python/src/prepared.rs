@@ -79,15 +79,23 @@ pub(crate) fn start<'py>(
     request.environment(env.as_ref())?;
     request.streams(streams.map(|what| what.map(|what| what.0)), &pass_fds.0)?;
     request.groups(start_new_session, process_group.map(|group| group.0));
-    request.command.inherit_all(!close_fds).pidfd(true).exec_pipe(true);
+    // A warm launch is over when it returns, and has no exec that would close a pipe.
+    let is_warm = settings.map_or(Ok(false), |settings| settings.contains("warm"))?;
+    request.command.inherit_all(!close_fds).pidfd(true).exec_pipe(!is_warm);
     request.settings(settings)?;
     let (prepared, names) = request.prepare()?;
     reap_abandoned(py)?;
-    let child = py.detach(|| prepared.launch()).map_err(|error| names.error(error))?;
+    let start = || if is_warm { prepared.spawn() } else { prepared.launch() };
+    let child = py.detach(start).map_err(|error| names.error(error))?;
     Child::with_files(py, child, names)
 }
 
 impl Prepared {
+    /// The plan of handles.
+    pub(crate) fn plan(&self) -> &forkless::Prepared {
+        &self.handled
+    }
+
     pub(crate) fn names<'py>(&self, py: Python<'py>) -> Names<'py> {
         let directory = self.directory.as_ref().map(|directory| directory.bind(py).clone());
         Names { program: self.program.bind(py).clone(), directory }

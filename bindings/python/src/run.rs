@@ -4,6 +4,7 @@
 use crate::convert::{DEVNULL, PIPE, STDOUT};
 use crate::error;
 use crate::request::{Names, Request};
+use crate::settings;
 use crate::spawn::statuses_are_lost;
 use forkless::planted;
 use forkless::{Child, Prepared, Step};
@@ -35,7 +36,7 @@ pub(crate) fn run<'py>(
     words: &Bound<'py, PyDict>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     static AUDIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let Some(Words { mut streams, shell, executable, cwd, env }) = Words::of(words)? else { return Ok(None) };
+    let Some(Words { mut streams, shell, executable, cwd, env, warm }) = Words::of(words)? else { return Ok(None) };
     let input = match input.map(|input| input.cast_exact::<PyBytes>()) {
         None => None,
         Some(Ok(bytes)) if streams[0].is_none() => {
@@ -68,6 +69,9 @@ pub(crate) fn run<'py>(
         request.environment(env.as_ref())?;
         request.streams(streams, &[])?;
         request.command.pidfd(statuses_are_lost());
+        if let Some(warm) = &warm {
+            settings::apply(&mut request.command, "warm", warm)?;
+        }
         request.prepare()
     };
     let (prepared, names) = request().inspect_err(|error| {
@@ -107,6 +111,7 @@ struct Words<'py> {
     executable: Option<Bound<'py, PyAny>>,
     cwd: Option<Bound<'py, PyAny>>,
     env: Option<Bound<'py, PyAny>>,
+    warm: Option<Bound<'py, PyAny>>,
 }
 
 impl<'py> Words<'py> {
@@ -132,6 +137,7 @@ impl<'py> Words<'py> {
                 "executable" => found.executable = Some(value),
                 "cwd" => found.cwd = Some(value),
                 "env" => found.env = Some(value),
+                "warm" => found.warm = Some(value),
                 _ => return Ok(None),
             }
         }
@@ -150,7 +156,7 @@ impl<'py> Words<'py> {
 
 const STREAMS: [&str; 3] = ["stdin", "stdout", "stderr"];
 
-const KNOWN: [&str; 7] = ["stdin", "stdout", "stderr", "shell", "executable", "cwd", "env"];
+const KNOWN: [&str; 8] = ["stdin", "stdout", "stderr", "shell", "executable", "cwd", "env", "warm"];
 
 /// Runs a plan and waits for the program's end.
 pub(crate) fn to_the_end<'py>(

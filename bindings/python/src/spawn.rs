@@ -4,6 +4,7 @@ use crate::child::Child;
 use crate::convert::{Int, Passed};
 use crate::error;
 use crate::request::Request;
+use crate::warm::Ending;
 use forkless::Released;
 use forkless::planted;
 use pyo3::exceptions::PyValueError;
@@ -15,7 +16,8 @@ use std::time::Duration;
 /// Starts a program. The parameters are those of the internal call of `subprocess`, in its order, and `settings`.
 ///
 /// Returns the pid; a handle, if waiting by pid would lose the status (SIGCHLD is ignored, or the child was stopped
-/// before it executed its program); and the return code, if the child has already been reaped.
+/// before it executed its program); the return code, if the child has already been reaped; and with `warm`, what must learn of
+/// the child's end.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "the list is the interpreter's")]
 pub(crate) fn spawn<'py>(
@@ -35,7 +37,7 @@ pub(crate) fn spawn<'py>(
     uid: Option<Int<u32>>,
     umask: Int<i64>,
     settings: Option<&Bound<'py, PyDict>>,
-) -> PyResult<(u32, Option<Child>, Option<i32>)> {
+) -> PyResult<(u32, Option<Child>, Option<i32>, Option<Ending>)> {
     let (uid, gid, Int(process_group)) = (uid.map(|uid| uid.0), gid.map(|gid| gid.0), process_group);
     let mut request = Request::new(args, executable, env.as_ref())?;
     request.signals(restore_signals);
@@ -61,22 +63,22 @@ pub(crate) fn spawn<'py>(
     let keeps = statuses_are_lost();
     request.command.pidfd(keeps);
     let (prepared, names) = request.prepare()?;
-    let (pid, kept, code) = py
+    let (pid, kept, code, ending) = py
         .detach(|| {
             let mut child = prepared.spawn()?;
-            let pid = child.id();
+            let (pid, ending) = (child.id(), child.take_ending());
             if keeps || !child.wait_exec_timeout(Duration::ZERO)? {
-                return Ok((pid, Some(child), None));
+                return Ok((pid, Some(child), None, ending));
             }
             match child.release()? {
-                Released::Running { .. } => Ok((pid, None, None)),
+                Released::Running { .. } => Ok((pid, None, None, ending)),
                 // Killed during exec, past the point of no return: only this process could wait for the child, and it
                 // has.
-                Released::Killed(signal) => Ok((pid, None, Some(-signal))),
+                Released::Killed(signal) => Ok((pid, None, Some(-signal), ending)),
             }
         })
         .map_err(|error| names.error(error))?;
-    Ok((pid, kept.map(|child| Child::new(child, None)), code))
+    Ok((pid, kept.map(|child| Child::new(child, None)), code, ending.map(Ending)))
 }
 
 /// `os.wait4`, which converts the usage only on request. Returns the pid (0: still running), status and usage.

@@ -16,7 +16,10 @@ fn python() -> Option<&'static Path> {
         let target = own.parent().expect("a directory of cargo's");
         let built = xtask::modules::python(&own.join("python"), target, Profile::Dev);
         match built.unwrap_or_else(|error| panic!("{error:#}")) {
-            Ok(python) => Some(python),
+            Ok(python) => {
+                add_warm_library(&python, target);
+                Some(python)
+            }
             Err(why) => {
                 say(&format!("SKIPPED: tests in Python because {why}"));
                 None
@@ -24,6 +27,22 @@ fn python() -> Option<&'static Path> {
         }
     });
     made.as_deref()
+}
+
+/// Installs the library of warm programs in `forkless/` beside the native module, where the package looks. (Beside it, it would be
+/// taken for a module.)
+fn add_warm_library(python: &Path, target: &Path) {
+    if cfg!(not(all(target_arch = "x86_64", target_env = "gnu"))) {
+        return;
+    }
+    let mut find = run(python, "60", &["-c", "import forkless; print(forkless.__path__[0])"]);
+    let package = PathBuf::from(must(&mut find));
+    let probe = package.join("probe");
+    // Otherwise its owner may have installed it before.
+    if std::fs::write(&probe, "").is_ok() {
+        std::fs::remove_file(probe).expect("a file");
+        xtask::dist::warm(&package.join("forkless"), &target.join("warm-build")).expect("the library of warm programs");
+    }
 }
 
 /// Written to the terminal directly, because the harness hides the output of passing tests.

@@ -192,6 +192,8 @@ def test_errors_name_keywords_and_not_rust_functions(name):
     # The settings are common to all functions, and a prepared command checks most values before a launch.
     launch = (lambda **words: forkless.prepare(["/bin/true"], **words).run()) if is_setting else WAYS["Popen"]
     for value in ODD:
+        if name == "warm" and value is True:
+            continue  # no odd value: a template would be started
         try:
             launch(**{name: value}) if is_setting else launch(["/bin/true"], **{name: value})
         except Exception as error:

@@ -51,10 +51,16 @@ words: Settings = {"nice": 5, "cpu_affinity": {0, 1}, "hostname": None}
 run(["true"], **words)
 prepare(["true"], **words)
 
+warm = forkless.Warm(templates=2, idle=30)
+run(["true"], warm=True)
+assert_type(warm.start(prepare(["true"], warm=warm)), "str | None")
+assert_type(warm.templates, "list[int]")
+
 # Attributes of the results.
 with Popen(["true"], text=True) as child:
     assert_type(child.communicate("x"), "tuple[str, str]")
     assert_type(child.usage, "resource.struct_rusage | None")
+    assert_type(child.cold_reason, "str | None")
     assert_type(child.fileno(), int)
     assert_type(child.terminate_group(1.0), int)
     standard: subprocess.Popen[str] = child

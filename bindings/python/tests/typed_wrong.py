@@ -29,6 +29,7 @@ check_output(["true"], text=True, seccomp="x")  # wrong
 prepare(["true"], no_such=5)  # wrong
 prepare(["true"], user=5)  # wrong
 words: Settings = {"nicee": 5}  # wrong
+run(["true"], warm="git")  # wrong
 number: int = run(["true"], text=True).stdout  # wrong
 text: str = check_output(["true"])  # wrong
 child: Popen[str] = Popen(["true"])  # wrong

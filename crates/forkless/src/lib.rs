@@ -132,9 +132,9 @@ pub use advice::{Advice, Answer, Next, Question, Situation, Way};
 pub use batch::launch_all;
 pub use capture::{Capture, Captured, Content};
 pub use cgroup::Cgroup;
-#[doc(hidden)]
-pub use child::Released;
 pub use child::{Change, Child};
+#[doc(hidden)]
+pub use child::{Ending, Released};
 #[doc(hidden)]
 pub use command::posix;
 pub use command::values::*;

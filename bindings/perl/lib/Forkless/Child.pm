@@ -248,6 +248,12 @@ A handle of the next descriptor that the child has handed back (setting C<hand_b
 A hash of the resources that the child used, once it has been waited for: C<wall>, C<user> and C<system> in seconds, C<max_rss_kib>, C<minor_faults>, C<major_faults>,
 C<blocks_in>, C<blocks_out>, C<voluntary_switches>, C<involuntary_switches>.
 
+=head2 cold_reason
+
+    print $child->cold_reason // 'warm';
+
+Why the launch was not warm (L<Forkless::Warm>). undef if it was, or if the command has no set of templates.
+
 =head2 route
 
 A description of how the child was launched.

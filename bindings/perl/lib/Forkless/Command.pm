@@ -53,6 +53,7 @@ sub _setting {
     return $self->_each($value, sub { $self->stream(@_) })      if $name eq 'fds';
     return $self->_each($value, sub { $self->variable(@_) })    if $name eq 'env' && ref $value eq 'HASH';
     return $self->environment($value)                           if $name eq 'environment';
+    return $self->warm($value)                                  if $name eq 'warm';
     my $kinds = Forkless::Command::_kinds($name) // Forkless::_croak("no such setting: $name");
     return $self->set($name, $value) if ref $value ne 'ARRAY' || $kinds =~ /\A[LNB]\z/;
     # [[a, b], [c, d]]: two calls. [a, b]: one call, or two if the setting takes one argument.
@@ -89,6 +90,17 @@ for my $name (Forkless::settings()) {
 sub call {
     my ($self, $number, $result, @args) = @_;
     return $self->_call($number, $result // -1, @args) ? $self : Forkless::Error::give($self);
+}
+
+# Launch from a template, if nothing but the time differs: a Forkless::Warm, or true for the set of the process.
+sub warm {
+    my ($self, $warm) = @_;
+    return $self if !$warm;
+    if (!ref $warm) {
+        require Forkless::Warm;
+        $warm = Forkless::Warm->of_process or return Forkless::Error::give($self);
+    }
+    return $self->_warm($warm) ? $self : Forkless::Error::give($self);
 }
 
 sub cwd {
@@ -249,6 +261,11 @@ A hash of further descriptors of the program, by number.
 Other values are C<'pipe'> (for 0, 1 and 2), C<'inherit'>, and the number of a descriptor of your process. A handle must be open when the command is
 run. A tied or in-memory handle has no descriptor and throws an exception.
 
+=item warm
+
+A true value, or a L<Forkless::Warm>: launch the program from a template that the dynamic loader has loaded before, if nothing but the time differs.
+Experimental.
+
 =item raise
 
 With a true value, errors are thrown as L<Forkless::Error> objects.
@@ -288,6 +305,12 @@ Applies a setting, given its name.
     $command->stream(1, 'null');
 
 Redirects a descriptor of the program, with the values of C<stdout> above.
+
+=head2 warm
+
+    $command->warm($warm);
+
+The setting C<warm>. L<Forkless::Child/cold_reason> tells why a launch was cold.
 
 =head2 cwd, variable, environment
 

@@ -26,7 +26,7 @@ from subprocess import (
     list2cmdline,
 )
 
-from ._forkless import Child, Prepared, reap_orphans
+from ._forkless import Child, Prepared, Warm, reap_orphans
 from ._install import install, is_installed, uninstall
 from ._popen import Popen, PreexecWarning
 from ._run import call, check_call, check_output, getoutput, getstatusoutput, prepare, run
@@ -57,6 +57,7 @@ __all__ = [
     "Settings",
     "SubprocessError",
     "TimeoutExpired",
+    "Warm",
     "call",
     "check_call",
     "check_output",

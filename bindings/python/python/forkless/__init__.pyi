@@ -22,7 +22,7 @@ from typing import IO, Any, AnyStr, Literal, Union, overload
 from _typeshed import ReadableBuffer, StrOrBytesPath
 from typing_extensions import TypeAlias, Unpack
 
-from ._forkless import Child as Child, Prepared as Prepared, reap_orphans as reap_orphans
+from ._forkless import Child as Child, Prepared as Prepared, Warm as Warm, reap_orphans as reap_orphans
 from ._install import install as install, is_installed as is_installed, uninstall as uninstall
 from ._settings import Settings as Settings
 
@@ -41,6 +41,7 @@ __all__ = [
     "Settings",
     "SubprocessError",
     "TimeoutExpired",
+    "Warm",
     "call",
     "check_call",
     "check_output",
@@ -130,6 +131,8 @@ class Popen(subprocess.Popen[AnyStr]):
     ) -> None: ...  # fmt: skip
     @property
     def usage(self) -> resource.struct_rusage | None: ...
+    @property
+    def cold_reason(self) -> str | None: ...
     def fileno(self) -> int: ...
     def signal_group(self, number: int) -> None: ...
     def terminate_group(self, grace: float, number: int = ...) -> int: ...

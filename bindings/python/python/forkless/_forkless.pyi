@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, final, type_check_only
 
+from _typeshed import StrOrBytesPath
 from typing_extensions import Self, TypedDict
 
-__all__ = ["Child", "Prepared", "RawUsage", "prepare", "reap_orphans", "run", "spawn", "start", "tell", "wait4"]
+__all__ = ["Child", "Ending", "Prepared", "RawUsage", "Warm", "prepare", "reap_orphans", "run", "spawn", "start", "tell", "wait4"]
 
 @type_check_only
 class Usage(TypedDict):
@@ -40,6 +41,8 @@ class Child:
     def missed(self) -> list[str]: ...
     @property
     def route(self) -> str: ...
+    @property
+    def cold_reason(self) -> str | None: ...
     def fileno(self) -> int: ...
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...
@@ -67,6 +70,40 @@ class Prepared:
 @final
 class RawUsage:
     def fields(self) -> tuple[list[float], list[int]]: ...
+
+@type_check_only
+class WarmStats(TypedDict):
+    warm: int
+    cold: int
+    starts: int
+    refusals: int
+    idle: int
+    crashes: int
+
+@final
+class Warm:
+    def __new__(
+        cls,
+        *,
+        library: StrOrBytesPath | None = None,
+        templates: int = 16,
+        idle: float | None = None,
+        life: float | None = None,
+        launches: int = 100,
+    ) -> Self: ...
+    @staticmethod
+    def of_process() -> Warm: ...
+    def start(self, prepared: Prepared) -> str | None: ...
+    @property
+    def stats(self) -> WarmStats: ...
+    @property
+    def templates(self) -> list[int]: ...
+
+@final
+class Ending:
+    @property
+    def cold_reason(self) -> str | None: ...
+    def child_ended(self, status: int) -> None: ...
 
 def run(
     args: Any, input: Any, capture_output: bool, words: dict[str, Any]
@@ -111,7 +148,7 @@ def spawn(
     uid: int | None,
     umask: int,
     settings: dict[str, Any] | None,
-) -> tuple[int, Child | None, int | None]: ...
+) -> tuple[int, Child | None, int | None, Ending | None]: ...
 def tell(error: BaseException, program: Any, step: str = "check") -> None: ...
 def wait4(pid: int, options: int) -> tuple[int, int, RawUsage | None]: ...
 def reap_orphans() -> int: ...

@@ -113,7 +113,7 @@ def execute_child(
     sys.audit("subprocess.Popen", executable, args, cwd, env)
     # If this raises, Popen.__init__ closes the child's ends.
     try:
-        popen.pid, kept, popen.returncode = _forkless.spawn(
+        popen.pid, kept, popen.returncode, ending = _forkless.spawn(
             args, executable, close_fds, [int(fd) for fd in pass_fds], cwd, env, (p2cread, c2pwrite, errwrite), restore_signals,
             start_new_session, process_group, gid, gids, uid, umask, settings,
         )  # fmt: skip
@@ -123,6 +123,8 @@ def execute_child(
     popen._child_created = True
     if kept is not None:
         popen._forkless_kept = kept
+    if ending is not None:
+        popen._forkless_ending = ending
     close_ends(popen, (p2cread, p2cwrite), (c2pwrite, c2pread), (errwrite, errread))
 
 

@@ -26,6 +26,7 @@ class Popen(subprocess.Popen):
     """
 
     _forkless_kept = None
+    _forkless_ending = None
     _pidfd = None
     _usage = None
 
@@ -173,7 +174,15 @@ class Popen(subprocess.Popen):
             pid, status, self._usage = _forkless.wait4(self.pid, wait_flags)
         except ChildProcessError:
             return self._lost()
+        if pid and self._forkless_ending is not None:
+            # A template ends when a child of it has crashed.
+            self._forkless_ending.child_ended(status)
         return pid, status
+
+    @property
+    def cold_reason(self):
+        """Why the launch was not warm (`forkless.Warm`). None if it was, or if it was not to be."""
+        return None if self._forkless_ending is None else self._forkless_ending.cold_reason
 
     @property
     def usage(self):

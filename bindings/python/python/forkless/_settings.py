@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Literal, 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike, StrOrBytesPath
 
+    from ._forkless import Warm
+
 
 class Settings(TypedDict, total=False):
     """Keywords of `run`, `Popen`, `prepare` and the functions of `forkless.asyncio`; None is as if it were not there. None makes the launch
@@ -30,6 +32,8 @@ class Settings(TypedDict, total=False):
     """Signals that are blocked, in place of the caller's mask."""
     launcher: Literal['clone', 'fork', 'posix_spawn'] | None
     """"clone", "fork" or "posix_spawn"."""
+    warm: bool | Warm | None
+    """True, or a `forkless.Warm`: launch from a template of the loaded program, if nothing but the time differs (experimental: docs/warm.md)."""
     best_effort: Iterable[str] | None
     """Steps that may fail, by the words of `OSError.step`."""
     rlimits: Mapping[int | str, int | tuple[int, int]] | None

@@ -62,7 +62,7 @@ impl OfPlan {
 /// What a cloner has to do with a child after its launch.
 pub(crate) trait Origin: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Why it has not made the child itself.
-    #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
+    #[cfg(feature = "warm")]
     fn cold_reason(&self) -> Option<&str>;
     /// The child has been waited for.
     fn child_ended(&self, status: ExitStatus);

@@ -140,7 +140,7 @@ impl Set {
 
     /// Whether this process is a forked copy of the one that has the templates. The locks may be locked for ever then.
     pub(super) fn is_copy(&self) -> bool {
-        self.owner != process::generation() && !planted!("warm-copy-uses-templates")
+        self.owner != process::generation()
     }
 
     pub(super) fn stats(&self) -> WarmStats {
