@@ -309,6 +309,21 @@ fn without_clone3_every_signal_is_blocked_around_the_clone() {
     }
 }
 
+/// Every signal that can be blocked.
+const ALL: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
+
+/// A filtered caller leaves SIGSYS open around the clone, because its handler may answer calls that the filter traps. The child, which
+/// still has that handler, blocks SIGSYS by its first call.
+#[test]
+fn without_clone3_the_child_of_a_filtered_caller_blocks_sigsys_first() {
+    let options = Options { missing: Some(libc::SYS_clone3), ..Options::default() };
+    let Some(trace) = trace_with("status-filtered", options) else { return };
+    assert!(!is_blocked(&trace, libc::SIGSYS), "the filter has had no effect");
+    let [first, second, ..] = trace.of(Who::Child)[..] else { panic!("calls of the child: {:?}", trace.calls) };
+    assert_eq!(name(first.number), "rt_sigprocmask", "{:?}", trace.calls);
+    assert_eq!(trace.masks_of_children[1] & ALL, ALL, "open at the call of {}", name(second.number));
+}
+
 /// Negative control: with `clone3`, which resets the handlers, nothing is blocked.
 #[test]
 fn with_clone3_no_signal_is_blocked_around_the_clone() {

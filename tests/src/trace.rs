@@ -41,6 +41,8 @@ pub struct Trace {
     pub calls: Vec<Call>,
     /// The children that were made.
     pub children: Vec<Made>,
+    /// The signals that a child blocks when it enters each of its calls: as many as it has calls.
+    pub masks_of_children: Vec<u64>,
     /// How many calls there were at each mark.
     pub marks: Vec<usize>,
 }
@@ -209,12 +211,10 @@ impl Tracer {
 
     /// Notes a child or a thread that `pid` has made.
     fn made(&mut self, pid: i32, event: i32) {
-        let (mut child, mut mask): (libc::c_ulong, u64) = (0, 0);
-        // SAFETY: our stopped tracee; the kernel writes a word each.
-        unsafe {
-            libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, 0, &mut child);
-            libc::ptrace(PTRACE_GETSIGMASK as _, pid, size_of::<u64>(), &mut mask);
-        }
+        let mut child: libc::c_ulong = 0;
+        // SAFETY: our stopped tracee; the kernel writes a word.
+        unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, 0, &mut child) };
+        let mask = blocked_by(pid);
         let is_thread = thread_group(child as i32) == Some(self.main);
         self.known.insert(child as i32, if is_thread { Who::Parent } else { Who::Child });
         if !self.trace.marks.is_empty() && !is_thread {
@@ -236,8 +236,19 @@ impl Tracer {
         } else if !self.trace.marks.is_empty() && call.number != libc::SYS_restart_syscall {
             // With restart_syscall the kernel continues a wait that a stop by the tracer has interrupted.
             self.trace.calls.push(call);
+            if who == Who::Child {
+                self.trace.masks_of_children.push(blocked_by(pid));
+            }
         }
     }
+}
+
+/// The signals that a stopped tracee blocks. Bit n-1 is signal n.
+fn blocked_by(pid: i32) -> u64 {
+    let mut mask = 0;
+    // SAFETY: our stopped tracee; the kernel writes a word.
+    unsafe { libc::ptrace(PTRACE_GETSIGMASK as _, pid, size_of::<u64>(), &mut mask) };
+    mask
 }
 
 /// Has the tracee, which is about to make a system call, make none: ENOSYS.

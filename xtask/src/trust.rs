@@ -287,7 +287,8 @@ rules, and each rule has tests.
 
 - *Controls* are tests of the tests. They break the rule in a copy of the situation, and must notice it.
 - *Planted faults* break the rule in the library itself. `cargo xtask mutants` builds the tests with one fault at a time and checks that the
-  named tests fail. A released library has none of them.
+  named tests fail. A released library has none of them. [Mutants](design/mutants.md) has what another tool, which chooses its
+  places without thought, finds in the launch path.
 - *Kernels* lists the releases that `cargo xtask kernels` booted and in which these tests passed. [Platforms](platforms.md#kernels) lists what
   was not run or was skipped there, and why. All tests also run on the kernel of the developers' machines and of CI.
 

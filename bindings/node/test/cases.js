@@ -367,8 +367,9 @@ module.exports.cases = {
     return [error?.code, status];
   },
 
+  // The programs end without a timeout, too, so that its absence is a difference.
   'spawnSync: limits'() {
-    return [shSync('echo begun; exec sleep 1000', { timeout: 200 }).error, shSync('exec sleep 1000', { timeout: 20, killSignal: 'SIGKILL' }), shSync('trap "" TERM; echo x; exec sleep 0.3', { timeout: 100 }).error, attempt(() => shSync('exec head -c 1000000 /dev/zero', { maxBuffer: 1000 }).error), shSync('echo 12345', { maxBuffer: 6 }), shSync('echo 12345', { maxBuffer: 5 }).error, shSync('echo 123; echo 456 >&2', { maxBuffer: 8, encoding: 'utf8' }).error];
+    return [shSync('echo begun; exec sleep 60', { timeout: 200 }).error, shSync('exec sleep 60', { timeout: 20, killSignal: 'SIGKILL' }), shSync('trap "" TERM; echo x; exec sleep 0.3', { timeout: 100 }).error, attempt(() => shSync('exec head -c 1000000 /dev/zero', { maxBuffer: 1000 }).error), shSync('echo 12345', { maxBuffer: 6 }), shSync('echo 12345', { maxBuffer: 5 }).error, shSync('echo 123; echo 456 >&2', { maxBuffer: 8, encoding: 'utf8' }).error];
   },
 
   'spawnSync: grandchild that holds a pipe'() {

@@ -138,7 +138,7 @@ function bySync(line, options) {
 const others = {
   async 'timeout'() {
     // The program of Node's own shell lives on: it must not hold the pipes of a spawn for long.
-    return [await bySpawn('exec sleep 1000', { timeout: 30 }), await byExec('sleep 1', { timeout: 30 }), await byExec('sleep 1', { timeout: 30, killSignal: 'SIGKILL' }), bySync('exec sleep 1000', { timeout: 30 })];
+    return [await bySpawn('exec sleep 1000', { timeout: 30 }), await byExec('sleep 1', { timeout: 30 }), await byExec('sleep 1', { timeout: 30, killSignal: 'SIGKILL' }), bySync('exec sleep 60', { timeout: 30 })];
   },
   async 'maxBuffer'() {
     return [(await byExec('cat /dev/zero', { maxBuffer: 10 }))[0].code, bySync('exec cat /dev/zero', { maxBuffer: 10 }).code, await byExec('cat text', { maxBuffer: 8 }), (await byExec('cat text', { maxBuffer: 7 })).slice(0, 3)];

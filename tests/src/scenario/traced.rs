@@ -2,6 +2,7 @@
 
 use crate::elf::Programs;
 use forkless::{Capture, Command, Stdio};
+use forkless_tests::filter::{self, Answer, Refusal};
 use forkless_tests::trace::mark;
 use std::io::Read;
 use std::time::Duration;
@@ -15,6 +16,10 @@ pub fn run(args: &[String]) {
     match what {
         "status-chdir" => {
             command.current_dir("/");
+        }
+        // Of a call that no launch makes.
+        "status-filtered" => {
+            filter::refuse(&[Refusal::of(libc::SYS_swapoff, Answer::Errno(libc::EPERM))]).expect("a filter")
         }
         "spawn-without-pidfd" => {
             command.pidfd(false);
@@ -51,7 +56,7 @@ pub fn run(args: &[String]) {
             assert!(child.wait().expect("wait").success());
         }
         "route" => drop(forkless::shell("uname -a 2>&1").route()),
-        "status" | "status-chdir" => assert!(command.status().expect("status").success()),
+        "status" | "status-chdir" | "status-filtered" => assert!(command.status().expect("status").success()),
         "hundred" => (0..100).for_each(|_| assert!(command.status().expect("status").success())),
         "prepared-status" => assert!(prepared.status().expect("status").success()),
         "spawn" | "spawn-without-pidfd" | "spawn-pipes" => {

@@ -107,3 +107,35 @@ fn stat(pid: i32) -> Option<bool> {
     let flags: u64 = std::str::from_utf8(words.nth(6)?).ok()?.parse().ok()?;
     Some(flags & PF_FORKNOEXEC != 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::stack::Stack;
+    use super::UNWATCHED;
+    use forkless_core::forked::{OWNER_LEFT, play};
+    use forkless_core::frame::GO_AWAY;
+    use forkless_core::sys::uapi;
+    use nix::libc;
+    use std::sync::atomic::Ordering;
+
+    /// The kernel marks only a word with the child's thread ID, and wakes a waiter only if the word has FUTEX_WAITERS,
+    /// which it keeps.
+    #[test]
+    fn the_kernel_marks_the_word_of_a_forked_child_that_has_left() {
+        let stack = Stack::shared().expect("a mapping");
+        let shared = stack.forked().expect("a frame for a forked child");
+        // The child takes the word, and exits at the gate.
+        shared.gate.store(GO_AWAY, Ordering::Release);
+        // SAFETY: the child makes system calls only, and does not return.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: the frame of such a stack is the first field of a ForkFrame.
+            unsafe { play(stack.frame_ptr().cast()) };
+        }
+        let mut status = 0;
+        // SAFETY: the kernel writes a status.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid, "{}", std::io::Error::last_os_error());
+        let word = shared.owner.load(Ordering::Acquire);
+        assert!(word == UNWATCHED || word == uapi::FUTEX_WAITERS | OWNER_LEFT, "{word:#x}");
+    }
+}
