@@ -106,7 +106,7 @@ pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -
 }
 
 /// Whether this machine has warm programs: docs/warm.md.
-const HAS_WARM: bool = cfg!(all(target_arch = "x86_64", target_env = "gnu"));
+pub(crate) const HAS_WARM: bool = cfg!(all(target_arch = "x86_64", target_env = "gnu"));
 
 /// Builds the command, and installs it with its man pages and completions. `environment` as for [`libraries`].
 ///

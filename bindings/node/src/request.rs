@@ -212,7 +212,7 @@ impl Line {
 
     /// Whether the shell would have to wait until its message is read. Then the caller must read first.
     pub(crate) fn must_wait(&self, status: ExitStatus) -> bool {
-        status.signal().is_some() && !self.ending.has_room() && !planted!("node-line-message-lost")
+        self.ending.has_room(status).is_ok_and(|has_room| !has_room) && !planted!("node-line-message-lost")
     }
 
     /// The status that the shell would have had. Writes the shell's message, and closes the child's standard error.

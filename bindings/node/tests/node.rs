@@ -93,7 +93,7 @@ fn tool_calls_are_measured_with_and_without_forkless() {
     let node = Ok(package.parent().expect("node_modules").to_owned());
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools-node");
     let out = place.join("record");
-    let skipped = smoke(&Built { rust: none(), python: none(), node }, &out, &place).expect("figures");
+    let skipped = smoke(&Built { rust: none(), warm: none(), python: none(), node }, &out, &place).expect("figures");
     skipped.iter().for_each(|line| say(&format!("SKIPPED: {line}")));
     let page = std::fs::read_to_string(out.join("tools.md")).expect("a page");
     for name in ["| Node: child_process |", "| Node: forkless, install() |"] {

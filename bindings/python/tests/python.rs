@@ -86,7 +86,7 @@ fn tool_calls_are_measured_with_and_without_forkless() {
     let none = || Err("this test is of Python".to_owned());
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools-python");
     let out = place.join("record");
-    let built = Built { rust: none(), python: Ok(python.to_owned()), node: none() };
+    let built = Built { rust: none(), warm: none(), python: Ok(python.to_owned()), node: none() };
     smoke(&built, &out, &place).expect("figures").iter().for_each(|line| say(&format!("SKIPPED: {line}")));
     let page = std::fs::read_to_string(out.join("tools.md")).expect("a page");
     for name in ["asyncio", "forkless.asyncio", "subprocess in threads", "forkless in threads"] {

@@ -547,6 +547,38 @@ size_t forkless_reap_orphans(void);
  * is left. */
 int forkless_set_dumpable(int dumpable);
 
+/* ---- Command lines ------------------------------------------------------------------------------------------------------------
+ *
+ *     char *argv[] = {"/bin/sh", "-c", "grep -c total <log", NULL};
+ *     forkless_ending *ending;
+ *     forkless_command_new_argv(argv, &command);
+ *     if (forkless_command_spawn_line(command, &child, &ending, &error) == 0) {
+ *         forkless_child_wait(child, &status, NULL);
+ *         forkless_ending_status(ending, status, &status, NULL);    // as the shell would have ended
+ *         forkless_ending_free(ending), forkless_child_free(child);
+ *     }
+ *
+ * For callers that have to behave as `/bin/sh -c LINE` does and wait in their own way. forkless_system and forkless_popen are simpler.
+ */
+
+typedef struct forkless_ending forkless_ending;
+
+/* Start a command line. The command's program must be the path of a shell, with the arguments -c and LINE; otherwise -EINVAL. If LINE
+ * is one simple command and nothing would differ, its program is started without the shell, otherwise the shell. A program that is not
+ * found is reported by the shell: message and exit code 127. The child's pid is that of the program: signals sent to it reach the
+ * program, not a shell. */
+int forkless_command_spawn_line(forkless_command *command, forkless_child **child, forkless_ending **ending, forkless_error *error);
+/* Translate the child's status, of waitpid(2), to that of the shell. Call it once, when the child has ended. If dash would wait for the
+ * program, death by signal n is exit code 128+n, and "Killed" or the like is written to the child's standard error; SIGHUP, SIGINT and
+ * SIGQUIT stay as they are, because a terminal sends them to the shell, too. Does not block: -EAGAIN if the message does not fit into
+ * the pipe yet; read it and try again. */
+int forkless_ending_status(const forkless_ending *ending, int program, int *status, forkless_error *error);
+/* How the line was started: "directly", or "by /bin/sh: " and the reason. */
+int forkless_ending_route(const forkless_ending *ending, char *text, size_t size);
+/* Free the ending. It has a copy of the child's standard error for the message: a pipe there has no end of file before this call. So
+ * do not read to the end of file first, and do not use forkless_child_output. */
+void forkless_ending_free(forkless_ending *ending);
+
 /* ---- Pipelines ----------------------------------------------------------------------------------------------------------------
  *
  *     forkless_pipeline *pipeline;

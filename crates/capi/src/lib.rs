@@ -31,6 +31,8 @@ mod child;
 
 mod output;
 
+mod line;
+
 mod pipeline;
 
 mod wait_set;

@@ -136,7 +136,7 @@ macro_rules! c_tests {
     };
 }
 
-c_tests! { cgroup child command nulls pipeline pty sets stream system threads warm zygote }
+c_tests! { cgroup child command line nulls pipeline pty sets stream system threads warm zygote }
 
 /// Planted faults are only built by `cargo xtask mutants`, which sets the environment for it.
 #[test]
@@ -233,6 +233,7 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_waitset" => "SetHandle".to_owned(),
         "forkless_ended" => "CEnded".to_owned(),
         "forkless_pipeline" => "PipelineHandle".to_owned(),
+        "forkless_ending" => "LineEnding".to_owned(),
         "forkless_cgroup" => "Cgroup".to_owned(),
         "forkless_pty" => "Pty".to_owned(),
         "forkless_zygote" => "Zygote".to_owned(),

@@ -126,6 +126,20 @@ static void no_text(void) {
     EXPECT(-EBADF, forkless_command_foreground(command, -1));
 }
 
+static void no_line(void) {
+    forkless_child *child = NULL;
+    forkless_ending *ending = NULL;
+    int status = 0;
+    EXPECT(-EINVAL, forkless_command_spawn_line(NULL, &child, &ending, NULL));
+    EXPECT(-EINVAL, forkless_command_spawn_line(command, NULL, &ending, NULL));
+    EXPECT(-EINVAL, forkless_command_spawn_line(command, &child, NULL, NULL));
+    EXPECT(-EINVAL, forkless_command_spawn_line(command, &child, &ending, NULL)); /* no line */
+    CHECK(child == NULL && ending == NULL);
+    EXPECT(-EINVAL, forkless_ending_status(NULL, 0, &status, NULL));
+    EXPECT(-EINVAL, forkless_ending_route(NULL, text, sizeof text));
+    forkless_ending_free(NULL);
+}
+
 static void no_pipeline(void) {
     forkless_pipeline *pipeline = NULL;
     forkless_child *child = NULL;
@@ -354,6 +368,7 @@ static void no_result(void) {
     EXPECT(-EINVAL, forkless_child_terminate(NULL, 0, 0, &status, NULL));
     EXPECT(-EINVAL, forkless_child_terminate_group(NULL, 0, 0, &status, NULL));
     EXPECT(-EINVAL, forkless_child_output(NULL, &output, NULL));
+    no_line();
     no_pipeline();
     no_cgroup();
     no_pty();

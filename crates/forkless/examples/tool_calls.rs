@@ -1,7 +1,8 @@
 //! Runs the tool calls of an agent beside a timer of 5 ms: `tool_calls MODE SLOTS CYCLES MEBIBYTES DESCRIPTORS DIRECTORY
 //! TOOLS`. `cargo xtask tools` measures it; `bench/METHODOLOGY.md` says what it prints.
 //!
-//! MODE is `stock` (`tokio::process`) or `forkless` (`forkless::tokio`).
+//! MODE is `stock` (`tokio::process`), `forkless` (`forkless::tokio`), or, with the feature `warm`, the path of
+//! `libforkless_warm.so`: `forkless::tokio` with warm programs.
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use std::fs::{self, File};
@@ -17,15 +18,46 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A call as the user writes it, with a timeout. Both modules have the same names.
 macro_rules! call {
-    ($command:path, $null:expr, $words:expr, $directory:expr) => {{
+    ($command:path, $null:expr, $words:expr, $directory:expr, $set:expr) => {{
         let mut command = <$command>::new(&$words[1]);
         command.args(&$words[2..]).current_dir($directory).stdin($null).kill_on_drop(true);
+        $set(&mut command);
         tokio::time::timeout(LIMIT, command.output()).await??
     }};
 }
 
+/// The method of the calls.
+enum Mode {
+    Stock,
+    Forkless,
+    #[cfg(feature = "warm")]
+    Warm(forkless::warm::Warm),
+}
+
+impl Mode {
+    fn of(word: &str) -> io::Result<Self> {
+        match word {
+            "stock" => Ok(Self::Stock),
+            "forkless" => Ok(Self::Forkless),
+            #[cfg(feature = "warm")]
+            path => Ok(Self::Warm(forkless::warm::Warm::new(path)?)),
+            #[cfg(not(feature = "warm"))]
+            other => Err(io::Error::other(format!("unknown mode {other}"))),
+        }
+    }
+
+    /// A comparison of warm programs without a warm launch would show nothing.
+    fn check(&self) -> io::Result<()> {
+        match self {
+            #[cfg(feature = "warm")]
+            Self::Warm(warm) if warm.stats().warm == 0 => Err(io::Error::other(format!("no warm launch: {warm:?}"))),
+            _ => Ok(()),
+        }
+    }
+}
+
 struct Work {
-    ours: bool,
+    mode: Mode,
     directory: String,
     /// Name, program and arguments of each tool.
     tools: Vec<Vec<String>>,
@@ -38,10 +70,17 @@ struct Work {
 async fn call(work: &Work, tool: usize) -> io::Result<Duration> {
     let words = &work.tools[tool];
     let begun = Instant::now();
-    let output = if work.ours {
-        call!(forkless::tokio::Command, forkless::Stdio::null(), words, &work.directory)
-    } else {
-        call!(tokio::process::Command, std::process::Stdio::null(), words, &work.directory)
+    let null = forkless::Stdio::null;
+    let output = match &work.mode {
+        Mode::Stock => {
+            call!(tokio::process::Command, std::process::Stdio::null(), words, &work.directory, |_: &mut _| ())
+        }
+        Mode::Forkless => call!(forkless::tokio::Command, null(), words, &work.directory, |_: &mut _| ()),
+        #[cfg(feature = "warm")]
+        Mode::Warm(warm) => {
+            let set = |command: &mut forkless::tokio::Command| _ = command.as_std_mut().warm(warm);
+            call!(forkless::tokio::Command, null(), words, &work.directory, set)
+        }
     };
     let took = begun.elapsed();
     if !output.status.success() {
@@ -84,7 +123,7 @@ async fn main() -> io::Result<()> {
     let tools = fs::read_to_string(tools)?;
     let tools: Vec<Vec<String>> = tools.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect();
     let work = Arc::new(Work {
-        ours: mode == "forkless",
+        mode: Mode::of(mode)?,
         directory: directory.clone(),
         calls: number(cycles)? * tools.len(),
         tools,
@@ -115,6 +154,7 @@ async fn main() -> io::Result<()> {
     println!("own\t{}", cpu(UsageWho::RUSAGE_SELF)? - before[0]);
     println!("children\t{}", cpu(UsageWho::RUSAGE_CHILDREN)? - before[1]);
     timer.abort();
+    work.mode.check()?;
     println!("stop\t{}", stop.load(Ordering::Relaxed));
     println!("bytes\t{}", work.bytes.load(Ordering::Relaxed));
     std::hint::black_box((memory, files));

@@ -1,6 +1,6 @@
 //! The programs with which each table and each curve is measured.
 
-use super::record::{Curve, Line, Table};
+use super::record::{Curve, Line, Row, Table};
 use super::tools::{Tools, source};
 use super::turns::{Asked, Contestant, Plan, numbers, race};
 use super::{Effort, machine};
@@ -22,6 +22,7 @@ pub(super) fn table(table: &mut Table, tools: &Tools, effort: Effort, skipped: &
         "noshell" => noshell(table, tools, effort),
         "five" => five(table, tools, effort),
         "nagios" => nagios(table, tools, effort, skipped),
+        "touched" => touched(table, tools, effort, skipped),
         other => bail!("unknown table {other}"),
     }
 }
@@ -217,29 +218,64 @@ fn mapped(curve: &mut Curve, tools: &Tools, effort: Effort) -> Result<()> {
     Ok(())
 }
 
-fn raku(curve: &mut Curve, tools: &Tools, effort: Effort, skipped: &mut Vec<String>) -> Result<()> {
+/// A process of Raku that launches `count` times whenever it is asked, by one method.
+fn raku_process(tools: &Tools, way: &str, count: usize, mib: u32) -> Result<Asked> {
+    let mut command = Command::new(tools.program("small_pages"));
+    let library = tools.library("libforkless.so.0");
+    command.arg("raku").arg("-I").arg(tools.raku.join("lib")).env("FORKLESS_LIBRARY", &library);
+    command.arg(source("async.raku")).arg(way).arg(count.to_string()).arg("/bin/true").arg(&library);
+    Asked::start(command.arg(mib.to_string()))
+}
+
+/// The median time of the launches of a turn, in nanoseconds, and the resident size after it, in KiB.
+fn raku_turn(process: &mut Asked, count: usize) -> Result<(f64, f64)> {
+    let launches = process.ask(count)?;
+    Ok((median(launches.iter().map(|launch| launch[0]).collect()), launches[count - 1][1]))
+}
+
+fn has_raku(name: &str, tools: &Tools, skipped: &mut Vec<String>) -> bool {
     if !tools.has_raku {
-        skipped.push("raku, because it is not installed (rakudo)".into());
+        skipped.push(format!("{name}, because raku is not installed (rakudo)"));
+    }
+    tools.has_raku
+}
+
+fn touched(table: &mut Table, tools: &Tools, effort: Effort, skipped: &mut Vec<String>) -> Result<()> {
+    if !has_raku("touched", tools, skipped) {
         return Ok(());
     }
-    let part = effort.of(200, 20, 2);
-    let mut processes = Vec::new();
-    for line in &curve.lines {
-        let mut command = Command::new(tools.program("small_pages"));
-        command
-            .arg("raku")
-            .arg("-I")
-            .arg(tools.raku.join("lib"))
-            .env("FORKLESS_LIBRARY", tools.library("libforkless.so.0"));
-        command.arg(source("async.raku")).arg(&line.id).arg(part.to_string()).arg("/bin/true");
-        processes.push(Asked::start(command.arg(tools.library("libforkless.so.0")))?);
+    let (mib, part) = (effort.of(1024, 1024, 16), effort.of(10, 4, 1));
+    let start = |row: &Row| raku_process(tools, &row.id, part, mib).map(|process| (process, Vec::new()));
+    let mut all: Vec<_> = table.rows.iter().map(start).collect::<Result<_>>()?;
+    for turn in 0..=effort.of(20, 4, 1) {
+        for (row, (process, times)) in table.rows.iter_mut().zip(&mut all) {
+            let (time, _) = raku_turn(process, part).with_context(|| row.id.clone())?;
+            if turn > 0 {
+                times.push(time / MS);
+                row.launches += part as u64;
+            }
+        }
     }
-    for turn in 1..=effort.of(20, 20, 3) {
+    let stock = all[0].1.clone();
+    for (row, (process, times)) in table.rows.iter_mut().zip(all) {
+        row.times_here = row.beside.as_ref().map(|_| median(times.iter().zip(&stock).map(|(a, b)| a / b).collect()));
+        row.here = vec![median(times)];
+        process.end()?;
+    }
+    Ok(())
+}
+
+fn raku(curve: &mut Curve, tools: &Tools, effort: Effort, skipped: &mut Vec<String>) -> Result<()> {
+    if !has_raku("raku", tools, skipped) {
+        return Ok(());
+    }
+    let part = effort.of(100, 20, 2);
+    let start = |line: &Line| raku_process(tools, &line.id, part, 0);
+    let mut processes: Vec<_> = curve.lines.iter().map(start).collect::<Result<_>>()?;
+    for turn in 1..=effort.of(50, 20, 3) {
         for (line, process) in curve.lines.iter_mut().zip(&mut processes) {
-            let launches = process.ask(part).with_context(|| line.id.clone())?;
-            let middle = median(launches.iter().map(|launch| launch[0] / US).collect());
-            line.points.push((f64::from(turn) * part as f64, middle));
-            let resident = launches[part - 1][1];
+            let (middle, resident) = raku_turn(process, part).with_context(|| line.id.clone())?;
+            line.points.push((f64::from(turn) * part as f64, middle / US));
             line.resident_kib = Some((line.resident_kib.map_or(resident, |(first, _)| first), resident));
             line.launches += part as u64;
         }

@@ -22,7 +22,7 @@ pub struct Options {
     /// Make fewer and shorter turns: takes about a minute
     #[arg(long)]
     quick: bool,
-    /// Measure only these: fastspawn, noshell, five, nagios, growth, mapped, raku (default: all)
+    /// Measure only these: fastspawn, noshell, five, nagios, touched, growth, mapped, raku (default: all)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
     /// Write background.md, background.json, and a CSV and an SVG for each curve to DIR

@@ -12,6 +12,8 @@ use std::process::Command;
 pub struct Built {
     /// The example `tool_calls` of the library.
     pub rust: modules::Built,
+    /// `libforkless_warm.so`.
+    pub warm: modules::Built,
     /// The interpreter of a virtual environment with the Python package.
     pub python: modules::Built,
     /// The directory `node_modules` with the Node package.
@@ -27,8 +29,14 @@ impl Built {
         let target = std::path::absolute(target)?;
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build.current_dir(dist::root()).args(["build", "--quiet", "--release", "--locked", "--package", "forkless"]);
-        dist::run(build.args(["--features", "tokio", "--example", "tool_calls", "--target-dir"]).arg(&target))?;
+        dist::run(build.args(["--features", "tokio,warm", "--example", "tool_calls", "--target-dir"]).arg(&target))?;
+        let warm = place.join("libforkless_warm.so");
+        let has_warm = dist::HAS_WARM;
+        if has_warm {
+            dist::warm(place, &target.join("warm-build"))?;
+        }
         Ok(Built {
+            warm: if has_warm { Ok(warm) } else { Err("this architecture has none".to_owned()) },
             rust: Ok(target.join("release/examples/tool_calls")),
             python: modules::python(&place.join("python"), &target, modules::Profile::Release)?,
             node: modules::node(&place.join("node"), &target, modules::Profile::Release)?,
@@ -61,7 +69,7 @@ pub(super) struct Run {
 /// # Errors
 /// If Go is there and cannot compile.
 pub(super) fn find(built: &Built, place: &Path) -> Result<(Vec<Parent>, Vec<String>)> {
-    let (mut found, mut lacking) = (Vec::new(), Vec::new());
+    let (mut found, mut lacking, mut warm) = (Vec::new(), Vec::new(), None);
     let script = |name: &str| dist::root().join("bench/tools").join(name).into_os_string();
     let mut add =
         |names: [&'static str; 2], words: Vec<OsString>, modes: [&str; 2], variables: Vec<(&'static str, OsString)>| {
@@ -74,6 +82,17 @@ pub(super) fn find(built: &Built, place: &Path) -> Result<(Vec<Parent>, Vec<Stri
         Ok(program) => {
             let names = ["Rust: tokio::process", "Rust: forkless::tokio"];
             add(names, vec![program.into()], ["stock", "forkless"], Vec::new());
+            match &built.warm {
+                Ok(library) => {
+                    warm = Some(Parent {
+                        name: "Rust: forkless::tokio, warm",
+                        stock: names[0],
+                        words: vec![program.into(), library.into()],
+                        variables: Vec::new(),
+                    });
+                }
+                Err(why) => lacking.push(format!("Rust with warm programs because {why}")),
+            }
         }
         Err(why) => lacking.push(format!("Rust because {why}")),
     }
@@ -95,6 +114,10 @@ pub(super) fn find(built: &Built, place: &Path) -> Result<(Vec<Parent>, Vec<Stri
         }
         (Err(why), _) => lacking.push(format!("Node because {why}")),
         (_, None) => lacking.push("Node because node is not installed".to_owned()),
+    }
+    if let Some(warm) = warm {
+        // Behind the other two of Rust, which are the first.
+        found.insert(2, warm);
     }
     match program("go") {
         Some(go) => {

@@ -44,6 +44,11 @@ impl Row {
         self.children_us.push(run.children_us / count);
     }
 
+    /// The number of calls.
+    fn count(&self) -> usize {
+        self.calls_ms.values().map(Vec::len).sum()
+    }
+
     /// A percentile of all calls.
     fn call_ms(&self, percent: usize) -> f64 {
         percentile(self.calls_ms.values().flatten().copied().collect(), percent)
@@ -108,7 +113,7 @@ impl Record {
         let mut text = format!(
             "# Tool calls\n\nWritten by `cargo xtask tools`; [how](../../METHODOLOGY.md#tool-calls).\n\n{}.\n\n{}.\n\n\
              Rounds: {}; in each, every parent made each call {} times. Times in milliseconds; CPU time per call in \
-             microseconds. The stop is the longest of a round: median and maximum of the rounds. The ratios are to the \
+             microseconds. p99: of {ENOUGH} calls or more. The stop is the longest of a round: median and maximum of the rounds. The ratios are to the \
              stock method of the same language.\n",
             about.join(", "),
             versions.join(", "),
@@ -164,6 +169,9 @@ impl Record {
     }
 }
 
+/// So many calls make a 99th percentile.
+const ENOUGH: usize = 100;
+
 const ROWS: &str = "\
 | parent | call p50 | × | p99 | × | longest stop | × | max | CPU of the parent µs | × | of the tool µs |
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
@@ -176,13 +184,17 @@ impl Row {
             _ => "–".to_owned(),
         };
         let (p50, p99) = (|row: &Row| row.call_ms(50), |row: &Row| row.call_ms(99));
+        // Of fewer calls it would be the longest one.
+        let has_p99 = self.count() >= ENOUGH;
+        let [tail, tail_ratio] =
+            if has_p99 { [format!("{:.1}", p99(self)), ratio(&p99)] } else { ["–"; 2].map(str::to_owned) };
         format!(
-            "| {} | {:.2} | {} | {:.1} | {} | {:.1} | {} | {:.1} | {:.0} | {} | {:.0} |\n",
+            "| {} | {:.2} | {} | {} | {} | {:.1} | {} | {:.1} | {:.0} | {} | {:.0} |\n",
             self.parent,
             p50(self),
             ratio(&p50),
-            p99(self),
-            ratio(&p99),
+            tail,
+            tail_ratio,
             self.stop_ms(),
             ratio(&Row::stop_ms),
             self.longest_stop_ms(),

@@ -7,9 +7,12 @@ use X::Forkless;
 
 # struct forkless_error
 constant ERROR = 512;
+constant EAGAIN = 11;
 constant EINVAL = 22;
 constant EMFILE = 24;
 constant STEP-CHECK = 101;
+# Longer than any route.
+constant ROUTE = 256;
 
 # Throws what is in a forkless_error.
 sub refuse(Blob $error) is export {
@@ -67,7 +70,18 @@ sub environment(%env --> Environment) {
 class Child is export {
     has Int $.handle;
     has Int $.pid;
+    # Of a line for a shell: what makes the shell's status of the program's.
+    has Int $!ending;
     has Lock $!lock .= new;
+
+    submethod TWEAK(:$ending) { $!ending = $ending // 0 }
+
+    # How a line was started: "directly", or why the shell runs it.
+    method route(--> Str) {
+        my $text = buf8.allocate(ROUTE);
+        my $length = forkless_ending_route($!ending, $text, ROUTE);
+        $text.subbuf(0, $length min ROUTE - 1).decode
+    }
 
     # Our end of the pipe at the child's 0, 1 or 2. It belongs to the caller.
     method take-fd(Int $number --> Int) { forkless_child_take_fd($!handle, $number) }
@@ -79,25 +93,37 @@ class Child is export {
         $!lock.protect: { forkless_child_signal($!handle, $number) if $!handle }
     }
 
-    # The status as of waitpid(2), if the child has ended. Throws if other code has reaped it.
+    # The status as of waitpid(2), if the child has ended. Throws if other code has reaped it. For a line, the status of the
+    # shell, once its message has room in the pipe of standard error.
     method try-wait(--> Int) {
         my ($status, $error) = buf8.allocate(4), buf8.allocate(ERROR);
         my $result = $!lock.protect: { forkless_child_try_wait($!handle, $status, $error) };
         refuse($error) if $result < 0;
-        $result ?? $status.read-int32(0) !! Int
+        return Int unless $result;
+        my $own = $status.read-int32(0);
+        return $own if !$!ending || PLANTED("raku-line-status-as-it-is");
+        my $translated = forkless_ending_status($!ending, $own, $status, $error);
+        return Int if $translated == -EAGAIN;
+        refuse($error) if $translated < 0;
+        $status.read-int32(0)
     }
 
     # Frees the handle. A child that runs becomes no zombie: a later launch reaps it.
     method free(--> Nil) {
-        $!lock.protect: { forkless_child_free($!handle) if $!handle; $!handle = 0 }
+        $!lock.protect: {
+            forkless_child_free($!handle) if $!handle;
+            forkless_ending_free($!ending) if $!ending;
+            $!handle = $!ending = 0;
+        }
     }
 }
 
 # Streams of the child that are not inherited are an Int, the descriptor, or one of these.
 enum Stream is export <Piped Null Merged>;
 
-# Starts the program. @args has argv, with argv[0]. Throws X::Forkless if the program cannot be executed.
-sub launch(Str() $path, @args, %env, Str() $cwd, *@streams --> Child) is export {
+# Starts the program. @args has argv, with argv[0]. Throws X::Forkless if the program cannot be executed. :line is for a shell with -c
+# and a line: the line runs without the shell if that makes no difference.
+sub launch(Str() $path, @args, %env, Str() $cwd, *@streams, Bool :$line --> Child) is export {
     my ($place, $error) = buf8.allocate(8), buf8.allocate(ERROR);
     my $program = c-string($path);
     my @words = @args.map(&c-string);
@@ -125,7 +151,11 @@ sub launch(Str() $path, @args, %env, Str() $cwd, *@streams --> Child) is export 
             when Int:D { forkless_command_fd($command, $number, $stream) }
         }
     }
-    refuse($error) if forkless_command_spawn($command, $place, $error) < 0;
+    my $ending = buf8.allocate(8);
+    my $started = $line && !PLANTED("raku-lines-by-shell")
+        ?? forkless_command_spawn_line($command, $place, $ending, $error)
+        !! forkless_command_spawn($command, $place, $error);
+    refuse($error) if $started < 0;
     my $handle = $place.read-uint64(0);
-    Child.new(:$handle, pid => forkless_child_pid($handle))
+    Child.new(:$handle, pid => forkless_child_pid($handle), ending => $ending.read-uint64(0))
 }

@@ -138,10 +138,10 @@ method spawn(*@args where .so, :$cwd = $*CWD, :$env, :$arg0, :$win-verbatim-args
 
 method shell($cmd, :$cwd = $*CWD, :$env --> Bool:D) {
     @!line = $cmd.List;
-    self!spawn('/bin/sh', ('/bin/sh', '-c', $cmd), $cwd, $env)
+    self!spawn('/bin/sh', ('/bin/sh', '-c', $cmd), $cwd, $env, :line)
 }
 
-method !spawn($path, @args, $cwd, $env --> Bool:D) {
+method !spawn($path, @args, $cwd, $env, Bool :$line --> Bool:D) {
     my $out-fd = $!output ?? Piped !! stream($!out-to);
     my $started = False;
     {
@@ -150,7 +150,7 @@ method !spawn($path, @args, $cwd, $env --> Bool:D) {
         $!child = launch($path, @args, $env ?? $env.hash !! %*ENV, $cwd,
             $!in ?? Piped !! stream($!in-from),
             $out-fd,
-            $!merged ?? Merged !! $!errors ?? Piped !! stream($!err-to));
+            $!merged ?? Merged !! $!errors ?? Piped !! stream($!err-to), :$line);
         $started = True;
     }
     # The child has a copy. Our pipe of another process's output would hide that nothing reads it.

@@ -21,6 +21,8 @@ constant SHORTEST = 0.0001e0;
 constant LONGEST = 0.002e0;
 constant EPIPE = 32;
 constant CHUNK = 65536;
+# What a watch returns that has to be called again, later.
+enum Later <NOT-YET>;
 
 class Loop {
     has Int $!epoll;
@@ -41,8 +43,8 @@ class Loop {
         Thread.start(:app_lifetime, :name<forkless>, { self!run });
     }
 
-    # Calls &ready in the thread with the number of the watch, while the descriptor has one of the events. Returns the
-    # number.
+    # Calls &ready in the thread with the number of the watch, while the descriptor has one of the events: after a pause if
+    # it returns NOT-YET. Returns the number.
     method watch(Int $fd, Int $events, &ready --> Int) {
         # A block gives its last variable, not the value: that of $!next would be read after the lock, with another's number.
         my $number;
@@ -79,9 +81,8 @@ class Loop {
         loop {
             # Without blocking: see Native. `sleep` and `acquire` let other threads collect garbage meanwhile.
             my $found = epoll_wait($!epoll, $events, BATCH, 0);
-            if $found > 0 {
+            if $found > 0 && self!call($events, $found) {
                 $pause = SHORTEST;
-                self!call($events, $found);
             }
             elsif $!lock.protect({ !%!watches }) {
                 $!work.acquire;
@@ -94,14 +95,17 @@ class Loop {
         }
     }
 
-    method !call(buf8 $events, Int $found --> Nil) {
+    # False if none of them could do anything yet.
+    method !call(buf8 $events, Int $found --> Bool) {
+        my $done = False;
         for ^$found -> $n {
             my $number = $events.read-uint64(EVENT * $n + DATA);
             my $ready = $!lock.protect: { %!watches{$number} };
             # Its watch may have been removed since.
-            $ready($number) if $ready;
-            CATCH { default { note "forkless: {.message}" } }
+            $done = True unless $ready && $ready($number) === NOT-YET;
+            CATCH { default { $done = True; note "forkless: {.message}" } }
         }
+        $done
     }
 }
 
@@ -123,6 +127,11 @@ sub on-end(Child $child, &ended --> Nil) is export {
             waiter().unwatch($fd, $number);
             $child.free;
             ended($status, $failed);
+            Nil
+        }
+        else {
+            # Somebody has to read standard error first.
+            NOT-YET
         }
     });
 }

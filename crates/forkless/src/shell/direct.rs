@@ -86,12 +86,13 @@ impl Direct {
         command: &mut Command,
         how: impl Fn(&mut Command) -> io::Result<T>,
     ) -> io::Result<(T, ShellEnding)> {
-        let before = (command.signals, command.busy_ms);
+        let before = (command.signals, command.busy_ms, command.scripts_by_shell);
         let program = std::mem::replace(&mut command.program, self.words[0].clone());
         let args = std::mem::replace(&mut command.args, self.words);
         let ready = command.ready.replace(self.ready);
-        // If the file is busy, the shell runs the line and reports that.
+        // If the file is busy, or a script without `#!`, the shell runs the line and does what it does then.
         command.busy_ms = 0;
+        command.scripts_by_shell = planted!("shell-scripts-by-another-shell") && command.scripts_by_shell;
         if self.resets_sigchld {
             command.signals.default |= SIGCHLD;
             command.signals.ignore &= !SIGCHLD;
@@ -105,7 +106,7 @@ impl Direct {
             return answer.map(|done| (done, self.ending));
         }
         (command.program, command.args) = (program, args);
-        (command.signals, command.busy_ms) = before;
+        (command.signals, command.busy_ms, command.scripts_by_shell) = before;
         answer.map(|done| (done, self.ending))
     }
 }

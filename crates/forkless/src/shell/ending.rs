@@ -68,6 +68,11 @@ impl Words {
             Err(b"/dev/null") => return Some(Self::Nowhere),
             Err(_) => return None,
         };
+        // As the child does: a copy of another one of its descriptors is made last.
+        let number = match command.fds.get(&number) {
+            Some(Source::DupOf(of @ 1..=2)) => *of,
+            _ => number,
+        };
         Some(match command.fds.get(&number) {
             None if captures == Captures::All => Self::Captured(number),
             Some(Source::Piped) if captures != Captures::Nothing => Self::Captured(number),
@@ -132,14 +137,17 @@ impl ShellEnding {
         Ok(status)
     }
 
-    /// Whether the shell's message can be written where it belongs, or is not written to a descriptor of the caller's
-    /// own making. A caller that reads the other end makes room first: otherwise the message would be lost.
+    /// Whether [`status`](Self::status) can write the shell's message where it belongs, or writes none, or not to a
+    /// descriptor of the caller's own making. A caller that reads the other end makes room first: otherwise the message
+    /// would be lost.
     #[doc(hidden)]
-    pub fn has_room(&self) -> bool {
-        match self.0.as_ref().map(|waiter| &waiter.words) {
-            Some(Words::To(fd)) => is_ready(fd.as_fd()) != Some(PollFlags::empty()),
+    pub fn has_room(&self, status: ExitStatus) -> io::Result<bool> {
+        Ok(match self.0.as_ref().map(|waiter| &waiter.words) {
+            Some(Words::To(fd)) if is_ready(fd.as_fd()) == Some(PollFlags::empty()) => {
+                self.translate(status)?.1.is_empty()
+            }
             _ => true,
-        }
+        })
     }
 
     /// Writes no message from now on.

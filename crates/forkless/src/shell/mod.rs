@@ -28,6 +28,8 @@ mod child;
 
 mod around;
 
+mod kept;
+
 use classify::{Simple, classify};
 use direct::Direct;
 use ending::Captures;
@@ -168,6 +170,21 @@ impl fmt::Display for ShellRoute {
 }
 
 impl ShellCommand {
+    /// A command whose program is a shell's path and whose arguments are `-c` and a line, as that line. Any other command is
+    /// returned unchanged.
+    #[doc(hidden)]
+    pub fn of(command: Command) -> Result<Self, Box<Command>> {
+        let is_plain = command.candidates.is_empty() && command.program_fd.is_none() && command.ready.is_none();
+        let form = match command.args.get(1..) {
+            Some([option, line]) if option == "-c" && is_plain && command.program.as_bytes().contains(&b'/') => {
+                classify(line.as_bytes())
+            }
+            _ => return Err(Box::new(command)),
+        };
+        let shell = PathBuf::from(&command.program);
+        Ok(Self { form, shell, command, surroundings: None, taken: None })
+    }
+
     /// The child's settings, which apply with and without the shell: environment, working directory, descriptors,
     /// signals and so on. Its program and arguments come from the line.
     ///
