@@ -13,6 +13,9 @@ use pyo3::types::PyDict;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+/// The PID, a handle, the return code, and what must learn of the end.
+type Started = (u32, Option<Child>, Option<i32>, Option<Ending>);
+
 /// Starts a program. The parameters are those of the internal call of `subprocess`, in its order, and `settings`.
 ///
 /// Returns the pid; a handle, if waiting by pid would lose the status (SIGCHLD is ignored, or the child was stopped
@@ -37,7 +40,7 @@ pub(crate) fn spawn<'py>(
     uid: Option<Int<u32>>,
     umask: Int<i64>,
     settings: Option<&Bound<'py, PyDict>>,
-) -> PyResult<(u32, Option<Child>, Option<i32>, Option<Ending>)> {
+) -> PyResult<Started> {
     let (uid, gid, Int(process_group)) = (uid.map(|uid| uid.0), gid.map(|gid| gid.0), process_group);
     let mut request = Request::new(args, executable, env.as_ref())?;
     request.signals(restore_signals);

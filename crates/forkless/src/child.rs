@@ -25,6 +25,8 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod ending;
+
 mod group;
 
 mod held;
@@ -32,6 +34,8 @@ mod held;
 mod host;
 
 mod signal;
+
+pub use ending::Ending;
 
 /// A child process: the names and meanings of [`std::process::Child`], and more.
 ///
@@ -230,12 +234,6 @@ impl Child {
     #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
     pub fn cold_reason(&self) -> Option<&str> {
         self.inner.origin.as_ref()?.cold_reason()
-    }
-
-    /// What a template must learn of this child, for callers that [release](Self::release) it. `None`: nothing.
-    #[doc(hidden)]
-    pub fn take_ending(&mut self) -> Option<Ending> {
-        self.inner.origin.take().map(Ending)
     }
 
     /// Takes the parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor
@@ -657,25 +655,6 @@ impl Inner {
     fn dies_with_handle(&self) -> bool {
         let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref()) || planted!("killed-by-a-copy");
         (self.kill_on_drop || self.autokill) && self.is_running() && is_ours
-    }
-}
-
-/// What the set of templates that has launched a child learns of its end.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct Ending(Box<dyn Origin>);
-
-#[doc(hidden)]
-impl Ending {
-    /// As [`Child::cold_reason`].
-    #[cfg(feature = "warm")]
-    pub fn cold_reason(&self) -> Option<&str> {
-        self.0.cold_reason()
-    }
-
-    /// The child has been waited for.
-    pub fn child_ended(&self, status: ExitStatus) {
-        self.0.child_ended(status);
     }
 }
 

@@ -18,6 +18,7 @@ impl Warm {
     ///
     /// # Errors
     /// `Unsupported`.
+    #[doc(hidden)]
     pub fn of_process() -> io::Result<Self> {
         WarmOptions::new().open()
     }
@@ -26,16 +27,19 @@ impl Warm {
     ///
     /// # Errors
     /// None.
+    #[doc(hidden)]
     pub fn start(&self, _prepared: &Prepared) -> io::Result<()> {
         match self.0 {}
     }
 
     /// Not reached: there is no set.
+    #[doc(hidden)]
     pub fn stats(&self) -> WarmStats {
         match self.0 {}
     }
 
     /// Not reached: there is no set.
+    #[doc(hidden)]
     pub fn templates(&self) -> Vec<u32> {
         match self.0 {}
     }
@@ -43,6 +47,7 @@ impl Warm {
 
 impl Command {
     /// Not reached: there is no set.
+    #[doc(hidden)]
     pub fn warm(&mut self, warm: &Warm) -> &mut Self {
         match warm.0 {}
     }
@@ -50,6 +55,7 @@ impl Command {
 
 impl Child {
     /// `None`: no command has a set here.
+    #[doc(hidden)]
     pub fn cold_reason(&self) -> Option<&str> {
         None
     }
@@ -61,31 +67,37 @@ pub struct WarmOptions(());
 
 impl WarmOptions {
     /// The defaults.
+    #[doc(hidden)]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Has no effect here.
+    #[doc(hidden)]
     pub fn library<P: AsRef<Path>>(&mut self, _library: P) -> &mut Self {
         self
     }
 
     /// Has no effect here.
+    #[doc(hidden)]
     pub fn templates(&mut self, _count: usize) -> &mut Self {
         self
     }
 
     /// Has no effect here.
+    #[doc(hidden)]
     pub fn idle(&mut self, _idle: Duration) -> &mut Self {
         self
     }
 
     /// Has no effect here.
+    #[doc(hidden)]
     pub fn life(&mut self, _life: Duration) -> &mut Self {
         self
     }
 
     /// Has no effect here.
+    #[doc(hidden)]
     pub fn launches(&mut self, _launches: u32) -> &mut Self {
         self
     }
@@ -94,6 +106,7 @@ impl WarmOptions {
     ///
     /// # Errors
     /// `Unsupported`.
+    #[doc(hidden)]
     pub fn open(&self) -> io::Result<Warm> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "warm programs need x86-64 and glibc"))
     }

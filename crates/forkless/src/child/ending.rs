@@ -1,0 +1,34 @@
+//! What the set of templates that has launched a child learns of its end, if the child is waited for in another way than by its
+//! handle.
+
+use super::Child;
+use crate::launch::run::Origin;
+use std::process::ExitStatus;
+
+/// Of one child.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Ending(Box<dyn Origin>);
+
+impl Child {
+    /// For callers that [release](Self::release) the child. `None`: it was not to be launched warm.
+    #[doc(hidden)]
+    pub fn take_ending(&mut self) -> Option<Ending> {
+        self.inner.origin.take().map(Ending)
+    }
+}
+
+impl Ending {
+    /// As [`Child::cold_reason`].
+    #[cfg(feature = "warm")]
+    #[doc(hidden)]
+    pub fn cold_reason(&self) -> Option<&str> {
+        self.0.cold_reason()
+    }
+
+    /// The child has been waited for.
+    #[doc(hidden)]
+    pub fn child_ended(&self, status: ExitStatus) {
+        self.0.child_ended(status);
+    }
+}
