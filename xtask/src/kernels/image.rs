@@ -22,8 +22,11 @@ pub fn initramfs(kernel: &Kernel, directories: &[PathBuf], place: &Path) -> Resu
     for directory in ["modules", "dev", "proc", "sys"] {
         fs::create_dir_all(root.join(directory))?;
     }
-    let busybox = Path::new("/bin/busybox");
-    fs::copy(busybox, root.join("busybox")).context("/bin/busybox (package busybox-static)")?;
+    let busybox = fs::read("/bin/busybox").context("/bin/busybox (package busybox-static)")?;
+    // The kernel would find no loader for it, and say of /init that it is missing.
+    ensure!(!has_interpreter(&busybox), "/bin/busybox needs a loader: install busybox-static instead of busybox");
+    fs::write(root.join("busybox"), busybox)?;
+    fs::set_permissions(root.join("busybox"), fs::Permissions::from_mode(0o755))?;
     for (name, text) in [("init", include_str!("init.sh")), ("guest.sh", include_str!("guest.sh"))] {
         fs::write(root.join(name), text)?;
         fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o755))?;
@@ -36,6 +39,17 @@ pub fn initramfs(kernel: &Kernel, directories: &[PathBuf], place: &Path) -> Resu
     let pack = "cd \"$1\" && find . | /bin/busybox cpio -o -H newc >\"$2\"";
     output(Command::new("sh").args(["-c", pack, "sh"]).arg(&root).arg(std::path::absolute(&archive)?))?;
     Ok(archive)
+}
+
+/// Does a 64-bit ELF program name a loader? `elf(5)`, PT_INTERP.
+fn has_interpreter(program: &[u8]) -> bool {
+    const PT_INTERP: &[u8] = &3u32.to_le_bytes();
+    let number = |at: usize, length: usize| {
+        let bytes = program.get(at..at + length).unwrap_or_default();
+        bytes.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
+    };
+    let (first, size, count) = (number(32, 8), number(54, 2), number(56, 2));
+    (0..count).any(|n| program.get(first + n * size..first + n * size + 4) == Some(PT_INTERP))
 }
 
 /// Copies the modules and those they depend on, and names the files in the order in which they can be loaded.
@@ -118,6 +132,18 @@ mod tests {
         assert_eq!(depends(b"ELF\0license=GPL\0depends=9pnet,virtio-ring\0name=x\0"), ["9pnet", "virtio_ring"]);
         assert!(depends(b"ELF\0depends=\0").is_empty());
         assert!(depends(b"ELF").is_empty());
+    }
+
+    #[test]
+    fn a_program_with_a_loader_is_told_from_a_static_one() {
+        // An ELF header, and one program header after it.
+        let program = |kind: u8| {
+            let mut bytes = vec![0; 64 + 56];
+            (bytes[32], bytes[54], bytes[56], bytes[64]) = (64, 56, 1, kind);
+            bytes
+        };
+        assert!(has_interpreter(&program(3)));
+        assert!(!has_interpreter(&program(1)) && !has_interpreter(b"#!/bin/sh\n"));
     }
 
     #[test]
