@@ -101,7 +101,7 @@ fn tool_calls_are_measured_with_and_without_forkless() {
         assert_eq!(page.matches(name).count(), 3, "{name}\n{page}");
     }
     let picture = std::fs::read_to_string(out.join("tools.svg")).expect("a picture");
-    assert!(picture.matches(" µs per call").count() >= 4, "{picture}");
+    assert!(picture.matches("CPU per call").count() >= 4, "{picture}");
 }
 
 /// Each example of the page about tool calls is a program that checks its own result.

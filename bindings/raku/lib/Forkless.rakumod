@@ -51,6 +51,9 @@ C<:shell> and C<:qx>.
 The result is a C<Forkless::Proc>, a subclass of C<Proc>. A program that cannot be started has exit code 1. If nothing uses the
 result, a failure throws C<X::Proc::Unsuccessful>.
 
+A line of C<shell> or C<qx> that is one simple command runs without F</bin/sh>, if nothing differs. Status, output and the shell's
+messages are the same; C<pid> is that of the program.
+
 C<Forkless::Proc::Async> is the asynchronous interface.
 
 C<Forkless::library-version> returns the version of the C library. The environment variable C<FORKLESS_LIBRARY> is the path of that

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 const WIDTH: f64 = 900.0;
 /// From the names to the right end of the longest bar.
 const LEFT: f64 = 210.0;
-const RIGHT: f64 = 600.0;
+const RIGHT: f64 = 560.0;
 const BAR: f64 = 18.0;
 const TITLE: f64 = 40.0;
 
@@ -64,4 +64,17 @@ pub(super) fn svg(rows: &[Row]) -> String {
         }
     }
     text + "</svg>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LEFT, RIGHT, place};
+
+    #[test]
+    fn each_power_of_ten_has_the_same_length() {
+        let middle = (LEFT + RIGHT) / 2.0;
+        for (ms, expected) in [(0.0, LEFT), (1.0, LEFT), (10.0, middle), (100.0, RIGHT)] {
+            assert!((place(ms, 100.0) - expected).abs() < 1e-6, "{ms}");
+        }
+    }
 }
