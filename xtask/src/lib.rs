@@ -19,6 +19,7 @@ pub mod runners;
 pub mod scale;
 pub mod settings;
 pub mod site;
+pub mod slurm;
 pub mod soak;
 pub mod suite;
 pub mod tools;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, scale,
-    settings, site, soak, suite, tools, trust, wrappers,
+    background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, settings,
+    site, slurm, soak, suite, tools, trust, wrappers,
 };
 
 #[derive(Parser)]
@@ -58,8 +58,8 @@ enum Task {
         /// The directory to write it to
         directory: PathBuf,
     },
-    /// Print the tables of docs/scale.md from its simulation
-    Scale,
+    /// Print the tables of docs/scale.md from its simulation, or run large scenes on a real Slurm
+    Scale(slurm::Options),
     /// Make crates, Debian packages and an archive of the command in target/packages
     Package(release::Options),
     /// Make the Node package, for this machine's architecture, in target/node/node_modules/forkless
@@ -127,10 +127,7 @@ fn task() -> Result<()> {
             return dist::licences(&place);
         }
         Task::Warm { directory } => return dist::warm(directory, &target.join("warm-build")),
-        Task::Scale => {
-            print!("{}", scale::tables());
-            return Ok(());
-        }
+        Task::Scale(options) => return slurm::run(options),
         Task::Package(options) => return release::make(options, &target),
         Task::Node => {
             let made = modules::node(&target.join("node"), &target, Profile::Release)?;

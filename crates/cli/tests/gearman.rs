@@ -180,6 +180,21 @@ fn one_worker_runs_jobs_at_once() {
     assert!(output.status.success(), "{output:?}");
 }
 
+/// A worker for checks has four slots for each CPU by default. Each job waits until so many have started.
+#[test]
+fn a_worker_for_checks_runs_four_for_each_cpu() {
+    let Some(server) = Server::start("the default number of checks") else { return };
+    let place = tempfile::tempdir().expect("a directory");
+    let count = 4 * thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let guard = GUARD.as_secs().to_string();
+    let _worker = server.worker(&["--function", "line", "--checks", "--timeout", &guard]);
+    let place = place.path().display();
+    let meet = format!("cd {place}; : > at{{}}; until test $(ls | wc -l) -ge {count}; do sleep 0.02; done");
+    let mut command = server.parallel("/line");
+    let output = command.arg(&meet).arg(":::").args((1..=count).map(|job| job.to_string())).output().expect("parallel");
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[test]
 fn a_job_that_times_out_ends_with_its_process_group() {
     let Some(server) = Server::start("timeouts") else { return };

@@ -1,10 +1,12 @@
 //! `forkless parallel` on a real Slurm of three nodes. `FORKLESS_TEST_SCALE` multiplies the jobs: 200 makes 20,000 jobs in
-//! each scene, and 60,000 in that of the order.
+//! each scene, and 60,000 in that of the order. `cargo xtask scale --slurm` runs them so, and makes the record of the lines
+//! that begin with `RECORD`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write,
     process::Stdio,
+    time::Instant,
 };
 
 use cluster::{Cluster, scaled, wait_until};
@@ -42,6 +44,7 @@ fn shards_of_a_step_are_the_whole_input() {
 fn one_output_one_log_one_exit_status() {
     let Some(cluster) = Cluster::start("one_output_one_log_one_exit_status") else { return };
     let jobs = scaled(3 * JOBS);
+    let begun = Instant::now();
     // No job ends before each node has one. Each twelfth fails.
     let job = "h=$PARALLEL_SSHHOST; [ -e at.$h ] || touch at.$h; until [ -e at.n1 -a -e at.n2 -a -e at.n3 ]; do sleep 0.05; done; \
                echo out {}; echo err {} >&2; [ $(({} % 12)) -ne 5 ] || exit 3";
@@ -60,6 +63,7 @@ fn one_output_one_log_one_exit_status() {
     cluster.has_logged_all(jobs);
     let hosts: BTreeSet<String> = cluster.logged("log").into_values().collect();
     assert_eq!(hosts, BTreeSet::from(["n1", "n2", "n3"].map(str::to_owned)));
+    cluster.record("one output in order, of echo with a tag, each twelfth fails", jobs, begun);
 }
 
 /// Output of any length and of any bytes, values with quotes, a working directory, programs that do not exist.
@@ -95,17 +99,21 @@ fn jobs_are_as_on_one_machine() {
 fn long_jobs_and_slow_nodes_hold_nothing_up() {
     let Some(cluster) = Cluster::start("long_jobs_and_slow_nodes_hold_nothing_up") else { return };
     let jobs = scaled(JOBS);
+    let limit = cluster::limit();
     let others = |count: usize| format!("until [ $(wc -l < marks) -ge {count} ]; do sleep 0.1; done");
     let long = format!("[ {{}} != 3 -a {{}} != 5 ] || {}; echo {{}} >> marks", others(jobs - 2));
     // At most one job is on the slow node when the others have run: it has one slot.
     let slow = format!("[ $PARALLEL_SSHHOST != n2 ] || {}; echo {{}} >> marks", others(jobs - 1));
-    for (name, job) in [("long", long), ("slow", slow)] {
+    for (name, job) in [("two jobs that take longer than all others", long), ("a slow node", slow)] {
+        let begun = Instant::now();
         cluster.write("marks", "");
         cluster.write("job", &job);
-        let line = format!("seq {jobs} | timeout 600 $F parallel --slurm -j1 --joblog log \"$(cat job)\"");
+        let line =
+            format!("seq {jobs} | timeout {} $F parallel --slurm -j1 --joblog log \"$(cat job)\"", limit.as_secs());
         assert_eq!(cluster.batch(&line), 0, "{name}");
         assert_eq!(cluster.marks(), (1..=jobs).map(|job| (job, 1)).collect::<BTreeMap<_, _>>(), "{name}");
         cluster.has_logged_all(jobs);
+        cluster.record(name, jobs, begun);
     }
 }
 
@@ -114,6 +122,7 @@ fn long_jobs_and_slow_nodes_hold_nothing_up() {
 fn the_jobs_of_a_dead_node_run_elsewhere() {
     let Some(mut cluster) = Cluster::start("the_jobs_of_a_dead_node_run_elsewhere") else { return };
     let jobs = scaled(JOBS);
+    let begun = Instant::now();
     cluster.write("marks", "");
     // Half of the jobs run before; the first one on n2 after that never ends.
     let half = jobs / 2;
@@ -142,6 +151,7 @@ fn the_jobs_of_a_dead_node_run_elsewhere() {
         cluster.logged("log").into_iter().filter(|(_, host)| host.contains(",lost:")).collect();
     assert!(!twice.is_empty() && twice.iter().all(|job| said.contains_key(job)), "{twice:?}, the log: {said:?}");
     assert!(said.values().any(|host| host.ends_with("lost:n2")), "{said:?}");
+    cluster.record("slurmd and slurmstepd of a node killed", jobs, begun);
     // The worker of the dead node has ended its job.
     wait_until("no job runs on the dead node", || !cluster.processes().iter().any(|(_, line)| line == "sleep 9999"));
 }
@@ -162,7 +172,8 @@ fn ran_all_and_only_those_in_flight_twice(cluster: &Cluster, jobs: usize) {
 #[test]
 fn another_srun_runs_the_rest_without_the_dead_node() {
     let Some(mut cluster) = Cluster::start("another_srun_runs_the_rest_without_the_dead_node") else { return };
-    let jobs = 2500;
+    let jobs = scaled(JOBS).max(2500);
+    let begun = Instant::now();
     cluster.write("marks", "");
     cluster.write("job", &format!("echo {{}} >> marks; : {}", "x".repeat(1000)));
     let line = format!("seq {jobs} | $F parallel --slurm --slurm-timeout 4 -j1 --summary --joblog log \"$(cat job)\"");
@@ -179,6 +190,7 @@ fn another_srun_runs_the_rest_without_the_dead_node() {
     ran_all_and_only_those_in_flight_twice(&cluster, jobs);
     let hosts: Vec<String> = cluster.logged("log").into_values().collect();
     assert!(hosts.iter().filter(|host| host.contains(",lost:")).all(|host| !host.starts_with("n2")), "{hosts:?}");
+    cluster.record("the same, and a second srun for the rest", jobs, begun);
 }
 
 /// srun itself is killed: its workers end, all nodes still answer, and a second srun runs the rest on them.
@@ -186,6 +198,7 @@ fn another_srun_runs_the_rest_without_the_dead_node() {
 fn another_srun_runs_the_rest_when_srun_ends() {
     let Some(cluster) = Cluster::start("another_srun_runs_the_rest_when_srun_ends") else { return };
     let jobs = scaled(JOBS);
+    let begun = Instant::now();
     cluster.write("marks", "");
     write_gated_job(&cluster, jobs);
     cluster.submit(&gated(jobs), &[]);
@@ -198,6 +211,7 @@ fn another_srun_runs_the_rest_when_srun_ends() {
     cluster.write("gate", "");
     assert_eq!(cluster.code(), 0, "{}", cluster.text("err"));
     ran_all_and_only_those_in_flight_twice(&cluster, jobs);
+    cluster.record("srun killed", jobs, begun);
 }
 
 /// A run of which half waits for the file `gate`.
@@ -223,6 +237,7 @@ fn a_signal_of_slurm_stops_a_run_that_then_goes_on() {
     for (options, prefix) in
         [(["--signal=TERM"].as_slice(), ""), (&["--signal=USR1", "--batch"], "trap 'kill -USR1 $!' USR1; ")]
     {
+        let begun = Instant::now();
         for name in ["gate", "log", "marks", "err"] {
             let _ = std::fs::remove_file(cluster.work(name));
         }
@@ -247,6 +262,7 @@ fn a_signal_of_slurm_stops_a_run_that_then_goes_on() {
         assert_eq!(cluster.batch(&gated(jobs)), 0, "{}", cluster.text("err"));
         assert_eq!(cluster.marks(), once);
         cluster.has_logged_all(jobs);
+        cluster.record(&format!("stopped by {}, then `--resume`", options[0]), jobs, begun);
     }
 }
 
@@ -255,6 +271,7 @@ fn a_signal_of_slurm_stops_a_run_that_then_goes_on() {
 fn a_requeued_job_does_the_rest() {
     let Some(cluster) = Cluster::start("a_requeued_job_does_the_rest") else { return };
     let jobs = scaled(JOBS);
+    let begun = Instant::now();
     write_gated_job(&cluster, jobs);
     let id = cluster.submit(&gated(jobs), &["--requeue"]);
     wait_until("half of the jobs have run", || cluster.logged("log").len() >= jobs / 2 - 1);
@@ -271,13 +288,15 @@ fn a_requeued_job_does_the_rest() {
     let marks = cluster.marks();
     assert!(before.iter().all(|job| marks.get(job) == Some(&1)), "a job of the log has run again: {marks:?}");
     assert_eq!(marks.len(), jobs);
+    cluster.record("requeued", jobs, begun);
 }
 
-/// scancel: no process stays, and the log has what has run.
+/// scancel: no process stays, the log has what has run, and `--resume` does the rest.
 #[test]
 fn a_cancelled_job_leaves_no_process() {
     let Some(cluster) = Cluster::start("a_cancelled_job_leaves_no_process") else { return };
     let jobs = scaled(JOBS);
+    let begun = Instant::now();
     write_gated_job(&cluster, jobs);
     let id = cluster.submit(&gated(jobs), &[]);
     wait_until("half of the jobs have run", || cluster.logged("log").len() >= jobs / 2 - 1);
@@ -288,6 +307,13 @@ fn a_cancelled_job_leaves_no_process() {
     let logged: BTreeSet<usize> = cluster.logged("log").into_keys().collect();
     let ran: BTreeSet<usize> = cluster.marks().into_keys().collect();
     assert!(logged.is_subset(&ran) && logged.len() < jobs, "{logged:?} {ran:?}");
+    cluster.write("gate", "");
+    assert_eq!(cluster.batch(&gated(jobs)), 0, "{}", cluster.text("err"));
+    cluster.has_logged_all(jobs);
+    let marks = cluster.marks();
+    assert!(logged.iter().all(|job| marks.get(job) == Some(&1)), "a job of the log has run again: {marks:?}");
+    assert_eq!(marks.len(), jobs);
+    cluster.record("cancelled, then `--resume`", jobs, begun);
 }
 
 /// Outside of an allocation, a batch job is made and waited for.
@@ -347,4 +373,68 @@ fn the_documented_commands_run_as_written() {
         }
         assert!(found == (1..=1000).map(|number| 2 * number).collect::<Vec<_>>(), "{block}{text}");
     }
+}
+
+/// Figures for the record: rates in turn in one allocation, and the times of what Slurm itself does. Prints them; asserts
+/// only that all jobs have run. `FORKLESS_TEST_SCALE=200` makes runs of 20,000 jobs.
+#[test]
+#[ignore = "figures for the record: cargo xtask scale --slurm"]
+fn figures_of_the_record() {
+    /// Jobs that Slurm itself starts: it needs much longer for each.
+    const FEW: usize = 60;
+    let Some(cluster) = Cluster::start("figures_of_the_record") else { return };
+    let jobs = scaled(JOBS);
+    let long: String = (1..=jobs)
+        .map(|job| if job == jobs / 3 || job == 2 * jobs / 3 { "sleep 5\n" } else { "/bin/true\n" })
+        .collect();
+    cluster.write("long", &long);
+    let measured = [
+        (
+            "`forkless parallel -k -j3` on one node, no srun",
+            jobs,
+            "seq $N | $F parallel -k -j3 --joblog log /bin/true {}",
+        ),
+        ("`--slurm -j1`, three nodes", jobs, "seq $N | $F parallel --slurm -j1 --joblog log /bin/true {}"),
+        (
+            "`forkless parallel -k -j6` on one node, no srun",
+            jobs,
+            "seq $N | $F parallel -k -j6 --joblog log /bin/true {}",
+        ),
+        ("`--slurm -j2`, three nodes", jobs, "seq $N | $F parallel --slurm -j2 --joblog log /bin/true {}"),
+        (
+            "`srun forkless parallel --shard auto -j2`, three nodes",
+            jobs,
+            "seq $N > input; srun -N3 --ntasks-per-node=1 $F parallel --shard auto -j2 --joblog log -a input /bin/true; cat log.?-of-3 > log",
+        ),
+        ("two of the jobs take 5 s, `--slurm -j1`", jobs, "$F parallel --slurm -j1 --joblog log < long"),
+        ("`--slurm` with three jobs: placement", 3, "seq 3 | $F parallel --slurm -j1 --joblog log /bin/true {}"),
+        (
+            "`srun` for each job, six at once",
+            FEW,
+            "seq $N | xargs -P6 -n1 srun --overlap -N1 -n1 sh -c 'echo $0 | sed \"s/$/......../;s/[.]/\\t/g\" >> log'",
+        ),
+    ];
+    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); measured.len()];
+    for _ in 0..3 {
+        for ((what, count, line), seconds) in measured.iter().zip(&mut seconds) {
+            let timed = format!(
+                "rm -f log log.*; N={count}; s=$EPOCHREALTIME; {line}; c=$?; echo $s $EPOCHREALTIME > times; (exit $c)"
+            );
+            assert_eq!(cluster.batch(&timed), 0, "{what}: {}", cluster.text("err"));
+            let lines = cluster.text("log").lines().filter(|line| !line.starts_with("Seq\t")).count();
+            assert_eq!(lines, *count, "{what}");
+            let times: Vec<f64> = cluster.text("times").split_whitespace().flat_map(str::parse).collect();
+            seconds.push(times[1] - times[0]);
+        }
+    }
+    for ((what, count, _), mut seconds) in measured.iter().zip(seconds) {
+        seconds.sort_by(f64::total_cmp);
+        println!("RECORD rate | {what} | {count} | {:.2} | {:.0}", seconds[1], *count as f64 / seconds[1]);
+    }
+    cluster.write("array.sh", "#!/bin/sh\nexec /bin/true\n");
+    let begun = Instant::now();
+    let array = cluster.run("sbatch", ["--wait", "--array=1-20", "-n1", "-o", "/dev/null", "array.sh"]);
+    assert!(array.status.success(), "{array:?}");
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("RECORD rate | a job array | 20 | {seconds:.2} | {:.1}", 20.0 / seconds);
 }

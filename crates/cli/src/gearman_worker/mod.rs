@@ -58,7 +58,9 @@ fn say(words: impl std::fmt::Display) {
 fn run(given: &GearmanWorkerOptions) -> Result<u8, String> {
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let ends_now = Arc::new(AtomicBool::new(false));
-    let slots = parallel::slots(given.jobs.as_deref().unwrap_or("100%"))?;
+    let has_checks = !given.checks.is_empty() && !planted!("checks-one-for-each-cpu");
+    // A check mostly waits for what it checks, and the worker for the server.
+    let slots = parallel::slots(given.jobs.as_deref().unwrap_or(if has_checks { "400%" } else { "100%" }))?;
     let queue = Queue::new(worker(given, slots, ends_now.clone())?);
     let mut options = Options::default().slots(slots).output(Output::Group);
     options.groups = !planted!("timeout-kills-only-the-child");

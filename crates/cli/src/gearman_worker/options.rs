@@ -42,7 +42,8 @@ pub(crate) struct GearmanWorkerOptions {
     #[arg(help_heading = QUEUES, long, value_name = "NAME")]
     pub(super) name: Option<String>,
 
-    /// Run up to N jobs at once: 8, 200%, +2; 0: as many as descriptors permit (default: one for each CPU)
+    /// Run up to N jobs at once: 8, 200%, +2; 0: as many as descriptors permit (default: one for each CPU; with --checks
+    /// four, because a check mostly waits)
     #[arg(help_heading = LIMITS, long, short = 'j', value_name = "N")]
     pub(super) jobs: Option<String>,
 

@@ -29,8 +29,8 @@ pub(super) enum Change {
     Without(Regex),
     /// `{%RE}`: the part before the shortest match at the end.
     Before(Regex),
-    /// `{/RE/TEXT}`
-    Replace(Regex, Vec<u8>),
+    /// `{/RE/TEXT}` and `{//RE/TEXT}`: the first match, or all, are replaced.
+    Replace { matches: Regex, all: bool, text: Vec<u8> },
     /// `{^RE}`, `{^^RE}`, `{,RE}`, `{,,RE}`: the matches in capitals or in small letters.
     Case { matches: Regex, all: bool, upper: bool },
 }
@@ -59,7 +59,7 @@ impl Change {
                 matches.captures(value).and_then(|found| found.get(1)).map_or(value, |kept| kept.as_bytes())
             }
             Self::Without(matches) => return matches.replace(value, NoExpand(b"")),
-            Self::Replace(matches, text) => return matches.replace(value, NoExpand(text)),
+            Self::Replace { matches, all, text } => return matches.replacen(value, usize::from(!all), NoExpand(text)),
             Self::Case { matches, all, upper } => {
                 let changed = |found: &regex::bytes::Captures<'_>| match upper {
                     true => found[0].to_ascii_uppercase(),
@@ -87,10 +87,11 @@ impl Change {
             "%" if doubled.is_none() => Self::Before(expression(&format!("(?s)^(.*)(?:{argument})$"), false)?),
             "%" => Self::Without(expression(&format!("(?:{argument})$"), false)?),
             "/" => {
-                let Some((matches, text)) = rest.split_once('/').filter(|(matches, _)| !matches.is_empty()) else {
+                let Some((matches, text)) = argument.split_once('/').filter(|(matches, _)| !matches.is_empty()) else {
                     return Ok(None);
                 };
-                Self::Replace(expression(matches, false)?, text.as_bytes().to_vec())
+                let (all, text) = (doubled.is_some(), text.as_bytes().to_vec());
+                Self::Replace { matches: expression(matches, false)?, all, text }
             }
             "^" | "," => {
                 let start = if doubled.is_some() { "" } else { "^" };
@@ -224,6 +225,7 @@ mod tests {
         assert_eq!(dynamic("%b.*", "abcab"), "abca");
         assert_eq!(dynamic("%%b.*", "abcab"), "a");
         assert_eq!(dynamic("/b/$X", "abab"), "a$Xab");
+        assert_eq!(dynamic("//b/$X", "abab"), "a$Xa$X");
         assert_eq!(dynamic("^a", "aab"), "Aab");
         assert_eq!(dynamic("^^a", "aab"), "AAb");
         assert_eq!(dynamic(",A", "AAB"), "aAB");

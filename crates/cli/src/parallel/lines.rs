@@ -46,12 +46,12 @@ impl Maker {
     pub(super) fn job(&self, line: Vec<u8>, args: &Row, place: Place) -> io::Result<Job> {
         let numbers = self.numbers(place);
         let mut job = Job { text: line.clone(), ..Job::default() };
-        if self.shows_command {
-            job.head = [&line[..], b"\n"].concat();
-        }
         if let Some(tag) = &self.tag {
             job.tag = tag.expand(args, numbers);
             job.tag.push(b'\t');
+        }
+        if self.shows_command {
+            job.head = [&job.tag[..], &line, b"\n"].concat();
         }
         if let Some(naming) = &self.results {
             job.results = naming.directory(args, numbers)?;

@@ -394,7 +394,7 @@ pub(crate) struct ParallelOptions {
     pub(super) gnu: bool,
 
     /// Accepted, without effect
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, alias = "no-notice")]
     pub(super) will_cite: bool,
 
     /// Ignore $PARALLEL

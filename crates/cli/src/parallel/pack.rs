@@ -68,7 +68,8 @@ impl Packer {
             return Ok(Pull::Item(self.join(rows)));
         }
         loop {
-            if self.rows.len() >= self.limits.rows {
+            let is_full = self.rows.len() >= self.limits.rows;
+            if is_full && !self.limits.spreads {
                 return Ok(Pull::Item(self.finish()));
             }
             let row = match self.next.take().map_or_else(|| self.sources.next(), |row| Ok(Pull::Item(row)))? {
@@ -78,6 +79,11 @@ impl Packer {
                 Pull::End if self.limits.spreads => return Ok(Pull::Item(self.spread(numbers.slots))),
                 Pull::End => return Ok(Pull::Item(self.finish())),
             };
+            // The last rows go to all slots, also if they are as many as fit. So the one after them is asked for.
+            if is_full {
+                self.next = Some(row);
+                return Ok(Pull::Item(self.finish()));
+            }
             self.rows.push(row);
             if !self.fits(template, numbers)? {
                 self.next = self.rows.pop();
@@ -88,7 +94,7 @@ impl Packer {
 
     /// Whether the last row fits beside the others.
     fn fits(&mut self, template: &Template, numbers: Numbers) -> io::Result<bool> {
-        if self.limits.rows == 1 && !self.limits.fills {
+        if self.limits.rows == 1 && !self.limits.fills && self.limits.length == LONGEST {
             return Ok(true);
         }
         let Self { rows, starts, length, .. } = self;
@@ -190,6 +196,8 @@ mod tests {
         let expected = ["echo 1 2 3 4 5 6 7", "echo 8 9 10 11 12", "echo 13 14 15 16 17", "echo 18 19 20 21 22"];
         assert_eq!(made[..4], expected);
         assert_eq!(made[4..], ["echo 23 24 25 26 27", "echo 28", "echo 29", "echo 30"]);
+        let full = Limits { rows: 3, ..limits.clone() };
+        assert_eq!(lines("echo", 6, Fill::Arguments, full, 3), ["echo 1 2 3", "echo 4", "echo 5", "echo 6"]);
         let limits = Limits { spreads: false, ..limits };
         assert_eq!(lines("echo x{}y", 3, Fill::Words, limits.clone(), 3), ["echo x1y x2y x3y"]);
         assert_eq!(lines("echo {1} {}", 6, Fill::Words, limits, 3), ["echo 1 1 2 3 4 5 6"]);

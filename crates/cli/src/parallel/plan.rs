@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forkless_core::planted;
 use forkless_jobs::{Control, Input, Job, Limit, Options, Output, Sink, Source, Standard};
 use rustix::process::{Resource, getpriority_process, getrlimit};
 
@@ -184,7 +185,10 @@ fn slots_on(text: &str, cpus: usize) -> Result<usize, String> {
 
 /// The options of the engine.
 pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Options, String> {
+    let is_tree = given.results.as_ref().is_some_and(|name| !is_table(name.as_ref()));
     let output = match (given.ungroup, given.line_buffer) {
+        // The files must get it.
+        (true, false) if is_tree && !planted!("results-of-ungrouped-jobs-lost") => Output::Group,
         (true, _) => Output::Inherit,
         (_, true) => Output::Lines,
         _ => Output::Group,
@@ -195,7 +199,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
         Some(0) => u32::MAX,
         tries => tries.unwrap_or(1),
     };
-    options.timeout = given.timeout;
+    options.timeout = given.timeout.filter(|timeout| *timeout != forkless_jobs::Timeout::After(Duration::ZERO));
     if let Some(sequence) = &given.term_seq {
         options.termination = values::termination(sequence).map_err(|error| format!("--term-seq: {error}"))?;
     }
@@ -337,7 +341,8 @@ fn maker(
 ) -> Result<Maker, String> {
     let template = |text: &[u8]| Template::text(text, strings);
     let tag = match (&given.tagstring, given.tag) {
-        (Some(text), _) => Some(template(text.as_bytes())?),
+        (Some(text), _) if text.is_empty() => None,
+        (Some(text), _) => Some(template(&values::tag(text.as_bytes()))?),
         (None, true) => Some(Template::text(b"{}", &Strings::default())?),
         (None, false) => None,
     };
@@ -529,6 +534,9 @@ fn blocks(
     if shard.is_some() {
         return Err("--shard: not with --pipe".to_owned());
     }
+    if asked.command.is_empty() {
+        return Err("--pipe: needs a command that reads the blocks, such as cat".to_owned());
+    }
     let round = given.round_robin.then(|| round(given, slots)).transpose()?;
     let path = match &asked.sources[..] {
         [Given { origin: Origin::File(path), .. }] => path,
@@ -572,7 +580,7 @@ fn blocks(
 /// The size of the blocks of a file.
 fn block_size(given: &ParallelOptions, path: &Path, slots: usize) -> Result<u64, String> {
     let count = match given.block {
-        None => return Ok(1 << 20),
+        None | Some(BlockSize::Bytes(0)) => return Ok(1 << 20),
         Some(BlockSize::Bytes(size)) => return Ok(size),
         Some(BlockSize::PerSlot(count)) => count,
     };

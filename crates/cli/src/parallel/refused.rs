@@ -87,7 +87,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     flag(&["noswap"], "use --memfree"),
     value(&["memsuspend"], "use --memfree"),
     value(&["shell-completion"], "not supported: completions are installed with the program"),
-    flag(&["shell-quote"], "use printf %q of bash"),
+    flag(&["shell-quote", "shellquote"], "use printf %q of bash"),
     flag(&["show-limits"], "use forkless xargs --show-limits"),
     flag(&["max-line-length-allowed"], "use forkless xargs --show-limits"),
     flag(&["number-of-cores"], "use nproc or lscpu"),

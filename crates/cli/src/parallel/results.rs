@@ -204,7 +204,7 @@ fn json(numbers: &[String], command: &[u8], values: &[Vec<u8>], out: &[u8], err:
     line.extend_from_slice(b"\"Command\": ");
     line.extend_from_slice(&text(command));
     line.extend_from_slice(b", \"V\": [ ");
-    line.extend_from_slice(&values.iter().map(|value| text(value)).collect::<Vec<_>>().join(&b", "[..]));
+    line.extend_from_slice(&values.iter().map(|value| text(value)).collect::<Vec<_>>().join(&b","[..]));
     line.extend_from_slice(b" ], \"Stdout\": ");
     line.extend_from_slice(&text(out));
     line.extend_from_slice(b", \"Stderr\": ");

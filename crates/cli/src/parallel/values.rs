@@ -105,7 +105,7 @@ pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
     let wrong = |what: &str| format!("{what} (such as never, soon,fail=1 or now,success=10%): {text:?}");
     let one = |when, on| Ok(Some(Halt { when, on, limit: Limit::Count(1) }));
     match text {
-        "never" | "0" => return Ok(None),
+        "0" => return Ok(None),
         "1" => return one(HaltWhen::Soon, HaltOn::Fail),
         "2" => return one(HaltWhen::Now, HaltOn::Fail),
         "-1" => return one(HaltWhen::Soon, HaltOn::Success),
@@ -117,6 +117,7 @@ pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
     }
     let (when, why) = text.split_once(',').unwrap_or((text, ""));
     let when = match when {
+        "never" => return Ok(None),
         "soon" => HaltWhen::Soon,
         "now" => HaltWhen::Now,
         _ => return Err(wrong("must begin with never, soon or now")),
@@ -206,6 +207,26 @@ pub(super) fn delimiter(text: &[u8]) -> Vec<u8> {
         };
         out.push(byte);
         rest = &rest[used..];
+    }
+    out
+}
+
+/// The bytes of a tag: `\t`, `\n`, `\r`, `\0` and `\101` are escapes. All other backslashes are themselves.
+pub(super) fn tag(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let escape = match after.first() {
+            Some(b't') if first == b'\\' => Some((b'\t', 1)),
+            Some(b'n') if first == b'\\' => Some((b'\n', 1)),
+            Some(b'r') if first == b'\\' => Some((b'\r', 1)),
+            // One digit or three.
+            _ if first == b'\\' => number(after, 8, 3).filter(|(_, used)| *used == 3).or_else(|| number(after, 8, 1)),
+            _ => None,
+        };
+        let (byte, used) = escape.unwrap_or((first, 0));
+        out.push(byte);
+        rest = &after[used..];
     }
     out
 }

@@ -294,7 +294,10 @@ impl<'a> Place<'a> {
         let is_it = |word: &OsString| word.to_str().is_some_and(|text| text == arg || text.starts_with(arg));
         let hungry = |used: &&Use<'_>| {
             let got = used.end - used.at - 1;
-            let plain = !self.own()[used.at].to_string_lossy().contains('=') && !used.requires_equals();
+            let word = self.own()[used.at].to_string_lossy();
+            // The value in -j1 is in the same word.
+            let is_attached = !word.starts_with("--") && !word.ends_with(used.typed.trim_start_matches('-'));
+            let plain = !word.contains('=') && !is_attached && !used.requires_equals();
             plain && got < used.wants() && self.own().get(used.end).is_some_and(is_it)
         };
         let used = self.found.uses.iter().find(hungry)?;

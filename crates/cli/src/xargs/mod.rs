@@ -224,7 +224,6 @@ fn delimiter(text: &[u8]) -> Result<u8, String> {
     let wrong =
         || Err(format!("{:?} is not a delimiter: one byte, or \\n, \\x2c, \\054", String::from_utf8_lossy(text)));
     match text {
-        [] => Ok(0),
         [byte] => Ok(*byte),
         [b'\\', b'x', digits @ ..] => {
             let digits = std::str::from_utf8(digits).unwrap_or_default();

@@ -265,6 +265,16 @@ impl Cluster {
         logged
     }
 
+    /// Prints a line of the record: a scene, its jobs, those that did not run or are not in the log, and those that ran
+    /// twice. Nothing is lost where this is called; the figures are counted again, so that the record is not a constant.
+    pub(crate) fn record(&self, scene: &str, jobs: usize, begun: Instant) {
+        let (marks, logged) = (self.marks(), self.logged("log"));
+        let is_lost = |job: &usize| !logged.contains_key(job) || !(marks.is_empty() || marks.contains_key(job));
+        let lost = (1..=jobs).filter(is_lost).count();
+        let twice = marks.values().filter(|&&times| times > 1).count();
+        println!("RECORD scene | {scene} | {jobs} | {lost} | {twice} | {:.1}", begun.elapsed().as_secs_f64());
+    }
+
     /// Asserts that the log has each of so many jobs.
     pub(crate) fn has_logged_all(&self, jobs: usize) {
         let logged: BTreeSet<usize> = self.logged("log").into_keys().collect();

@@ -6,7 +6,7 @@ use crate::launch::is_lack;
 use crate::options::Output;
 use crate::output::Capture;
 use crate::slot::{Feed, Running, Slot, Waiting};
-use crate::source::{Flow, Next, Place};
+use crate::source::{Flow, Next, Place, Stream};
 use crate::summary::{Ended, Ending};
 use crate::wake::{Kind, Token};
 use forkless::{Child, planted};
@@ -104,13 +104,16 @@ impl Engine<'_> {
     }
 
     /// Launches a job. False if the kernel has no resources for it: it waits then.
-    pub(super) fn launch(&mut self, waiting: Waiting) -> bool {
+    pub(super) fn launch(&mut self, mut waiting: Waiting) -> bool {
         if self.options.dry_run {
             return self.pretend(waiting);
         }
         if self.options.remote.is_some() {
             self.send_away(waiting);
             return true;
+        }
+        if self.options.output == Output::Inherit && !waiting.job.head.is_empty() {
+            self.announce(&mut waiting);
         }
         let slot = waiting.place.slot - 1;
         let copies = match self.copies(&waiting.job, waiting.place.seq) {
@@ -166,6 +169,15 @@ impl Engine<'_> {
         }
         self.launched(started, slot);
         true
+    }
+
+    /// Writes the head of a job whose output is not captured: the output follows at once.
+    fn announce(&mut self, waiting: &mut Waiting) {
+        let head = std::mem::take(&mut waiting.job.head);
+        let written = self.sink.write(waiting.place.seq, Stream::Out, &head).and_then(|()| self.sink.flush());
+        if let Err(error) = written {
+            self.sink_failed(error);
+        }
     }
 
     /// Makes the place for a job's output.
