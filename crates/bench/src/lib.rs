@@ -70,7 +70,7 @@ pub use layout::new_table;
 pub use machine::Machine;
 pub use options::BenchOptions;
 pub use program::{TARGET_PROGRAM, search};
-pub use rows::Row;
+pub use rows::{Row, enough};
 pub use units::{figure, thousands};
 
 use self::archive::Archived;

@@ -65,9 +65,9 @@ const look = async frame => {
   const shown = [];
   for (const svg of charts) {
     svg.scrollIntoView({ block: 'center' });
-    const spot = svg.querySelector('.spots circle');
-    const b = spot.getBoundingClientRect();
-    const at = { clientX: b.x + b.width / 2, clientY: b.y + b.height / 2, bubbles: true, pointerType: 'mouse' };
+    const [x, y] = svg.dataset.spots.split(/[ ,]/).map(Number);
+    const place = new win.DOMPoint(x, y).matrixTransform(svg.getScreenCTM());
+    const at = { clientX: place.x, clientY: place.y, bubbles: true, pointerType: 'mouse' };
     svg.dispatchEvent(new win.PointerEvent('pointermove', at));
     const tip = doc.querySelector('.tip');
     const t = tip.getBoundingClientRect();
@@ -258,6 +258,8 @@ fn report_writes_page_and_plots_and_prints_a_summary() {
     for picture in ["memory", "files", "threads", "small", "alive"] {
         let read = |ending: &str| fs::read(out.path().join(picture).with_extension(ending)).expect("a picture");
         assert!(read("png").starts_with(b"\x89PNG") && read("svg").starts_with(b"<svg"));
+        let dark = fs::read_to_string(out.path().join(format!("{picture}-dark.svg"))).expect("a picture");
+        assert!(dark.contains("fill=\"#16181B\""), "{picture}");
     }
     let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
     let rows: Value =
