@@ -1,4 +1,6 @@
 //! The charts: each sweep as a few panels side by side, and the figures as a table.
+//!
+//! Longer than other files, because all charts are defined here, with their titles and metrics.
 
 use super::{
     condition::Condition,
@@ -245,7 +247,7 @@ const STOCK: [(&str, &str); 3] =
 fn start(report: &Report) -> Option<Chart> {
     let opening = summary::opening(report)?;
     let conditions = &opening.conditions;
-    let ticks: Vec<String> = conditions.iter().map(|condition| summary::process(condition)).collect();
+    let ticks: Vec<String> = conditions.iter().map(summary::process).collect();
     let mut cells = cells_of(report, conditions, totals);
     cells.retain(|cell| STOCK.iter().any(|(launcher, _)| *launcher == cell.launcher));
     let mut rows = Vec::new();

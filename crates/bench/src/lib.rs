@@ -54,6 +54,9 @@ mod table;
 mod summary;
 mod charts;
 mod plots;
+mod axes;
+#[cfg(test)]
+mod vision;
 mod page;
 mod background;
 mod report;

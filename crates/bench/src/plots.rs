@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::{
     coord::{
         Shift,
-        ranged1d::{AsRangedCoord, KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter},
+        ranged1d::{AsRangedCoord, ValueFormatter},
     },
     prelude::*,
     style::{
@@ -16,6 +16,7 @@ use plotters::{
 };
 
 use super::{
+    axes::{Decades, Positions, spread},
     charts::{Body, Chart, DotRow, Line, Panel, Unit},
     name::shown,
 };
@@ -73,7 +74,7 @@ const PANEL: Layout = Layout {
 };
 
 /// Space for the name left of a dot (per letter) and for the value right of it, relative to the font size.
-const DOT_LETTER: f64 = 0.59;
+pub(crate) const DOT_LETTER: f64 = 0.59;
 const DOT_VALUE: f64 = 5.6;
 /// Height of the line of a dot, relative to the font size.
 const DOT_LINE: f64 = 1.45;
@@ -103,14 +104,14 @@ enum Mark {
 }
 
 /// One hue for methods of forkless: lines of one hue differ by their marks and labels.
-const OURS: Pair = Pair((21, 96, 216), (90, 162, 255));
+pub(crate) const OURS: Pair = Pair((21, 96, 216), (90, 162, 255));
 /// The two methods of libc that most programs use.
-const FORK: Pair = Pair((166, 42, 0), (232, 96, 44));
-const SPAWN: Pair = Pair((185, 130, 0), (240, 192, 48));
+pub(crate) const FORK: Pair = Pair((166, 42, 0), (232, 96, 44));
+pub(crate) const SPAWN: Pair = Pair((185, 130, 0), (240, 192, 48));
 /// The context: all other methods.
-const OTHER: Pair = Pair((164, 164, 162), (106, 111, 118));
+pub(crate) const OTHER: Pair = Pair((164, 164, 162), (106, 111, 118));
 /// The vfork baseline, titles and the names of lines.
-const INK: Pair = Pair((30, 30, 30), (242, 242, 242));
+pub(crate) const INK: Pair = Pair((30, 30, 30), (242, 242, 242));
 /// Grid, axis labels, and the names of methods that are not coloured.
 pub(crate) const GRID: Pair = Pair((221, 221, 219), (58, 61, 66));
 pub(crate) const AXIS: Pair = Pair((92, 92, 90), (169, 173, 179));
@@ -126,7 +127,7 @@ impl Pair {
         RGBColor(red, green, blue)
     }
 
-    const fn dark(self) -> RGBColor {
+    pub(crate) const fn dark(self) -> RGBColor {
         let Self(_, (red, green, blue)) = self;
         RGBColor(red, green, blue)
     }
@@ -554,104 +555,6 @@ impl Dots<'_> {
     }
 }
 
-/// A logarithmic axis with labels at 1, 2 and 5 times powers of ten, or at fewer of them on a long axis. The axis of plotters
-/// labels only powers of ten, so a short one would have no label.
-struct Decades(f64, f64);
-
-impl Decades {
-    fn new(low: f64, high: f64) -> Self {
-        Self(low, high.max(low * 1.1))
-    }
-}
-
-impl Ranged for Decades {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let part = (value / self.0).ln() / (self.1 / self.0).ln();
-        limit.0 + (f64::from(limit.1 - limit.0) * part).round() as i32
-    }
-
-    fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
-        let decades = self.0.log10().floor() as i32..=self.1.log10().ceil() as i32;
-        let at = |every: usize, steps: &'static [f64]| -> Vec<f64> {
-            let values =
-                decades.clone().step_by(every).flat_map(|ten| steps.iter().map(move |step| step * 10f64.powi(ten)));
-            values.filter(|value| (self.0..=self.1).contains(value)).collect()
-        };
-        let all = [at(1, &[1.0, 2.0, 5.0]), at(1, &[1.0, 3.0]), at(1, &[1.0]), at(2, &[1.0])];
-        let fitting = all.iter().find(|points| points.len() <= hint.max_num_points());
-        fitting.unwrap_or(&all[3]).clone()
-    }
-
-    fn range(&self) -> std::ops::Range<f64> {
-        self.0..self.1
-    }
-}
-
-impl ValueFormatter<f64> for Decades {
-    fn format_ext(&self, value: &f64) -> String {
-        Unit::Time.tick(*value)
-    }
-}
-
-/// The x axis of a sweep: labels at the measured values. Those without enough space have none.
-struct Positions<'a> {
-    at: &'a [f64],
-    labels: Vec<&'a str>,
-}
-
-impl<'a> Positions<'a> {
-    /// `wide`: the width of the axis, relative to the font size.
-    fn new(ticks: &'a [String], at: &'a [f64], wide: f64) -> Self {
-        let mut axis = Self { at, labels: ticks.iter().map(String::as_str).collect() };
-        let range = axis.range();
-        let centre = |index: usize| (at[index] - range.start) / (range.end - range.start) * wide;
-        let half = |index: usize| ticks[index].chars().count() as f64 * DOT_LETTER / 2.0 + 0.3;
-        // The last label first, then the first one, then the others.
-        let last = ticks.len().saturating_sub(1);
-        let mut kept: Vec<usize> = Vec::new();
-        for index in [last, 0].into_iter().chain(1..last) {
-            if kept.iter().all(|other| (centre(index) - centre(*other)).abs() >= half(index) + half(*other)) {
-                kept.push(index);
-            } else if !kept.contains(&index) {
-                axis.labels[index] = "";
-            }
-        }
-        axis
-    }
-}
-
-impl Ranged for Positions<'_> {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let range = self.range();
-        let part = (value - range.start) / (range.end - range.start);
-        limit.0 + (f64::from(limit.1 - limit.0) * part).round() as i32
-    }
-
-    fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
-        self.at.to_vec()
-    }
-
-    /// A tenth of the width as left margin, and space at the right for half of the last label.
-    fn range(&self) -> std::ops::Range<f64> {
-        let (first, last) = (self.at.first().copied().unwrap_or(0.0), self.at.last().copied().unwrap_or(1.0));
-        let width = (last - first).max(0.1);
-        first - 0.1 * width..last + 0.08 * width
-    }
-}
-
-impl ValueFormatter<f64> for Positions<'_> {
-    fn format_ext(&self, value: &f64) -> String {
-        let label = self.at.iter().zip(&self.labels).find(|(at, _)| (**at - value).abs() < 1e-9);
-        label.map_or_else(String::new, |(_, label)| (*label).to_owned())
-    }
-}
-
 /// The name of a line and its last value, beside the last point.
 struct Label {
     text: String,
@@ -660,41 +563,6 @@ struct Label {
     end: (i32, i32),
     /// The line ends before the last position.
     is_early: bool,
-}
-
-/// Moves ascending positions apart to at least `step`, within the given range.
-fn spread(wanted: &[i32], step: i32, (highest, lowest): (i32, i32)) -> Vec<i32> {
-    let first_of = |group: &[i32]| first_of(group, step, (highest, lowest));
-    let mut placed: Vec<i32> = Vec::with_capacity(wanted.len());
-    // Centre each group of touching labels on the mean of their wanted positions, so that none is moved far.
-    let mut groups: Vec<Vec<i32>> = Vec::new();
-    for &y in wanted {
-        groups.push(vec![y]);
-        while groups.len() > 1 {
-            let upper = &groups[groups.len() - 2];
-            let lower = &groups[groups.len() - 1];
-            if first_of(upper) + upper.len() as i32 * step <= first_of(lower) {
-                break;
-            }
-            let lower = groups.pop().unwrap_or_default();
-            if let Some(upper) = groups.last_mut() {
-                upper.extend(lower);
-            }
-        }
-    }
-    for group in &groups {
-        let first = first_of(group);
-        placed.extend((0..group.len() as i32).map(|index| first + index * step));
-    }
-    placed
-}
-
-/// The position of the first label of a group. A group that does not fit starts at the top.
-fn first_of(group: &[i32], step: i32, (highest, lowest): (i32, i32)) -> i32 {
-    let count = group.len() as i32;
-    let mean = group.iter().sum::<i32>() / count;
-    let extent = (count - 1) * step;
-    (mean - extent / 2).min(lowest - extent).max(highest)
 }
 
 /// The bitmap backend uses an embedded font, because a minimal machine has none. An SVG uses the viewer's font; the embedded one only
@@ -787,96 +655,5 @@ mod tests {
         assert_eq!(coloured.len(), 5, "{coloured:?}");
         let mut ours = LOOKS.iter().filter(|look| is_ours(look.launcher) && !look.is_grey());
         assert!(ours.all(|look| look.pair.1 == OURS.1), "ours are of one hue");
-    }
-
-    /// Matrices of Machado, Oliveira and Fernandes (2009) for the complete lack of one kind of cone, for linear RGB.
-    const VISION: [(&str, [[f64; 3]; 3]); 4] = [
-        ("no deficiency", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
-        (
-            "protanopia",
-            [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-        ),
-        (
-            "deuteranopia",
-            [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-        ),
-        (
-            "tritanopia",
-            [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
-        ),
-    ];
-
-    /// A colour in Oklab, as somebody sees it.
-    fn seen(colour: RGBColor, matrix: &[[f64; 3]; 3]) -> [f64; 3] {
-        let linear = |part: u8| {
-            let part = f64::from(part) / 255.0;
-            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
-        };
-        let by = |matrix: &[[f64; 3]; 3], colour: [f64; 3]| {
-            matrix.map(|row| row.iter().zip(colour).map(|(factor, part)| factor * part).sum::<f64>())
-        };
-        let rgb = by(matrix, [linear(colour.0), linear(colour.1), linear(colour.2)]).map(|part| part.clamp(0.0, 1.0));
-        let cones = [
-            [0.4122214708, 0.5363325363, 0.0514459929],
-            [0.2119034982, 0.6806995451, 0.1073969566],
-            [0.0883024619, 0.2817188376, 0.6299787005],
-        ];
-        let lab = [
-            [0.2104542553, 0.7936177850, -0.0040720468],
-            [1.9779984951, -2.4285922050, 0.4505937099],
-            [0.0259040371, 0.7827717662, -0.8086757660],
-        ];
-        by(&lab, by(&cones, rgb).map(f64::cbrt))
-    }
-
-    /// The least distance of two of these colours, with the vision that has it.
-    fn nearest(colours: &[RGBColor]) -> (f64, &'static str) {
-        let mut least = (f64::INFINITY, "");
-        for (vision, matrix) in &VISION {
-            for (index, one) in colours.iter().enumerate() {
-                for other in &colours[index + 1..] {
-                    let (one, other) = (seen(*one, matrix), seen(*other, matrix));
-                    let distance = one.iter().zip(other).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
-                    least = if distance < least.0 { (distance, *vision) } else { least };
-                }
-            }
-        }
-        least
-    }
-
-    /// Five times the just noticeable difference, which is about 0.02.
-    const DISTANCE: f64 = 0.1;
-
-    #[test]
-    fn series_differ_for_people_with_colour_vision_deficiency() {
-        let series = [OURS, FORK, SPAWN, OTHER, INK];
-        for colours in [series.map(Pair::light), series.map(Pair::dark)] {
-            let (distance, vision) = nearest(&colours);
-            assert!(distance >= DISTANCE, "{distance:.3} with {vision}");
-        }
-        // Red and green of equal lightness, which the test must find.
-        let (distance, vision) = nearest(&[RGBColor(190, 45, 10), RGBColor(104, 104, 0)]);
-        assert!(distance < DISTANCE && vision == "deuteranopia", "{distance:.3} with {vision}");
-    }
-
-    #[test]
-    fn axes_have_labels_within_a_decade() {
-        let labels = |low, high| Decades::new(low, high).key_points(plotters::coord::ranged1d::BoldPoints(6));
-        assert_eq!(labels(160.0, 950.0), [200.0, 500.0]);
-        assert_eq!(labels(30.0, 30_000.0), [100.0, 1_000.0, 10_000.0]);
-        assert!(labels(5.0, 5e8).len() <= 6);
-        let ticks = ["3", "1,000", "19,000", "19,744"].map(str::to_owned);
-        let axis = Positions::new(&ticks, &[1.0, 6.8, 9.75, 9.79], 15.0);
-        assert_eq!(axis.labels, ["3", "1,000", "", "19,744"], "labels do not overlap");
-    }
-
-    #[test]
-    fn labels_keep_the_minimum_distance() {
-        assert_eq!(spread(&[10, 100, 200], 20, (0, 500)), [10, 100, 200]);
-        assert_eq!(spread(&[100, 100, 100], 20, (0, 500)), [80, 100, 120]);
-        assert_eq!(spread(&[490, 495], 20, (0, 500)), [480, 500]);
-        assert_eq!(spread(&[5, 6, 7], 20, (10, 500)), [10, 30, 50], "below the title");
-        let crowded = spread(&[10, 300, 305, 310, 318, 322], 20, (0, 500));
-        assert!(crowded.windows(2).all(|pair| pair[1] - pair[0] >= 20), "{crowded:?}");
     }
 }
