@@ -1,10 +1,14 @@
 //! The charts: each sweep as a few panels side by side, and the figures as a table.
+//!
+//! Longer than other files, because all charts are defined here, with their titles and metrics.
 
 use super::{
     condition::Condition,
+    name::shown,
     record::Report,
-    rows::{AliveRow, Row},
+    rows::{AliveRow, Row, enough},
     setting::Setting,
+    summary,
     units::{bytes, figure, mebibytes, thousands},
 };
 
@@ -12,9 +16,12 @@ use super::{
 pub(crate) struct Chart {
     /// File name without suffix; also the anchor in the page.
     pub(crate) name: &'static str,
+    /// The topic.
     pub(crate) title: &'static str,
+    /// The result, as a heading.
+    pub(crate) finding: String,
     /// Explains what is varied, in one or two sentences.
-    pub(crate) about: &'static str,
+    pub(crate) about: String,
     pub(crate) panels: Vec<Panel>,
     /// The index of the panel that is also written as a file.
     picture: usize,
@@ -48,10 +55,19 @@ impl Panel {
 
 #[derive(Clone)]
 pub(crate) enum Body {
-    /// A line for each launcher, over evenly spaced labels.
-    Lines { ticks: Vec<String>, lines: Vec<Line> },
-    /// A dot for each launcher, one below the other.
-    Dots(Vec<Point>),
+    /// A line for each launcher, over labels at these positions.
+    Lines { ticks: Vec<String>, at: Vec<f64>, lines: Vec<Line> },
+    /// Rows of dots, one below the other.
+    Dots(Vec<DotRow>),
+}
+
+/// A row of dots: one method, or one program by several methods. A row without dots is the heading of those below it.
+#[derive(Clone)]
+pub(crate) struct DotRow {
+    pub(crate) name: String,
+    /// Right of the dots.
+    pub(crate) value: String,
+    pub(crate) dots: Vec<Point>,
 }
 
 #[derive(Clone)]
@@ -130,8 +146,8 @@ struct Metric {
 }
 
 const HELD: Metric = Metric {
-    title: "Held, median: until the caller continues",
-    head: "held µs",
+    title: "Caller blocked, median: until the call returns",
+    head: "blocked µs",
     unit: Unit::Time,
     tail: None,
     drawn: true,
@@ -143,8 +159,9 @@ const TOTAL: Metric = Metric {
     tail: None,
     drawn: true,
 };
+/// Only in tables, or as the mark of another metric.
 const TAIL: Metric =
-    Metric { title: "Total, 99th percentile", head: "p99 µs", unit: Unit::Time, tail: None, drawn: true };
+    Metric { title: "Total, 99th percentile", head: "p99 µs", unit: Unit::Time, tail: None, drawn: false };
 const RATE: Metric =
     Metric { title: "Launches per second, all together", head: "per s", unit: Unit::Rate, tail: None, drawn: true };
 
@@ -153,12 +170,12 @@ const CALLS: Metric =
     Metric { title: "System calls per launch", head: "calls", unit: Unit::Rate, tail: None, drawn: false };
 
 /// The figures of each kind of chart, in order.
-const SMALL: [Metric; 4] = [HELD, TOTAL, TAIL, CALLS];
+const SMALL: [Metric; 4] =
+    [HELD, Metric { title: "Total, median, with a mark at p99", tail: Some(2), ..TOTAL }, TAIL, CALLS];
 const TIMES: [Metric; 3] = [HELD, TOTAL, TAIL];
 const RATES: [Metric; 3] = [RATE, TOTAL, TAIL];
-const TOTALS: [Metric; 2] =
-    [Metric { title: "total, median, with a mark at p99", tail: Some(1), ..TOTAL }, Metric { drawn: false, ..TAIL }];
-const RATE_ONLY: [Metric; 2] = [Metric { title: "launches per second", ..RATE }, Metric { drawn: false, ..TAIL }];
+const TOTALS: [Metric; 2] = [Metric { title: "total, median, with a mark at p99", tail: Some(1), ..TOTAL }, TAIL];
+const RATE_ONLY: [Metric; 2] = [Metric { title: "launches per second", ..RATE }, TAIL];
 const CPU: [Metric; 8] = [
     Metric { title: "CPU time of the parent, median", head: "CPU µs", ..TOTAL },
     Metric { head: "CPU p90 µs", drawn: false, ..TOTAL },
@@ -170,32 +187,38 @@ const CPU: [Metric; 8] = [
     Metric { head: "latency max µs", drawn: false, ..TOTAL },
 ];
 
+/// The 99th percentile, if there are enough launches for one.
+fn tail(row: &Row) -> f64 {
+    enough(row.n, row.total_p99_us).unwrap_or(f64::NAN)
+}
+
 fn times_and_calls(row: &Row) -> Vec<f64> {
-    vec![row.held_p50_us, row.total_p50_us, row.total_p99_us, row.system_calls.unwrap_or(f64::NAN)]
+    vec![row.held_p50_us, row.total_p50_us, tail(row), row.system_calls.unwrap_or(f64::NAN)]
 }
 
 fn times(row: &Row) -> Vec<f64> {
-    vec![row.held_p50_us, row.total_p50_us, row.total_p99_us]
+    vec![row.held_p50_us, row.total_p50_us, tail(row)]
 }
 
 fn rates(row: &Row) -> Vec<f64> {
-    vec![row.rate_per_s, row.total_p50_us, row.total_p99_us]
+    vec![row.rate_per_s, row.total_p50_us, tail(row)]
 }
 
 /// In the order of [`CPU`].
 fn costs(row: &AliveRow) -> Vec<f64> {
     let known = |value: f64| if value > 0.0 { value } else { f64::NAN };
-    let cpu = [row.cpu_p50_us, known(row.cpu_p90_us), row.cpu_p99_us, known(row.cpu_max_us)];
-    let latency = [row.latency_p50_us, known(row.latency_p90_us), row.latency_p99_us, known(row.latency_max_us)];
+    let tail = |value: f64| enough(row.n as u64, value).unwrap_or(f64::NAN);
+    let cpu = [row.cpu_p50_us, known(row.cpu_p90_us), tail(row.cpu_p99_us), known(row.cpu_max_us)];
+    let latency = [row.latency_p50_us, known(row.latency_p90_us), tail(row.latency_p99_us), known(row.latency_max_us)];
     [cpu, latency].concat()
 }
 
 fn totals(row: &Row) -> Vec<f64> {
-    vec![row.total_p50_us, row.total_p99_us]
+    vec![row.total_p50_us, tail(row)]
 }
 
 fn rate_only(row: &Row) -> Vec<f64> {
-    vec![row.rate_per_s, row.total_p99_us]
+    vec![row.rate_per_s, tail(row)]
 }
 
 /// One launcher at one tick.
@@ -210,10 +233,43 @@ struct Cell {
 
 /// The charts for which the rows have enough points.
 pub(crate) fn charts(report: &Report) -> Vec<Chart> {
-    let mut charts: Vec<Chart> = small(report).into_iter().collect();
+    let mut charts: Vec<Chart> = start(report).into_iter().collect();
     charts.extend(sweeps().iter().filter_map(|sweep| sweep.chart(report)));
-    charts.extend([output(report), warm(report), tasks(report), alive(report)].into_iter().flatten());
+    charts.extend([small(report), output(report), warm(report), tasks(report), alive(report)].into_iter().flatten());
     charts
+}
+
+/// The methods of the first chart, and their names there.
+const STOCK: [(&str, &str); 3] =
+    [("fork", "fork + exec"), ("posix_spawn", "posix_spawn"), ("forkless-status", "forkless")];
+
+/// The first chart: what most programs use and forkless, from a small, a large and a many-socket process.
+fn start(report: &Report) -> Option<Chart> {
+    let opening = summary::opening(report)?;
+    let conditions = &opening.conditions;
+    let ticks: Vec<String> = conditions.iter().map(summary::process).collect();
+    let mut cells = cells_of(report, conditions, totals);
+    cells.retain(|cell| STOCK.iter().any(|(launcher, _)| *launcher == cell.launcher));
+    let mut rows = Vec::new();
+    for (tick, words) in ticks.iter().enumerate() {
+        rows.push(DotRow { name: format!("From {words}"), value: String::new(), dots: Vec::new() });
+        for (launcher, name) in STOCK {
+            let Some(cell) = cells.iter().find(|cell| cell.launcher == launcher && cell.tick == tick) else { continue };
+            let dot = Point { tail: None, ..point(cell, 0, &TOTALS[0], &TOTALS, &ticks) };
+            rows.push(DotRow { name: name.to_owned(), value: Unit::Time.short(dot.value), dots: vec![dot] });
+        }
+    }
+    let title = "Median time until the child is reaped (log scale)".to_owned();
+    let panel = Panel { title, x_title: "", unit: Unit::Time, body: Body::Dots(rows), span: (0.0, 0.0) };
+    Some(Chart {
+        name: "start",
+        title: "Start of a program",
+        finding: opening.finding,
+        about: opening.sentence,
+        panels: with_spans(vec![panel]),
+        picture: 0,
+        table: grid(ticks, &TOTALS, &cells),
+    })
 }
 
 /// All methods with the small parent.
@@ -222,7 +278,9 @@ fn small(report: &Report) -> Option<Chart> {
     (cells.len() > 1).then(|| Chart {
         name: "small",
         title: "A small process",
-        about: "The parent has little memory, three open files and one thread. Here the methods differ least.",
+        finding: summary::duel_words(report, &Condition::SMALL).unwrap_or_else(|| "A small process".to_owned()),
+        about: "The parent has little memory, three open files and one thread. Here the methods differ least."
+            .to_owned(),
         panels: dots(&["small parent".to_owned()], &SMALL, &cells),
         picture: 1,
         table: grid(vec!["small parent".to_owned()], &SMALL, &cells),
@@ -374,18 +432,36 @@ impl Sweep {
             report.conditions().into_iter().filter(|condition| (self.of)(condition).is_some()).collect();
         conditions.sort_by_key(|condition| (self.of)(condition));
         conditions.dedup();
-        let ticks: Vec<String> = conditions.iter().filter_map(|c| (self.of)(c)).map(self.tick).collect();
+        let values: Vec<u64> = conditions.iter().filter_map(|c| (self.of)(c)).collect();
+        let ticks: Vec<String> = values.iter().copied().map(self.tick).collect();
         let cells = cells_of(report, &conditions, self.values);
-        let panels = lines(&ticks, &self.metrics, &cells, self.x_title);
+        let panels = lines(&ticks, &positions(&values), &self.metrics, &cells, self.x_title);
+        let about = match values[..] {
+            [0, first, _, ..] => {
+                format!("{} The x axis is logarithmic, and linear below {}.", self.about, (self.tick)(first))
+            }
+            [_, _, _, ..] => format!("{} The x axis is logarithmic.", self.about),
+            _ => self.about.to_owned(),
+        };
+        let ends = || Some((conditions.first()?, conditions.last()?));
+        let finding = ends().and_then(|ends| summary::trend(report, ends, (ticks.first()?, ticks.last()?)));
         (ticks.len() > 1 && !panels.is_empty()).then(|| Chart {
             name: self.name,
             title: self.title,
-            about: self.about,
+            finding: finding.unwrap_or_else(|| self.title.to_owned()),
+            about,
             panels,
             picture: self.picture,
             table: grid(ticks, &self.metrics, &cells),
         })
     }
+}
+
+/// The places of ascending values on an axis that is logarithmic, but linear between 0, if that is one of them, and the next value.
+fn positions(values: &[u64]) -> Vec<f64> {
+    let unit = values.iter().copied().find(|value| *value > 0).unwrap_or(1) as f64;
+    let position = |value: f64| if value <= unit { value / unit } else { 1.0 + (value / unit).ln() };
+    values.iter().map(|value| position(*value as f64)).collect()
 }
 
 /// Capture of the child's output.
@@ -397,26 +473,72 @@ fn output(report: &Report) -> Option<Chart> {
     (!cells.is_empty()).then(|| Chart {
         name: "output",
         title: "Captured output",
-        about: "The parent reads all output of the child into memory.",
+        finding: most_of(report, &conditions, "Captured output"),
+        about: "The parent reads all output of the child into memory.".to_owned(),
         panels: dots(&ticks, &TOTALS, &cells),
         picture: 0,
         table: grid(ticks, &TOTALS, &cells),
     })
 }
 
-/// Programs that may be warm.
+/// The methods of the chart with warm programs, from left to right where the template pays off.
+const WARM: [&str; 2] = ["forkless-warm", "posix_spawn"];
+
+/// Programs that may be warm: a row for each, with its time from a template and its time by exec.
 fn warm(report: &Report) -> Option<Chart> {
     let found: Vec<Condition> = report.conditions().into_iter().filter(|c| !c.program.is_empty()).collect();
     let ticks: Vec<String> = found.iter().map(|condition| condition.program.to_owned()).collect();
     let cells = cells_of(report, &found, totals);
+    let mut rows = Vec::new();
+    let mut gains = Vec::new();
+    for (tick, program) in ticks.iter().enumerate() {
+        let of = |launcher| cells.iter().find(|cell| cell.launcher == launcher && cell.tick == tick);
+        let dot = |cell| Point { tail: None, ..point(cell, 0, &TOTALS[0], &TOTALS, &ticks) };
+        let dots: Vec<Point> = WARM.into_iter().filter_map(of).map(dot).collect();
+        let value = match &dots[..] {
+            [warm, cold] => {
+                gains.push(cold.value / warm.value);
+                format!("{} → {}", Unit::Time.short(cold.value), Unit::Time.short(warm.value))
+            }
+            [one] => {
+                format!("{} {}", Unit::Time.short(one.value), if one.launcher == WARM[0] { "warm" } else { "cold" })
+            }
+            _ => continue,
+        };
+        rows.push(DotRow { name: command_name(program).to_owned(), value, dots });
+    }
+    gains.sort_by(f64::total_cmp);
+    let finding = match (gains.first(), gains.last()) {
+        (Some(least), Some(most)) => {
+            format!("From a template, programs start and end {least:.1} to {most:.1} × as fast as by posix_spawn")
+        }
+        _ => "Warm programs".to_owned(),
+    };
+    let title = "Total, median (log scale): cold by posix_spawn → warm".to_owned();
+    let panel = Panel { title, x_title: "", unit: Unit::Time, body: Body::Dots(rows), span: (0.0, 0.0) };
     (!cells.is_empty()).then(|| Chart {
         name: "warm",
         title: "Warm programs",
-        about: "Real programs, executed, and cloned from a template that the dynamic loader has loaded already (experimental).",
-        panels: dots(&ticks, &TOTALS, &cells),
+        finding,
+        about: "Real programs, executed (cold), and cloned from a template that the dynamic loader has loaded already (warm, \
+                experimental). Their own run is part of the time."
+            .to_owned(),
+        panels: with_spans(vec![panel]),
         picture: 0,
         table: grid(ticks, &TOTALS, &cells),
     })
+}
+
+/// `git` of `/usr/bin/git --version`.
+fn command_name(line: &str) -> &str {
+    let path = line.split(' ').next().unwrap_or(line);
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The result under the first of these conditions.
+fn most_of(report: &Report, conditions: &[Condition], title: &str) -> String {
+    let words = conditions.iter().find_map(|condition| summary::duel_words(report, condition));
+    words.unwrap_or_else(|| title.to_owned())
 }
 
 /// Launches from tasks of a runtime.
@@ -432,7 +554,9 @@ fn tasks(report: &Report) -> Option<Chart> {
     (!cells.is_empty()).then(|| Chart {
         name: "tasks",
         title: "Launches from tokio tasks",
-        about: "Tasks of one runtime launch concurrently, await the exit and launch again. Higher is better; there is no baseline.",
+        finding: most_of(report, &found, "Launches from tokio tasks"),
+        about: "Tasks of one runtime launch concurrently, await the exit and launch again. Higher is better; there is no baseline."
+            .to_owned(),
         panels: dots(&ticks, &RATE_ONLY, &cells),
         picture: 0,
         table: grid(ticks, &RATE_ONLY, &cells),
@@ -453,11 +577,16 @@ fn alive(report: &Report) -> Option<Chart> {
     };
     let cells: Vec<Cell> = report.alive.iter().map(cell).collect();
     let ticks: Vec<String> = counts.iter().map(|count| thousands(*count as u64)).collect();
-    let panels = lines(&ticks, &CPU, &cells, "children alive");
+    let values: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
+    let panels = lines(&ticks, &positions(&values), &CPU, &cells, "children alive");
+    let finding = summary::waiting(&report.alive);
     (ticks.len() > 1 && !panels.is_empty()).then(|| Chart {
         name: "alive",
         title: "Exit of one of many children",
-        about: "The cost for the parent to find the child that ended. epoll is the baseline.",
+        finding: finding.unwrap_or_else(|| "Exit of one of many children".to_owned()),
+        about:
+            "The cost for the parent to find the child that ended. epoll is the baseline. The x axis is logarithmic."
+                .to_owned(),
         panels,
         picture: 0,
         table: grid(ticks, &CPU, &cells),
@@ -474,7 +603,7 @@ fn cells_of(report: &Report, conditions: &[Condition], values: fn(&Row) -> Vec<f
 }
 
 /// A panel for each metric, with a line for each launcher with at least two points. All times of a chart have one scale.
-fn lines(ticks: &[String], metrics: &[Metric], cells: &[Cell], x_title: &'static str) -> Vec<Panel> {
+fn lines(ticks: &[String], at_ticks: &[f64], metrics: &[Metric], cells: &[Cell], x_title: &'static str) -> Vec<Panel> {
     let mut panels = Vec::new();
     for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.drawn) {
         let mut lines = Vec::new();
@@ -483,6 +612,7 @@ fn lines(ticks: &[String], metrics: &[Metric], cells: &[Cell], x_title: &'static
                 .iter()
                 .filter(|cell| cell.launcher == launcher)
                 .map(|cell| point(cell, at, metric, metrics, ticks))
+                .filter(|point| point.value.is_finite())
                 .collect();
             points.sort_by_key(|point| point.tick);
             // Some methods have a single point: engines have no large parent in a short run, and not all take part in all sweeps.
@@ -491,7 +621,7 @@ fn lines(ticks: &[String], metrics: &[Metric], cells: &[Cell], x_title: &'static
             }
         }
         if !lines.is_empty() {
-            let body = Body::Lines { ticks: ticks.to_vec(), lines };
+            let body = Body::Lines { ticks: ticks.to_vec(), at: at_ticks.to_vec(), lines };
             panels.push(Panel { title: metric.title.to_owned(), x_title, unit: metric.unit, body, span: (0.0, 0.0) });
         }
     }
@@ -504,13 +634,20 @@ fn dots(ticks: &[String], metrics: &[Metric], cells: &[Cell]) -> Vec<Panel> {
     for (tick, words) in ticks.iter().enumerate() {
         for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.drawn) {
             let here = cells.iter().filter(|cell| cell.tick == tick);
-            let points: Vec<Point> = here.map(|cell| point(cell, at, metric, metrics, ticks)).collect();
-            if points.is_empty() {
+            let points =
+                here.map(|cell| point(cell, at, metric, metrics, ticks)).filter(|point| point.value.is_finite());
+            let row = |point: Point| DotRow {
+                name: shown(point.launcher).to_owned(),
+                value: metric.unit.short(point.value),
+                dots: vec![point],
+            };
+            let rows: Vec<DotRow> = points.map(row).collect();
+            if rows.is_empty() {
                 continue;
             }
             let title = if ticks.len() > 1 { format!("{words}: {}", metric.title) } else { metric.title.to_owned() };
             let span = (0.0, 0.0);
-            panels.push(Panel { title, x_title: "", unit: metric.unit, body: Body::Dots(points), span });
+            panels.push(Panel { title, x_title: "", unit: metric.unit, body: Body::Dots(rows), span });
         }
     }
     if ticks.len() > 1 {
@@ -521,7 +658,7 @@ fn dots(ticks: &[String], metrics: &[Metric], cells: &[Cell]) -> Vec<Panel> {
 }
 
 fn point(cell: &Cell, at: usize, metric: &Metric, metrics: &[Metric], ticks: &[String]) -> Point {
-    let mut words = format!("{} · {}", cell.launcher, ticks[cell.tick]);
+    let mut words = format!("{} · {}", shown(cell.launcher), ticks[cell.tick]);
     for (metric, value) in metrics.iter().zip(&cell.values).filter(|(_, value)| value.is_finite()) {
         let line = match metric.head.strip_suffix(" µs") {
             Some(name) => format!("\n{name} {} µs", exact(*value)),
@@ -549,9 +686,9 @@ fn with_spans(mut panels: Vec<Panel>) -> Vec<Panel> {
         let both = |point: &Point| [Some(point.value), point.tail];
         let values: Vec<Option<f64>> = match &panel.body {
             Body::Lines { lines, .. } => lines.iter().flat_map(|line| &line.points).flat_map(both).collect(),
-            Body::Dots(points) => points.iter().flat_map(both).collect(),
+            Body::Dots(rows) => rows.iter().flat_map(|row| &row.dots).flat_map(both).collect(),
         };
-        values.into_iter().flatten().collect()
+        values.into_iter().flatten().filter(|value| value.is_finite()).collect()
     };
     for unit in [Unit::Time, Unit::Rate] {
         let all: Vec<f64> = panels.iter().filter(|panel| panel.unit == unit).flat_map(values).collect();
@@ -594,7 +731,7 @@ fn grid(groups: Vec<String>, metrics: &[Metric], cells: &[Cell]) -> Grid {
         words
     };
     let row = |(launcher, marks): &(&'static str, &str)| {
-        (format!("{launcher}{marks}"), (0..groups.len()).flat_map(|tick| group(launcher, tick)).collect())
+        (format!("{}{marks}", shown(launcher)), (0..groups.len()).flat_map(|tick| group(launcher, tick)).collect())
     };
     let rows = launchers.iter().map(row).collect();
     Grid { groups, heads, rows }
@@ -619,38 +756,85 @@ mod tests {
     }
 
     #[test]
-    fn sweep_has_panels_for_held_total_and_tail() {
+    fn sweep_has_a_finding_and_panels_for_blocked_and_total() {
         let charts = charts(&report());
-        assert_eq!(charts.iter().map(|chart| chart.name).collect::<Vec<_>>(), ["small", "memory"]);
+        assert_eq!(charts.iter().map(|chart| chart.name).collect::<Vec<_>>(), ["start", "memory", "small"]);
         let memory = &charts[1];
-        assert_eq!(memory.panels.len(), 3);
-        assert!(memory.panels.iter().all(|panel| panel.span == (40.0, 208_120.0)), "one scale for all times");
-        let Body::Lines { ticks, lines } = &memory.panels[0].body else { panic!("no lines") };
+        assert_eq!(memory.finding, "From small to 1 GiB: fork goes from 300 µs to 104.1 ms; forkless stays at 79.0 µs");
+        assert_eq!(memory.panels.len(), 2);
+        assert!(memory.panels.iter().all(|panel| panel.span == (40.0, 104_060.0)), "one scale for all times");
+        let Body::Lines { ticks, at, lines } = &memory.panels[0].body else { panic!("no lines") };
         assert_eq!(ticks, &["small", "100 MiB", "1 GiB"]);
+        assert_eq!(at, &[0.0, 1.0, 1.0 + 10.24f64.ln()], "logarithmic, and linear below the first value");
         let mut names: Vec<&str> = lines.iter().map(|line| line.launcher).collect();
         names.sort_unstable();
         assert_eq!(names, ["floor", "fork", "forkless-status"], "one point is no line");
         assert!(lines.iter().all(|line| line.points.len() == 3));
         let fork = lines.iter().find(|line| line.launcher == "fork").expect("fork");
         assert_eq!(fork.points[2].value, 104_000.0);
-        assert_eq!(fork.points[2].words, "fork · 1 GiB\nheld 104,000 µs\ntotal 104,060 µs\np99 208,120 µs\nn 100");
+        assert_eq!(fork.points[2].words, "fork · 1 GiB\nblocked 104,000 µs\ntotal 104,060 µs\np99 208,120 µs\nn 100");
     }
 
     #[test]
     fn table_has_marks_and_a_dash_for_missing_figures() {
         let mut report = report();
-        let small = &charts(&report)[0].table;
+        let of = |charts: Vec<Chart>, name| charts.into_iter().find(|chart| chart.name == name).expect("a chart").table;
+        let small = of(charts(&report), "small");
         let go = small.rows.iter().find(|(launcher, _)| launcher == "go").expect("go");
         assert_eq!(go.1, ["50.0", "99.0", "198", "–", "1.24", "100"]);
 
         let large = Condition { parent_mib: 1024, ..Condition::SMALL };
         report.rows.push(Row { lacks: Some("ids".to_owned()), ..row("go", large, 60.0, 99.0) });
-        let memory = &charts(&report)[1].table;
-        assert_eq!(memory.heads, ["held µs", "total µs", "p99 µs", "× vfork", "n"]);
+        let memory = of(charts(&report), "memory");
+        assert_eq!(memory.heads, ["blocked µs", "total µs", "p99 µs", "× vfork", "n"]);
         let go = memory.rows.iter().find(|(launcher, _)| launcher == "go *").expect("go with its mark");
         assert_eq!(go.1[4..11], ["100", "–", "–", "–", "–", "–", "60.0"]);
         let launchers: Vec<&str> = memory.rows.iter().map(|(launcher, _)| launcher.as_str()).collect();
-        assert_eq!(launchers, ["floor", "fork", "forkless-status †", "go *"]);
+        assert_eq!(launchers, ["vfork baseline", "fork", "forkless-status †", "go *"]);
+    }
+
+    #[test]
+    fn first_chart_has_three_methods_for_each_process() {
+        let charts = charts(&report());
+        let Body::Dots(rows) = &charts[0].panels[0].body else { panic!("no dots") };
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let expected = ["From a small process", "fork + exec", "forkless", "From a process with 1 GiB of memory"];
+        assert_eq!(names[..4], expected);
+        assert_eq!((rows[4].value.as_str(), rows[5].value.as_str()), ("104.1 ms", "79.0 µs"));
+    }
+
+    #[test]
+    fn warm_chart_has_all_programs_cold_and_warm() {
+        let mut rows = Vec::new();
+        for (program, cold, warm) in [("/bin/true", 500.0, Some(200.0)), ("/usr/bin/curl --version", 5_300.0, None)] {
+            let condition = Condition { program, ..Condition::SMALL };
+            rows.push(row("posix_spawn", condition, 40.0, cold));
+            rows.extend(warm.map(|warm| row("forkless-warm", condition, 40.0, warm)));
+        }
+        let charts = charts(&Report::new(Machine::read(), rows, Vec::new()));
+        assert_eq!(charts.len(), 1);
+        assert_eq!(charts[0].finding, "From a template, programs start and end 2.5 to 2.5 × as fast as by posix_spawn");
+        let Body::Dots(rows) = &charts[0].panels[0].body else { panic!("no dots") };
+        let shown: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.value.as_str(), row.dots.len())).collect();
+        assert_eq!(shown, [("true", "500 µs → 200 µs", 2), ("curl", "5,300 µs cold", 1)]);
+        let svg = charts[0].svg(false).expect("svg");
+        assert!(
+            svg.matches(" µs\n</text>").count() + svg.matches(" ms\n</text>").count() > 3,
+            "an axis with labels: {svg}"
+        );
+    }
+
+    #[test]
+    fn few_launches_have_no_tail() {
+        let mut report = report();
+        report.rows.iter_mut().filter(|row| row.launcher == "fork").for_each(|row| row.n = 99);
+        let charts = charts(&report);
+        let fork = charts[1].table.rows.iter().find(|(launcher, _)| launcher == "fork").expect("fork");
+        assert_eq!(fork.1[2], "–");
+        let Body::Dots(rows) = &charts[2].panels[1].body else { panic!("no dots") };
+        let tails: Vec<bool> =
+            rows.iter().flat_map(|row| &row.dots).map(|dot| dot.tail.is_some_and(f64::is_finite)).collect();
+        assert_eq!(tails, [true, false, true, true]);
     }
 
     #[test]

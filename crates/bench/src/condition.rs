@@ -3,7 +3,7 @@
 use super::{
     name::Name,
     setting::Setting,
-    units::{bytes, mebibytes, thousands},
+    units::{bytes, count, mebibytes},
 };
 
 /// Sizes of captured output: a line, and far more than a pipe holds.
@@ -104,29 +104,30 @@ impl Condition {
             words.push(format!("{} of memory", mebibytes(self.parent_mib)));
         }
         if self.mappings > 0 {
-            words.push(format!("{} mappings", thousands(self.mappings)));
+            words.push(count(self.mappings, "mapping", "mappings"));
         }
         if self.fds != Self::SMALL.fds || self.pipes > 0 {
             let inherited = if self.close_on_exec { "" } else { ", not close-on-exec" };
-            words.push(format!("{} open files{inherited}", thousands(self.fds)));
+            words.push(count(self.fds, "open file", "open files") + inherited);
         }
         if self.pipes > 0 {
             words.push("three pipes to the child".to_owned());
         }
         if self.threads > 1 {
-            words.push(format!("{} threads at once", self.threads));
+            words.push(count(self.threads as u64, "thread", "threads") + " at once");
         }
         if self.tasks > 0 {
-            words.push(format!("{} tasks at once", self.tasks));
+            words.push(count(self.tasks as u64, "task", "tasks") + " at once");
         }
         if self.faulting > 0 {
-            words.push(format!("{} other threads causing page faults", self.faulting));
+            words.push(count(self.faulting as u64, "other thread", "other threads") + " causing page faults");
         }
         if self.environment > 0 {
             words.push(format!("{} more of environment", bytes(self.environment)));
         }
         if self.path_misses > 0 {
-            words.push(format!("found in PATH after {} other directories", thousands(self.path_misses)));
+            let directories = count(self.path_misses, "other directory", "other directories");
+            words.push(format!("found in PATH after {directories}"));
         }
         if words.is_empty() { "small parent".to_owned() } else { words.join(", ") }
     }
@@ -151,5 +152,7 @@ mod tests {
         assert_eq!(Condition::SMALL.words(), "small parent");
         let condition = Condition { parent_mib: 2048, fds: 15_000, pipes: 3, ..Condition::SMALL };
         assert_eq!(condition.words(), "2 GiB of memory, 15,000 open files, three pipes to the child");
+        let one = Condition { faulting: 1, path_misses: 1, ..Condition::SMALL };
+        assert_eq!(one.words(), "1 other thread causing page faults, found in PATH after 1 other directory");
     }
 }

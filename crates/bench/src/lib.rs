@@ -54,6 +54,9 @@ mod table;
 mod summary;
 mod charts;
 mod plots;
+mod axes;
+#[cfg(test)]
+mod vision;
 mod page;
 mod background;
 mod report;
@@ -70,7 +73,7 @@ pub use layout::new_table;
 pub use machine::Machine;
 pub use options::BenchOptions;
 pub use program::{TARGET_PROGRAM, search};
-pub use rows::Row;
+pub use rows::{Row, enough};
 pub use units::{figure, thousands};
 
 use self::archive::Archived;

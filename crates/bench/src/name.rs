@@ -9,6 +9,11 @@ use super::contestant::Contestant;
 /// The name of a launcher, a waiter or an engine.
 pub(crate) type Name = &'static str;
 
+/// The name as people read it. Records and options call the baseline `floor`.
+pub(crate) fn shown(name: Name) -> Name {
+    if name == "floor" { "vfork baseline" } else { name }
+}
+
 /// The static string for a name. An unknown name of another version is leaked; a process reads only a few records.
 pub(crate) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
     String::deserialize(deserializer).map(constant)

@@ -1,9 +1,10 @@
-// Values under the pointer. Without this the page shows the same: each point has a title, each chart a table.
+// Values under the pointer. Without this the page shows the same: the tables have all values.
 (() => {
   const tip = document.createElement('div');
   tip.className = 'tip';
   tip.hidden = true;
   document.body.append(tip);
+  const words = JSON.parse(document.getElementById('words').textContent);
   let shown = null;
   const leave = () => {
     tip.hidden = true;
@@ -17,12 +18,10 @@
     const top = y + 18 + height < innerHeight ? y + 18 : Math.max(4, y - height - 14);
     tip.style.transform = `translate(${left}px,${top}px)`;
   };
-  for (const svg of document.querySelectorAll('figure svg')) {
-    const spots = [...svg.querySelectorAll('.spots circle')].map(circle => {
-      const title = circle.querySelector('title');
-      const words = title.textContent;
-      title.remove(); // or the browser would show it too
-      return { x: +circle.getAttribute('cx'), y: +circle.getAttribute('cy'), words, colour: circle.dataset.colour };
+  for (const svg of document.querySelectorAll('figure svg[data-spots]')) {
+    const spots = svg.dataset.spots.split(',').map(spot => {
+      const [x, y, colour, place] = spot.split(' ');
+      return { x: +x, y: +y, words: words[place], colour: '#' + colour };
     });
     const lines = svg.dataset.lines !== undefined;
     const colours = new Set(spots.map(spot => spot.colour));

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::{
     coord::{
         Shift,
-        ranged1d::{AsRangedCoord, KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter},
+        ranged1d::{AsRangedCoord, ValueFormatter},
     },
     prelude::*,
     style::{
@@ -15,7 +15,11 @@ use plotters::{
     },
 };
 
-use super::charts::{Body, Chart, Line, Panel, Point, Unit};
+use super::{
+    axes::{Decades, Positions, spread},
+    charts::{Body, Chart, DotRow, Line, Panel, Unit},
+    name::shown,
+};
 
 pub(crate) const FONT: &str = "sans-serif";
 
@@ -37,6 +41,8 @@ struct Layout {
     /// Radius of the marks.
     mark: i32,
     margin: u32,
+    /// Colours for a dark page.
+    dark: bool,
 }
 
 /// A chart in a file.
@@ -50,25 +56,42 @@ const PICTURE: Layout = Layout {
     stroke: 4,
     mark: 5,
     margin: 16,
+    dark: false,
 };
 
 /// A panel of the page, as wide as a phone, so that the text is readable there.
-const PANEL: Layout =
-    Layout { size: (360, 316), title: 0, font: 12, names: 118, values: 46, step: 14, stroke: 2, mark: 3, margin: 4 };
+const PANEL: Layout = Layout {
+    size: (360, 316),
+    title: 0,
+    font: 12,
+    names: 118,
+    values: 46,
+    step: 14,
+    stroke: 2,
+    mark: 3,
+    margin: 4,
+    dark: false,
+};
 
 /// Space for the name left of a dot (per letter) and for the value right of it, relative to the font size.
-const DOT_LETTER: f64 = 0.59;
-const DOT_VALUE: f64 = 5.2;
+pub(crate) const DOT_LETTER: f64 = 0.59;
+const DOT_VALUE: f64 = 5.6;
 /// Height of the line of a dot, relative to the font size.
 const DOT_LINE: f64 = 1.45;
 
-/// The appearance of a line. Marks and lightness also distinguish lines for people with colour vision deficiency.
+/// The appearance of a line. The test below checks that the colours differ for people with colour vision deficiency.
 pub(crate) struct Look {
     launcher: &'static str,
     pub(crate) light: RGBColor,
-    /// Colour on a dark page.
-    dark: &'static str,
+    pair: Pair,
     mark: Mark,
+}
+
+impl Look {
+    /// Does the line belong to the context, without a name beside it?
+    pub(crate) fn is_grey(&self) -> bool {
+        self.pair.1 == OTHER.1
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,44 +103,70 @@ enum Mark {
     Cross,
 }
 
-const fn look(launcher: &'static str, light: (u8, u8, u8), dark: &'static str, mark: Mark) -> Look {
-    Look { launcher, light: RGBColor(light.0, light.1, light.2), dark, mark }
+/// One hue for methods of forkless: lines of one hue differ by their marks and labels.
+pub(crate) const OURS: Pair = Pair((21, 96, 216), (90, 162, 255));
+/// The two methods of libc that most programs use.
+pub(crate) const FORK: Pair = Pair((166, 42, 0), (232, 96, 44));
+pub(crate) const SPAWN: Pair = Pair((185, 130, 0), (240, 192, 48));
+/// The context: all other methods.
+pub(crate) const OTHER: Pair = Pair((164, 164, 162), (106, 111, 118));
+/// The vfork baseline, titles and the names of lines.
+pub(crate) const INK: Pair = Pair((30, 30, 30), (242, 242, 242));
+/// Grid, axis labels, and the names of methods that are not coloured.
+pub(crate) const GRID: Pair = Pair((221, 221, 219), (58, 61, 66));
+pub(crate) const AXIS: Pair = Pair((92, 92, 90), (169, 173, 179));
+pub(crate) const PAPER: Pair = Pair((255, 255, 254), (22, 24, 27));
+
+/// A colour on a light and on a dark page.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair((u8, u8, u8), (u8, u8, u8));
+
+impl Pair {
+    pub(crate) const fn light(self) -> RGBColor {
+        let Self((red, green, blue), _) = self;
+        RGBColor(red, green, blue)
+    }
+
+    pub(crate) const fn dark(self) -> RGBColor {
+        let Self(_, (red, green, blue)) = self;
+        RGBColor(red, green, blue)
+    }
+
+    /// The same to the eye, but not equal: tooltips find a line by its colour.
+    const fn variant(self, number: u8) -> Self {
+        let Self((red, green, blue), dark) = self;
+        Self((red, green, blue ^ number), dark)
+    }
 }
 
-/// Launchers with a line in the charts. Methods of forkless are blue. Their prepared forms are only in the tables: their lines would
-/// cover the others.
-static LOOKS: [Look; 19] = [
-    look("fork", (190, 45, 10), "#ff8f66", Mark::Square),
-    look("posix_spawn", (150, 85, 0), "#f0b04a", Mark::Diamond),
-    look("system", (104, 104, 104), "#a6a6a6", Mark::Cross),
-    look("std", (122, 60, 160), "#cfa2f2", Mark::Square),
-    look("go", (0, 118, 108), "#4fd0c0", Mark::Triangle),
-    look("cpython", (128, 110, 0), "#dccb4c", Mark::Triangle),
-    look("java", (156, 64, 64), "#f2a0a0", Mark::Cross),
-    look("node-spawn", (70, 118, 36), "#a5d66f", Mark::Diamond),
-    look("glib", (92, 92, 148), "#bdbdf0", Mark::Triangle),
-    look("perl-system", (122, 108, 80), "#c8b78e", Mark::Square),
-    look("libuv", (176, 46, 124), "#ff8ac4", Mark::Diamond),
-    look("wait-any", (190, 46, 12), "#ff8e64", Mark::Square),
-    look("forkless-spawn", (60, 110, 190), "#86b6f5", Mark::Circle),
-    look("forkless-launch", (20, 120, 160), "#5fcbee", Mark::Circle),
-    // A removed launcher, for older records.
-    look("forkless-pool", (70, 90, 150), "#a9b8f0", Mark::Circle),
-    look("forkless-wait-set", (10, 75, 158), "#5aa0ff", Mark::Circle),
-    look("forkless-status", (10, 75, 160), "#5aa2ff", Mark::Circle),
-    // Last, so that these thin lines are drawn on top of thick ones.
-    look("floor", (30, 30, 30), "#f2f2f2", Mark::Circle),
-    look("epoll", (32, 32, 32), "#f0f0f0", Mark::Circle),
-];
+const fn look(launcher: &'static str, pair: Pair, mark: Mark) -> Look {
+    Look { launcher, light: pair.light(), pair, mark }
+}
 
-/// The appearance of other launchers, in charts with dots.
-const OTHER: (RGBColor, &str) = (RGBColor(130, 84, 40), "#d9a877");
-const OURS: (RGBColor, &str) = (RGBColor(10, 76, 162), "#5ca4ff");
-const BOUND: (RGBColor, &str) = (RGBColor(31, 31, 31), "#f1f1f1");
-/// Colours of the grid and of the axis labels.
-pub(crate) const GRID: (RGBColor, &str) = (RGBColor(221, 221, 219), "#3a3d42");
-pub(crate) const AXIS: (RGBColor, &str) = (RGBColor(92, 92, 90), "#a9adb3");
-pub(crate) const PAPER: (RGBColor, &str) = (RGBColor(255, 255, 254), "none");
+/// Launchers with a line in the charts, in the order in which they are drawn: the context first, the baseline on top. At most
+/// five are coloured. The prepared forms of forkless are only in the tables: their lines would cover the others.
+static LOOKS: [Look; 19] = [
+    look("system", OTHER.variant(1), Mark::Cross),
+    look("std", OTHER.variant(2), Mark::Square),
+    look("go", OTHER.variant(3), Mark::Triangle),
+    look("cpython", OTHER.variant(4), Mark::Triangle),
+    look("java", OTHER.variant(5), Mark::Cross),
+    look("node-spawn", OTHER.variant(6), Mark::Diamond),
+    look("glib", OTHER.variant(7), Mark::Triangle),
+    look("perl-system", OTHER.variant(8), Mark::Square),
+    look("libuv", OTHER.variant(9), Mark::Diamond),
+    // A removed launcher, for older records.
+    look("forkless-pool", OTHER.variant(10), Mark::Circle),
+    look("wait-any", FORK.variant(1), Mark::Square),
+    look("fork", FORK, Mark::Square),
+    look("posix_spawn", SPAWN, Mark::Diamond),
+    look("forkless-spawn", OURS.variant(1), Mark::Triangle),
+    look("forkless-launch", OURS.variant(2), Mark::Diamond),
+    look("forkless-wait-set", OURS.variant(3), Mark::Circle),
+    look("forkless-status", OURS, Mark::Circle),
+    look("floor", INK, Mark::Circle),
+    look("epoll", INK.variant(1), Mark::Circle),
+];
 
 /// The launchers that have a line, in the order in which they are drawn.
 pub(crate) fn drawn() -> impl Iterator<Item = &'static str> {
@@ -129,14 +178,25 @@ pub(crate) fn look_of(launcher: &str) -> Option<&'static Look> {
     LOOKS.iter().find(|look| look.launcher == launcher)
 }
 
+/// All colours.
+fn pairs() -> impl Iterator<Item = Pair> {
+    LOOKS.iter().map(|look| look.pair).chain([OTHER, GRID, AXIS, PAPER])
+}
+
 /// CSS rules that change the colours of a drawing on a dark page and remove its background.
 pub(crate) fn dark_style() -> String {
-    let looks = LOOKS.iter().map(|look| (look.light, look.dark));
-    let rule = |(light, dark): (RGBColor, &str)| {
-        let name = hex(light);
+    let rule = |pair: Pair| {
+        let (name, dark) = (hex(pair.light()), hex(pair.dark()));
+        let dark = if pair.1 == PAPER.1 { "none" } else { &dark };
         format!("svg [fill=\"{name}\"]{{fill:{dark}}}svg [stroke=\"{name}\"]{{stroke:{dark}}}")
     };
-    looks.chain([OTHER, OURS, BOUND, GRID, AXIS, PAPER]).map(rule).collect()
+    pairs().map(rule).collect()
+}
+
+/// The colour that a drawing uses in place of a light one.
+fn shade(light: RGBColor, dark: bool) -> RGBColor {
+    let other = || pairs().find(|pair| pair.light() == light).map(Pair::dark);
+    if dark { other().unwrap_or(light) } else { light }
 }
 
 pub(crate) fn hex(colour: RGBColor) -> String {
@@ -152,12 +212,13 @@ fn is_ours(launcher: &str) -> bool {
     launcher.starts_with("forkless")
 }
 
-/// The colour of a kind.
-fn kind(launcher: &str) -> RGBColor {
-    match launcher {
-        name if is_bound(name) => BOUND.0,
-        name if is_ours(name) => OURS.0,
-        _ => OTHER.0,
+/// The colours of a dot and of its name.
+fn kind(launcher: &str) -> (RGBColor, RGBColor) {
+    let named = |look: &Look| (look.pair.light(), INK.light());
+    match look_of(launcher).filter(|look| !look.is_grey()) {
+        Some(look) => named(look),
+        None if is_ours(launcher) => (OURS.light(), INK.light()),
+        None => (OTHER.light(), AXIS.light()),
     }
 }
 
@@ -169,15 +230,15 @@ pub(crate) struct Spot {
 }
 
 impl Chart {
-    /// The chart as the text of an SVG file.
+    /// The chart as the text of an SVG file, for a light or a dark page.
     ///
     /// # Errors
     /// If it cannot be drawn.
-    pub(crate) fn svg(&self) -> Result<String> {
+    pub(crate) fn svg(&self, dark: bool) -> Result<String> {
         let mut text = String::new();
-        let size = PICTURE.size_of(self.picture());
-        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        self.picture().alone().draw(&area, &PICTURE, self.title)?;
+        let layout = Layout { dark, ..PICTURE };
+        let area = SVGBackend::with_string(&mut text, layout.size_of(self.picture())).into_drawing_area();
+        self.picture().alone().draw(&area, &layout, &self.finding)?;
         drop(area);
         Ok(text)
     }
@@ -186,23 +247,35 @@ impl Chart {
     ///
     /// # Errors
     /// If it cannot be drawn.
-    pub(crate) fn png(&self) -> Result<Vec<u8>> {
+    pub(crate) fn png(&self, dark: bool) -> Result<Vec<u8>> {
         // plotters can draw a PNG only to a file, so use a private temporary directory.
         let place = tempfile::tempdir()?;
         let path = place.path().join("chart.png");
-        let size = PICTURE.size_of(self.picture());
-        self.picture().alone().draw(&BitMapBackend::new(&path, size).into_drawing_area(), &PICTURE, self.title)?;
-        Ok(fs::read(path)?)
+        let layout = Layout { dark, ..PICTURE };
+        let area = BitMapBackend::new(&path, layout.size_of(self.picture())).into_drawing_area();
+        self.picture().alone().draw(&area, &layout, &self.finding)?;
+        drop(area);
+        Ok(fs::read(&path)?)
     }
 }
 
 impl Layout {
+    /// Space for the title and the line below it.
+    fn head(&self) -> u32 {
+        if self.title == 0 { self.margin } else { self.margin + self.title * 3 / 2 + self.font * 3 }
+    }
+
+    /// The colour on this page.
+    fn ink(&self, light: RGBColor) -> RGBColor {
+        shade(light, self.dark)
+    }
+
     /// The height of charts with dots depends on their number.
     fn size_of(&self, panel: &Panel) -> (u32, u32) {
         match &panel.body {
             Body::Lines { .. } => self.size,
-            Body::Dots(points) => {
-                let rows = points.len() as f64 * DOT_LINE * f64::from(self.font);
+            Body::Dots(rows) => {
+                let rows = rows.len() as f64 * DOT_LINE * f64::from(self.font);
                 (self.size.0, rows as u32 + self.title * 2 + self.font * 3 + 2 * self.margin)
             }
         }
@@ -225,23 +298,27 @@ impl Panel {
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, layout: &Layout, title: &str) -> Result<Vec<Spot>> {
         register_fonts();
         let words = |error: DrawingAreaErrorKind<B::ErrorType>| anyhow!("cannot draw {}: {error}", self.title);
-        area.fill(&PAPER.0).map_err(words)?;
-        let title = if layout.title > 0 { format!("{title}. {}", self.title) } else { String::new() };
+        area.fill(&layout.ink(PAPER.light())).map_err(words)?;
+        if layout.title > 0 {
+            // The finding, and below it what is drawn.
+            let style = |size| (FONT, size).into_text_style(area);
+            let place = (layout.margin as i32, layout.margin as i32);
+            area.draw_text(title, &style(layout.title).color(&layout.ink(INK.light())), place).map_err(words)?;
+            let below = (place.0, place.1 + layout.title as i32 * 3 / 2);
+            area.draw_text(&self.title, &style(layout.font).color(&layout.ink(AXIS.light())), below).map_err(words)?;
+        }
         let (low, high) = self.span;
         let spots = match (&self.body, self.unit) {
-            (Body::Lines { ticks, lines }, Unit::Time) => {
-                let y = (low / 1.5..high * 1.5).log_scale();
-                Lines { panel: self, layout, ticks, lines, title }.draw(area, y)
+            (Body::Lines { ticks, at, lines }, Unit::Time) => {
+                Lines { panel: self, layout, ticks, at, lines }.draw(area, Decades::new(low / 1.3, high * 1.5))
             }
-            (Body::Lines { ticks, lines }, Unit::Rate) => {
-                Lines { panel: self, layout, ticks, lines, title }.draw(area, 0.0..high * 1.1)
+            (Body::Lines { ticks, at, lines }, Unit::Rate) => {
+                Lines { panel: self, layout, ticks, at, lines }.draw(area, 0.0..high * 1.1)
             }
-            (Body::Dots(points), Unit::Time) => {
-                Dots { panel: self, layout, points, title }.draw(area, (low / 1.3..high * 1.15).log_scale())
+            (Body::Dots(rows), Unit::Time) => {
+                Dots { panel: self, layout, rows }.draw(area, Decades::new(low / 1.3, high * 1.15))
             }
-            (Body::Dots(points), Unit::Rate) => {
-                Dots { panel: self, layout, points, title }.draw(area, 0.0..high * 1.05)
-            }
+            (Body::Dots(rows), Unit::Rate) => Dots { panel: self, layout, rows }.draw(area, 0.0..high * 1.05),
         };
         let spots = spots.map_err(words)?;
         area.present().map_err(words)?;
@@ -256,8 +333,9 @@ struct Lines<'a> {
     panel: &'a Panel,
     layout: &'a Layout,
     ticks: &'a [String],
+    /// The position of each tick.
+    at: &'a [f64],
     lines: &'a [Line],
-    title: String,
 }
 
 impl Lines<'_> {
@@ -268,25 +346,23 @@ impl Lines<'_> {
         Y::CoordDescType: ValueFormatter<f64>,
     {
         let layout = self.layout;
-        let mut builder = ChartBuilder::on(area);
-        if layout.title > 0 {
-            builder.caption(&self.title, (FONT, layout.title).into_font().color(&BOUND.0));
-        }
-        let mut chart = builder
+        let wide = (layout.size.0 - layout.names - layout.values) / layout.font;
+        let mut chart = ChartBuilder::on(area)
             .margin(layout.margin)
-            .margin_top(layout.margin + layout.font / 2)
+            .margin_top(layout.head() + layout.font / 2)
             .margin_right(layout.names)
             .x_label_area_size(layout.font * 3 + layout.font / 2)
             .y_label_area_size(layout.values)
-            .build_cartesian_2d(Positions(self.ticks), y)?;
-        let words = (FONT, layout.font).into_font().color(&AXIS.0);
+            .build_cartesian_2d(Positions::new(self.ticks, self.at, f64::from(wide)), y)?;
+        let grid = layout.ink(GRID.light());
+        let words = (FONT, layout.font).into_font().color(&layout.ink(AXIS.light()));
         chart
             .configure_mesh()
             .disable_x_mesh()
             .light_line_style(TRANSPARENT)
-            .axis_style(GRID.0)
+            .axis_style(grid)
             .y_labels(if layout.title > 0 { 8 } else { 6 })
-            .bold_line_style(GRID.0)
+            .bold_line_style(grid)
             .axis_desc_style(words.clone())
             .label_style(words)
             .x_desc(self.panel.x_title)
@@ -296,46 +372,75 @@ impl Lines<'_> {
         let (mut labels, mut spots) = (Vec::new(), Vec::new());
         for line in self.lines {
             let Some(look) = look_of(line.launcher) else { continue };
-            let width = if is_ours(line.launcher) { layout.stroke } else { layout.stroke.div_ceil(2) };
-            let style = ShapeStyle::from(&look.light).stroke_width(width);
-            let at: Vec<(f64, f64)> = line.points.iter().map(|point| (point.tick as f64, point.value)).collect();
+            let width =
+                if is_ours(line.launcher) && !look.is_grey() { layout.stroke } else { layout.stroke.div_ceil(2) };
+            let colour = layout.ink(look.light);
+            let style = ShapeStyle::from(&colour).stroke_width(width);
+            let at: Vec<(f64, f64)> = line.points.iter().map(|point| (self.at[point.tick], point.value)).collect();
             chart.draw_series([PathElement::new(at.clone(), style)])?;
             for (at, point) in at.iter().zip(&line.points) {
                 let at = chart.backend_coord(at);
-                draw_mark(area, at, layout.mark, look)?;
+                if !look.is_grey() {
+                    draw_mark(area, at, layout.mark, (look, colour))?;
+                }
                 spots.push(Spot { at, colour: hex(look.light), words: point.words.clone() });
             }
-            if let Some(end) = spots.last() {
+            if let Some(end) = spots.last().filter(|_| !look.is_grey()) {
                 let value = line.points.last().map_or(0.0, |point| point.value);
                 let value =
                     if layout.title > 0 { format!("  {}", self.panel.unit.short(value)) } else { String::new() };
-                labels.push(Label { text: format!("{}{value}", line.launcher), colour: look.light, end: end.at });
+                let is_early = line.points.last().is_some_and(|point| point.tick + 1 < self.ticks.len());
+                labels.push(Label { text: format!("{}{value}", shown(line.launcher)), colour, end: end.at, is_early });
             }
+        }
+        if layout.title > 0 {
+            self.context(area)?;
         }
         self.name(area, labels)?;
         Ok(spots)
+    }
+
+    /// Names the grey lines of a file, which has no tooltips.
+    fn context<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let (layout, names) = (self.layout, grey_names(self.lines));
+        if names.is_empty() {
+            return Ok(());
+        }
+        let colour = layout.ink(AXIS.light());
+        let style = (FONT, layout.font * 4 / 5).into_text_style(area).color(&colour);
+        let place = (layout.margin as i32, (layout.margin + layout.title * 3 / 2 + layout.font * 3 / 2) as i32);
+        area.draw_text(&format!("grey: {}", names.join(", ")), &style, place)
     }
 
     /// Writes the names of the lines at the right, each as close as possible to its last point, connected by a thin line.
     fn name<B: DrawingBackend>(
         &self,
         area: &DrawingArea<B, Shift>,
-        mut labels: Vec<Label>,
+        labels: Vec<Label>,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let layout = self.layout;
+        let (early, mut labels): (Vec<_>, Vec<_>) = labels.into_iter().partition(|label| label.is_early);
+        for label in early {
+            let ink = layout.ink(INK.light());
+            let style = (FONT, layout.font).into_text_style(area).color(&ink).pos(Pos::new(HPos::Left, VPos::Center));
+            area.draw_text(&label.text, &style, (label.end.0 + layout.mark * 2, label.end.1))?;
+        }
         labels.sort_by_key(|label| label.end.1);
         let wanted: Vec<i32> = labels.iter().map(|label| label.end.1).collect();
-        let (highest, lowest) = ((layout.font / 2 + layout.title * 2) as i32, (layout.size.1 - layout.font) as i32);
+        let (highest, lowest) = ((layout.font / 2 + layout.head()) as i32, (layout.size.1 - layout.font) as i32);
         // The same position for all, also for lines that end earlier.
         let right = (layout.size.0 - layout.names) as i32;
-        let unit = layout.font as i32;
+        let (unit, ink) = (layout.font as i32, layout.ink(INK.light()));
         for (label, y) in labels.iter().zip(spread(&wanted, layout.step, (highest, lowest))) {
             let (x, from_y) = label.end;
             let left = right + unit * 5 / 4;
             let thin = ShapeStyle::from(&label.colour.mix(0.6)).stroke_width(1);
             let path = [(x + layout.mark + 1, from_y), (right + unit / 3, from_y), (left - 3, y)];
             area.draw(&PathElement::new(path, thin))?;
-            let style = (FONT, layout.font).into_text_style(area).color(&label.colour);
+            let style = (FONT, layout.font).into_text_style(area).color(&ink);
             area.draw_text(&label.text, &style.pos(Pos::new(HPos::Left, VPos::Center)), (left, y))?;
         }
         Ok(())
@@ -346,9 +451,9 @@ pub(crate) fn draw_mark<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
     (x, y): (i32, i32),
     size: i32,
-    look: &Look,
+    (look, colour): (&Look, RGBColor),
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    let full = look.light.filled();
+    let full = colour.filled();
     match look.mark {
         Mark::Circle => area.draw(&Circle::new((x, y), size, full)),
         Mark::Square => area.draw(&Rectangle::new([(x - size, y - size), (x + size, y + size)], full)),
@@ -357,16 +462,25 @@ pub(crate) fn draw_mark<B: DrawingBackend>(
             area.draw(&Polygon::new([(x - far, y), (x, y - far), (x + far, y), (x, y + far)], full))
         }
         Mark::Triangle => area.draw(&TriangleMarker::new((x, y), size + 2, full)),
-        Mark::Cross => area.draw(&Cross::new((x, y), size, ShapeStyle::from(&look.light).stroke_width(2))),
+        Mark::Cross => area.draw(&Cross::new((x, y), size, ShapeStyle::from(&colour).stroke_width(2))),
     }
+}
+
+/// Does a line belong to the context?
+pub(crate) fn is_grey(launcher: &str) -> bool {
+    look_of(launcher).is_some_and(Look::is_grey)
+}
+
+/// The names of the lines of the context.
+pub(crate) fn grey_names(lines: &[Line]) -> Vec<&'static str> {
+    lines.iter().filter(|line| is_grey(line.launcher)).map(|line| shown(line.launcher)).collect()
 }
 
 /// A diagram of dots that is being drawn.
 struct Dots<'a> {
     panel: &'a Panel,
     layout: &'a Layout,
-    points: &'a [Point],
-    title: String,
+    rows: &'a [DotRow],
 }
 
 impl Dots<'_> {
@@ -378,95 +492,66 @@ impl Dots<'_> {
     {
         let layout = self.layout;
         let font = f64::from(layout.font);
-        let mut builder = ChartBuilder::on(area);
-        if layout.title > 0 {
-            builder.caption(&self.title, (FONT, layout.title).into_font().color(&BOUND.0));
-        }
-        let longest = self.points.iter().map(|point| point.launcher.len()).max().unwrap_or(0);
-        let names = (DOT_LETTER * font * longest as f64) as u32 + layout.font / 2;
-        let mut chart = builder
+        let longest = self.rows.iter().filter(|row| !row.dots.is_empty()).map(|row| row.name.chars().count()).max();
+        let names = (DOT_LETTER * font * longest.unwrap_or(0) as f64) as u32 + layout.font / 2;
+        let longest = self.rows.iter().map(|row| row.value.chars().count()).max().unwrap_or(0);
+        let values = (DOT_LETTER * font * longest as f64).max(DOT_VALUE * font) as u32;
+        let mut chart = ChartBuilder::on(area)
             .margin(layout.margin)
-            .margin_right((DOT_VALUE * font) as u32)
+            .margin_top(layout.head())
+            .margin_right(values + layout.font / 2)
             .x_label_area_size(layout.font * 2)
             .margin_left(names + layout.font / 2)
-            .build_cartesian_2d(x, 0.0..self.points.len() as f64)?;
+            .build_cartesian_2d(x, 0.0..self.rows.len() as f64)?;
+        let grid = layout.ink(GRID.light());
         chart
             .configure_mesh()
             .disable_y_mesh()
             .light_line_style(TRANSPARENT)
-            .axis_style(GRID.0)
-            .bold_line_style(GRID.0)
-            .label_style((FONT, layout.font).into_font().color(&AXIS.0))
+            .axis_style(grid)
+            .bold_line_style(grid)
+            .label_style((FONT, layout.font).into_font().color(&layout.ink(AXIS.light())))
             .x_labels(4)
-            .x_label_formatter(&|value| {
-                if self.is_room_for(*value) { self.panel.unit.tick(*value) } else { String::new() }
-            })
+            .x_label_formatter(&|value| self.panel.unit.tick(*value))
             .draw()?;
         let right = layout.size.0 as i32 - layout.margin as i32;
         let (_, high) = self.panel.span;
+        let text = (FONT, layout.font).into_text_style(area);
         let mut spots = Vec::new();
-        for (index, point) in self.points.iter().enumerate() {
-            let row = (self.points.len() - index) as f64 - 0.5;
-            let at = chart.backend_coord(&(point.value.min(high), row));
-            let colour = kind(point.launcher);
-            if let Some(tail) = point.tail {
-                let (end, reach) = (chart.backend_coord(&(tail, row)), layout.mark + 1);
-                area.draw(&PathElement::new([at, end], colour.mix(0.7)))?;
-                area.draw(&PathElement::new([(end.0, end.1 - reach), (end.0, end.1 + reach)], colour))?;
+        for (index, row) in self.rows.iter().enumerate() {
+            let line = (self.rows.len() - index) as f64 - 0.5;
+            let y = chart.backend_coord(&(high, line)).1;
+            let Some(first) = row.dots.first() else {
+                let place = (layout.margin as i32, y + layout.font as i32 / 5);
+                area.draw_text(
+                    &row.name,
+                    &text.color(&layout.ink(INK.light())).pos(Pos::new(HPos::Left, VPos::Center)),
+                    place,
+                )?;
+                continue;
+            };
+            if let Some(last) = row.dots.last().filter(|_| row.dots.len() > 1) {
+                let ends = [first, last].map(|dot| chart.backend_coord(&(dot.value, line)));
+                area.draw(&PathElement::new(ends, layout.ink(AXIS.light())))?;
             }
-            let size = if is_bound(point.launcher) { layout.mark } else { layout.mark + 1 };
-            area.draw(&Circle::new(at, size, colour.filled()))?;
-            let style = (FONT, layout.font).into_text_style(area).color(&colour);
-            let place = |side| style.clone().pos(Pos::new(side, VPos::Center));
-            area.draw_text(point.launcher, &place(HPos::Right), (names as i32 - layout.mark * 2, at.1))?;
-            area.draw_text(&self.panel.unit.short(point.value), &place(HPos::Right), (right, at.1))?;
-            spots.push(Spot { at, colour: hex(colour), words: point.words.clone() });
+            for point in &row.dots {
+                let at = chart.backend_coord(&(point.value.min(high), line));
+                let colour = layout.ink(kind(point.launcher).0);
+                if let Some(tail) = point.tail.filter(|tail| tail.is_finite()) {
+                    let (end, reach) = (chart.backend_coord(&(tail, line)), layout.mark + 1);
+                    area.draw(&PathElement::new([at, end], colour.mix(0.7)))?;
+                    area.draw(&PathElement::new([(end.0, end.1 - reach), (end.0, end.1 + reach)], colour))?;
+                }
+                let size = if is_bound(point.launcher) { layout.mark } else { layout.mark + 1 };
+                area.draw(&Circle::new(at, size, colour.filled()))?;
+                spots.push(Spot { at, colour: hex(kind(point.launcher).0), words: point.words.clone() });
+            }
+            let ink = layout.ink(kind(first.launcher).1);
+            let style = text.color(&ink).pos(Pos::new(HPos::Right, VPos::Center));
+            area.draw_text(&row.name, &style, (names as i32 - layout.mark, y))?;
+            area.draw_text(&row.value, &style, (right, y))?;
         }
         Ok(spots)
-    }
-}
-
-impl Dots<'_> {
-    /// With more than four powers of ten, every other label is omitted.
-    fn is_room_for(&self, value: f64) -> bool {
-        let (low, high) = self.panel.span;
-        self.panel.unit == Unit::Rate || high / low < 3e3 || (value.log10().round() as i32).rem_euclid(2) == 1
-    }
-}
-
-/// An x axis with evenly spaced labels: the values of a sweep start at 0 and span powers of ten, which suits neither a linear nor a
-/// logarithmic axis.
-struct Positions<'a>(&'a [String]);
-
-impl Positions<'_> {
-    fn last(&self) -> f64 {
-        self.0.len().saturating_sub(1) as f64
-    }
-}
-
-impl Ranged for Positions<'_> {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let range = self.range();
-        let part = (value - range.start) / (range.end - range.start);
-        limit.0 + (f64::from(limit.1 - limit.0) * part).round() as i32
-    }
-
-    fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
-        (0..self.0.len()).map(|position| position as f64).collect()
-    }
-
-    /// A tenth of the width as left margin, and space at the right for half of the last label.
-    fn range(&self) -> std::ops::Range<f64> {
-        -0.1 * self.last().max(1.0)..self.last() * 1.08
-    }
-}
-
-impl ValueFormatter<f64> for Positions<'_> {
-    fn format_ext(&self, value: &f64) -> String {
-        self.0.get(value.round() as usize).cloned().unwrap_or_default()
     }
 }
 
@@ -476,41 +561,8 @@ struct Label {
     colour: RGBColor,
     /// The end of the line, in pixels.
     end: (i32, i32),
-}
-
-/// Moves ascending positions apart to at least `step`, within the given range.
-fn spread(wanted: &[i32], step: i32, (highest, lowest): (i32, i32)) -> Vec<i32> {
-    let first_of = |group: &[i32]| first_of(group, step, (highest, lowest));
-    let mut placed: Vec<i32> = Vec::with_capacity(wanted.len());
-    // Centre each group of touching labels on the mean of their wanted positions, so that none is moved far.
-    let mut groups: Vec<Vec<i32>> = Vec::new();
-    for &y in wanted {
-        groups.push(vec![y]);
-        while groups.len() > 1 {
-            let upper = &groups[groups.len() - 2];
-            let lower = &groups[groups.len() - 1];
-            if first_of(upper) + upper.len() as i32 * step <= first_of(lower) {
-                break;
-            }
-            let lower = groups.pop().unwrap_or_default();
-            if let Some(upper) = groups.last_mut() {
-                upper.extend(lower);
-            }
-        }
-    }
-    for group in &groups {
-        let first = first_of(group);
-        placed.extend((0..group.len() as i32).map(|index| first + index * step));
-    }
-    placed
-}
-
-/// The position of the first label of a group. A group that does not fit starts at the top.
-fn first_of(group: &[i32], step: i32, (highest, lowest): (i32, i32)) -> i32 {
-    let count = group.len() as i32;
-    let mean = group.iter().sum::<i32>() / count;
-    let extent = (count - 1) * step;
-    (mean - extent / 2).min(lowest - extent).max(highest)
+    /// The line ends before the last position.
+    is_early: bool,
 }
 
 /// The bitmap backend uses an embedded font, because a minimal machine has none. An SVG uses the viewer's font; the embedded one only
@@ -549,11 +601,18 @@ mod tests {
     #[test]
     fn chart_file_names_every_line_and_its_last_value() {
         let memory = &drawings()[1];
-        let svg = memory.svg().expect("svg");
-        for text in ["floor  80.0", "fork  104.1 ms", "forkless-status  79.0", "1 GiB", "100 MiB", "Total, median"] {
+        let svg = memory.svg(false).expect("svg");
+        for text in
+            ["vfork baseline  80.0", "fork  104.1 ms", "forkless-status  79.0", "1 GiB", "100 MiB", "Total, median"]
+        {
             assert!(svg.contains(text), "{text} is missing in {svg}");
         }
-        assert!(memory.png().expect("png").starts_with(b"\x89PNG"));
+        assert!(memory.png(false).expect("png").starts_with(b"\x89PNG"));
+        let dark = memory.svg(true).expect("svg");
+        for pair in [OURS, FORK, INK, GRID, AXIS, PAPER] {
+            assert!(svg.contains(&hex(pair.light())) && dark.contains(&hex(pair.dark())));
+            assert!(!dark.contains(&hex(pair.light())), "{} on a dark page", hex(pair.light()));
+        }
     }
 
     #[test]
@@ -561,7 +620,11 @@ mod tests {
         for chart in drawings() {
             for panel in &chart.panels {
                 let (svg, spots) = panel.svg().expect("svg");
-                let values = if chart.name == "small" { 3 } else { 9 };
+                let values = match chart.name {
+                    "start" => 4,
+                    "small" => 3,
+                    _ => 9,
+                };
                 assert_eq!(spots.len(), values);
                 let (width, height) = PANEL.size_of(panel);
                 for Spot { at: (x, y), colour, words } in spots {
@@ -573,21 +636,24 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_is_unique_and_has_a_dark_variant() {
-        let kinds = [OTHER, OURS, BOUND, GRID, AXIS, PAPER].map(|(light, _)| hex(light));
-        let all: Vec<String> = LOOKS.iter().map(|look| hex(look.light)).chain(kinds).collect();
+    fn every_line_has_a_unique_colour_and_a_dark_variant() {
+        let all: Vec<String> = pairs().map(|pair| hex(pair.light())).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "tooltips identify lines by their colours");
         let style = dark_style();
         assert!(all.iter().all(|colour| style.contains(&format!("[stroke=\"{colour}\"]"))));
     }
 
     #[test]
-    fn labels_keep_the_minimum_distance() {
-        assert_eq!(spread(&[10, 100, 200], 20, (0, 500)), [10, 100, 200]);
-        assert_eq!(spread(&[100, 100, 100], 20, (0, 500)), [80, 100, 120]);
-        assert_eq!(spread(&[490, 495], 20, (0, 500)), [480, 500]);
-        assert_eq!(spread(&[5, 6, 7], 20, (10, 500)), [10, 30, 50], "below the title");
-        let crowded = spread(&[10, 300, 305, 310, 318, 322], 20, (0, 500));
-        assert!(crowded.windows(2).all(|pair| pair[1] - pair[0] >= 20), "{crowded:?}");
+    fn at_most_five_lines_are_coloured() {
+        // wait-any and forkless-wait-set wait, epoll and the vfork baseline are neutral.
+        let neutral = |look: &&Look| look.is_grey() || look.pair.1 == INK.1;
+        let coloured: Vec<_> = LOOKS
+            .iter()
+            .filter(|look| !neutral(look) && !look.launcher.contains("wait"))
+            .map(|look| look.launcher)
+            .collect();
+        assert_eq!(coloured.len(), 5, "{coloured:?}");
+        let mut ours = LOOKS.iter().filter(|look| is_ours(look.launcher) && !look.is_grey());
+        assert!(ours.all(|look| look.pair.1 == OURS.1), "ours are of one hue");
     }
 }

@@ -90,8 +90,11 @@ pub(crate) fn write(
     fs::create_dir_all(out).with_context(|| format!("cannot create the directory {}", out.display()))?;
     if let [record] = records {
         for chart in charts(&record.report) {
-            write_in(out, Path::new(chart.name).with_extension("svg"), chart.svg()?.as_bytes())?;
-            write_in(out, Path::new(chart.name).with_extension("png"), &chart.png()?)?;
+            for (suffix, dark) in [("", false), ("-dark", true)] {
+                let file = |kind| format!("{}{suffix}.{kind}", chart.name);
+                write_in(out, file("svg"), chart.svg(dark)?.as_bytes())?;
+                write_in(out, file("png"), &chart.png(dark)?)?;
+            }
         }
     }
     write_in(out, "index.html", page::render(records, background, targets)?.as_bytes())?;

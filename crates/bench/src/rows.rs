@@ -14,6 +14,11 @@ use super::{
 
 /// The small number of children, to which the large one is compared.
 pub(crate) const FEW: usize = 100;
+/// A 99th percentile, unless there are too few values for one: of less than a hundred, it would be the largest.
+pub fn enough(n: u64, p99: f64) -> Option<f64> {
+    (n >= 100).then_some(p99)
+}
+
 /// One method under one condition. Fields that an older record lacks get the value that they had then.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

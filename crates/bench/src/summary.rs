@@ -1,11 +1,12 @@
 //! The summary: the fastest method under each condition, and where forkless is slower than another method.
 
 use super::{
+    charts::Unit,
     condition::{Condition, OUTPUTS, SOCKETS, TASKS, headline},
     record::Report,
-    rows::{AliveRow, FEW, Row},
+    rows::{AliveRow, FEW, Row, enough},
     setting::Setting,
-    units::{figure, thousands},
+    units::{count, figure, mebibytes, thousands},
 };
 
 /// A difference of less than one percent is noise.
@@ -48,6 +49,105 @@ pub(crate) fn duel<'a>(report: &'a Report, condition: &Condition) -> Option<Duel
     Some(Duel { condition: *condition, best: fastest(&ours)?, rival: fastest(&theirs)?, ours })
 }
 
+/// The result under a condition as a heading.
+pub(crate) fn duel_words(report: &Report, condition: &Condition) -> Option<String> {
+    let duel = duel(report, condition)?;
+    let side = |row: &Row| format!("{} with {}", pace(row), row.launcher);
+    Some(format!("{}: {}, {}", headline(condition), side(duel.best), side(duel.rival)))
+}
+
+/// The beginning of a report: what it costs to start a program from three processes.
+pub(crate) struct Opening {
+    pub(crate) finding: String,
+    pub(crate) sentence: String,
+    pub(crate) conditions: Vec<Condition>,
+}
+
+/// The method of forkless that stands for all, and the stock methods, with their names in sentences.
+const OURS: &str = "forkless-status";
+const STOCK: [(&str, &str); 2] = [("fork", "fork"), ("posix_spawn", "posix_spawn")];
+
+/// `None` without a large parent, or without a method to compare with.
+pub(crate) fn opening(report: &Report) -> Option<Opening> {
+    let small = Condition::SMALL;
+    let find = |launcher: &str, condition: &Condition| {
+        report.rows_of(condition).find(|row| row.launcher == launcher && row.lacks.is_none())
+    };
+    let measured: Vec<Condition> = report.conditions().into_iter().filter(|c| find(OURS, c).is_some()).collect();
+    let is_large = |c: &&Condition| c.parent_mib > 0 && **c == Condition { parent_mib: c.parent_mib, ..small };
+    // 1 GiB is a common size; beside it only the largest.
+    let gibibyte = measured.iter().filter(is_large).find(|condition| condition.parent_mib == 1024);
+    let large = gibibyte.or_else(|| measured.iter().filter(is_large).max_by_key(|condition| condition.parent_mib));
+    let has_files = |c: &&Condition| c.fds > small.fds && **c == Condition { fds: c.fds, ..small };
+    let files = measured.iter().filter(has_files).max_by_key(|condition| condition.fds);
+    let conditions: Vec<Condition> =
+        [measured.iter().find(|c| **c == small), large, files].into_iter().flatten().copied().collect();
+    let stock: Vec<(&str, &str)> =
+        STOCK.into_iter().filter(|(launcher, _)| conditions.iter().all(|c| find(launcher, c).is_some())).collect();
+    let ([first, .., last], [(rival, named), ..]) = (&conditions[..], &stock[..]) else { return None };
+    let telling = large.unwrap_or(last);
+    let methods = || stock.iter().copied().chain([(OURS, "forkless")]);
+    let times = |condition: &Condition, with: bool| {
+        let words: Vec<String> = methods()
+            .filter_map(|(launcher, name)| {
+                let time = pace(find(launcher, condition)?);
+                Some(if with { format!("{time} with {name}") } else { time })
+            })
+            .collect();
+        let (last, others) =
+            words.split_last().map_or((String::new(), String::new()), |(l, o)| (l.clone(), o.join(", ")));
+        format!("{others} and {last} from {}", process(condition))
+    };
+    let others: Vec<String> = conditions.iter().skip(1).map(|condition| times(condition, false)).collect();
+    Some(Opening {
+        finding: format!(
+            "From {}, {named} starts a program in {}, forkless in {}",
+            process(telling),
+            pace(find(rival, telling)?),
+            pace(find(OURS, telling)?)
+        ),
+        sentence: format!(
+            "To start a program that only exits, and to wait for it, takes {}; {}.",
+            times(first, true),
+            others.join("; ")
+        ),
+        conditions,
+    })
+}
+
+/// The process of a condition, of those of the opening.
+pub(crate) fn process(condition: &Condition) -> String {
+    match condition {
+        Condition { parent_mib: mib @ 1.., .. } => format!("a process with {} of memory", mebibytes(*mib)),
+        Condition { fds, .. } if *fds > Condition::SMALL.fds => {
+            format!("a process with {}", count(*fds, "open file", "open files"))
+        }
+        _ => "a small process".to_owned(),
+    }
+}
+
+/// What a sweep shows: how the stock method that changes most goes from the first to the last condition, and how forkless does.
+pub(crate) fn trend(
+    report: &Report,
+    (first, last): (&Condition, &Condition),
+    (from, to): (&String, &String),
+) -> Option<String> {
+    let find = |launcher: &str, condition: &Condition| {
+        report.rows_of(condition).find(|row| row.launcher == launcher && row.lacks.is_none())
+    };
+    let ends = |launcher: &str| Some((find(launcher, first)?, find(launcher, last)?));
+    let change = |(a, b): (&Row, &Row)| speed(a) / speed(b);
+    let stock = STOCK.into_iter().filter_map(|(launcher, name)| Some((name, ends(launcher)?)));
+    let rival = stock.max_by(|a, b| change(a.1).total_cmp(&change(b.1)));
+    let words = |(name, (a, b)): (&str, (&Row, &Row))| match change((a, b)) {
+        ratio if (0.8..1.25).contains(&ratio) => format!("{name} stays at {}", pace(b)),
+        _ => format!("{name} goes from {} to {}", pace(a), pace(b)),
+    };
+    let ours = [OURS, "forkless-spawn"].into_iter().find_map(ends).map(|ends| ("forkless", ends));
+    let sides: Vec<String> = rival.into_iter().chain(ours).map(words).collect();
+    (!sides.is_empty()).then(|| format!("From {from} to {to}: {}", sides.join("; ")))
+}
+
 /// One line per condition, then one on methods that are slower than another method, and one on those slower than the baseline.
 pub(crate) fn summary(report: &Report) -> Vec<String> {
     let duels: Vec<Duel> = report.conditions().iter().filter_map(|condition| duel(report, condition)).collect();
@@ -69,6 +169,9 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
     lines
 }
 
+/// The fork mode of forkless. It costs what fork costs, by its nature.
+const OWN_FORK: &str = "forkless-fork";
+
 /// A method of forkless that is slower than the fastest alternative under some condition.
 pub(crate) struct Loss {
     pub(crate) launcher: &'static str,
@@ -84,7 +187,8 @@ impl Loss {
     /// The loss as text.
     pub(crate) fn words(&self) -> String {
         let Self { launcher, conditions, of, factor, worst } = self;
-        format!("{launcher} in {conditions} of {of}, at worst by {} ({worst})", percent(*factor))
+        let of = count(*of as u64, "condition", "conditions");
+        format!("{launcher} in {conditions} of {of}, at worst {} ({worst})", comparison(1.0 / factor))
     }
 }
 
@@ -92,7 +196,8 @@ impl Loss {
 pub(crate) fn losses(report: &Report) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     for duel in report.conditions().iter().filter_map(|condition| duel(report, condition)) {
-        for row in &duel.ours {
+        // Fork is selected explicitly, by programs that need it.
+        for row in duel.ours.iter().filter(|row| row.launcher != OWN_FORK) {
             let factor = speed(duel.rival) / speed(row);
             let index = losses.iter().position(|loss| loss.launcher == row.launcher).unwrap_or_else(|| {
                 let none = Loss { launcher: row.launcher, conditions: 0, of: 0, factor: NOISE, worst: String::new() };
@@ -118,7 +223,7 @@ pub(crate) fn behind_the_floor(report: &Report) -> Option<Vec<String>> {
     let mut worst: Vec<(&str, f64, String)> = Vec::new();
     for condition in report.conditions().into_iter().filter(|condition| condition.has_floor()) {
         let Some(floor) = report.rows_of(&condition).find(|row| row.launcher == "floor") else { continue };
-        for row in report.rows_of(&condition).filter(|row| row.is_ours()) {
+        for row in report.rows_of(&condition).filter(|row| row.is_ours() && row.launcher != OWN_FORK) {
             let loss = speed(floor) / speed(row);
             match worst.iter_mut().find(|(launcher, ..)| *launcher == row.launcher) {
                 Some(entry) if entry.1 >= loss => {}
@@ -127,7 +232,8 @@ pub(crate) fn behind_the_floor(report: &Report) -> Option<Vec<String>> {
             }
         }
     }
-    let words = |(launcher, loss, words): &(&str, f64, String)| format!("{launcher} by {} ({words})", percent(*loss));
+    let words =
+        |(launcher, loss, words): &(&str, f64, String)| format!("{launcher} {} ({words})", comparison(1.0 / loss));
     let behind = worst.iter().filter(|(_, loss, _)| *loss > NOISE).map(words).collect();
     (!worst.is_empty()).then_some(behind)
 }
@@ -158,10 +264,12 @@ pub(crate) fn longer_tails(report: &Report) -> Vec<String> {
     let mut worst: Vec<(&str, f64, String)> = Vec::new();
     let duels = report.conditions().into_iter().filter_map(|condition| duel(report, &condition));
     for duel in duels.filter(|duel| !by_rate(duel.best)) {
-        for row in &duel.ours {
-            let factor = row.total_p99_us / duel.rival.total_p99_us;
+        let Some(theirs) = enough(duel.rival.n, duel.rival.total_p99_us) else { continue };
+        for row in duel.ours.iter().filter(|row| row.launcher != OWN_FORK) {
+            let Some(ours) = enough(row.n, row.total_p99_us) else { continue };
+            let factor = ours / theirs;
             let words = || {
-                let (ours, theirs) = (figure(row.total_p99_us), figure(duel.rival.total_p99_us));
+                let (ours, theirs) = (figure(ours), figure(theirs));
                 format!("{ours} µs, {theirs} µs with {} ({})", duel.rival.launcher, duel.condition.words())
             };
             match worst.iter_mut().find(|(launcher, ..)| *launcher == row.launcher) {
@@ -264,7 +372,7 @@ fn held(report: &Report) -> Option<String> {
 }
 
 /// The cost of the exit of one of many children.
-fn waiting(alive: &[AliveRow]) -> Option<String> {
+pub(crate) fn waiting(alive: &[AliveRow]) -> Option<String> {
     let most = alive.iter().map(|row| row.children).max().filter(|most| *most > FEW)?;
     let of = |waiter: &str| alive.iter().find(|row| row.waiter == waiter && row.children == most);
     let (ours, classic) = (of("forkless-wait-set")?, of("wait-any")?);
@@ -291,23 +399,22 @@ fn fastest<'a>(rows: &[&'a Row]) -> Option<&'a Row> {
 
 /// The compared figure of a row, as text.
 pub(crate) fn pace(row: &Row) -> String {
-    if by_rate(row) {
-        format!("{} launches/s", figure(row.rate_per_s))
-    } else {
-        format!("{} µs", figure(row.total_p50_us))
-    }
+    if by_rate(row) { format!("{} launches/s", figure(row.rate_per_s)) } else { Unit::Time.short(row.total_p50_us) }
 }
 
 fn comparison(factor: f64) -> String {
     match factor {
         f if f >= 1.995 => format!("{} × as fast", figure(f)),
         f if f >= 1.0 => format!("{} faster", percent(f)),
-        f => format!("{} slower", percent(1.0 / f)),
+        f if 1.0 / f < 1.995 => format!("{} slower", percent(1.0 / f)),
+        f if f >= 0.1 => format!("{f:.2} × as fast"),
+        f => format!("{} × as slow", figure(1.0 / f)),
     }
 }
 
+/// Of ratios below 2.
 fn percent(factor: f64) -> String {
-    format!("{} %", thousands(((factor - 1.0) * 100.0).round() as u64))
+    format!("{:.0} %", (factor - 1.0) * 100.0)
 }
 
 #[cfg(test)]
@@ -339,16 +446,16 @@ mod tests {
         );
         assert_eq!(
             lines[1],
-            "4 threads at once: forkless-status 20,000 launches/s, fastest alternative posix_spawn 40,000 launches/s (100 % slower)."
+            "4 threads at once: forkless-status 20,000 launches/s, fastest alternative posix_spawn 40,000 launches/s (0.50 × as fast)."
         );
         assert_eq!(
             lines[2],
-            "Slower than the fastest alternative: forkless-spawn in 1 of 1, at worst by 10 % (small parent, to posix_spawn); \
-             forkless-status in 1 of 2, at worst by 100 % (4 threads at once, to posix_spawn)."
+            "Slower than the fastest alternative: forkless-spawn in 1 of 1 condition, at worst 10 % slower (small parent, to posix_spawn); \
+             forkless-status in 1 of 2 conditions, at worst 0.50 × as fast (4 threads at once, to posix_spawn)."
         );
         assert_eq!(
             lines[3],
-            "Slower than the vfork baseline, worst case of each: forkless-spawn by 51 % (small parent)."
+            "Slower than the vfork baseline, worst case of each: forkless-spawn 51 % slower (small parent)."
         );
         assert_eq!(lines.len(), 4);
     }
@@ -364,9 +471,68 @@ mod tests {
             row("forkless-spawn", crowd, 50.0, 100.0),
         ];
         let behind = behind_the_floor(&Report::new(Machine::read(), rows, Vec::new()));
-        assert_eq!(behind, Some(vec!["forkless-spawn by 25 % (4 threads at once)".to_owned()]));
+        assert_eq!(behind, Some(vec!["forkless-spawn 25 % slower (4 threads at once)".to_owned()]));
         let without = Report::new(Machine::read(), vec![row("forkless-spawn", crowd, 50.0, 100.0)], Vec::new());
         assert_eq!(behind_the_floor(&without), None);
+    }
+
+    #[test]
+    fn own_fork_is_no_loss_and_large_ratios_are_no_per_cent() {
+        let large = Condition { parent_mib: 1024, ..Condition::SMALL };
+        let rows = vec![
+            row("floor", large, 20.0, 40.0),
+            row("posix_spawn", large, 40.0, 60.0),
+            row("forkless-fork", large, 20_000.0, 20_050.0),
+            row("forkless-zygote", large, 12_000.0, 12_000.0),
+        ];
+        let report = Report::new(Machine::read(), rows, Vec::new());
+        let lines = [losses(&report).iter().map(Loss::words).collect(), behind_the_floor(&report).unwrap_or_default()];
+        assert_eq!(
+            lines[0],
+            ["forkless-zygote in 1 of 1 condition, at worst 200 × as slow (1 GiB of memory, to posix_spawn)"]
+        );
+        assert_eq!(lines[1], ["forkless-zygote 300 × as slow (1 GiB of memory)"]);
+        assert_eq!(longer_tails(&report).len(), 1);
+    }
+
+    #[test]
+    fn few_launches_have_no_tail() {
+        let mut report = report();
+        for row in &mut report.rows {
+            (row.n, row.total_p99_us) = (99, if row.is_ours() { 9_000.0 } else { 90.0 });
+        }
+        assert_eq!(longer_tails(&report), Vec::<String>::new());
+        report.rows.iter_mut().for_each(|row| row.n = 100);
+        assert_eq!(longer_tails(&report).len(), 2);
+    }
+
+    #[test]
+    fn opening_has_three_processes_and_the_trend_both_ends() {
+        let large = Condition { parent_mib: 1024, ..Condition::SMALL };
+        let files = Condition { fds: 15_000, ..Condition::SMALL };
+        let mut rows = Vec::new();
+        for (condition, fork, spawn) in
+            [(Condition::SMALL, 400.0, 70.0), (large, 20_000.0, 71.0), (files, 1_600.0, 1_100.0)]
+        {
+            rows.push(row("fork", condition, fork, fork));
+            rows.push(row("posix_spawn", condition, 40.0, spawn));
+            rows.push(row("forkless-status", condition, 48.0, 48.0));
+        }
+        let report = Report::new(Machine::read(), rows, Vec::new());
+        let opening = opening(&report).expect("three processes");
+        assert_eq!(
+            opening.finding,
+            "From a process with 1 GiB of memory, fork starts a program in 20.0 ms, forkless in 48.0 µs"
+        );
+        assert_eq!(
+            opening.sentence,
+            "To start a program that only exits, and to wait for it, takes 400 µs with fork, 70.0 µs with posix_spawn and \
+             48.0 µs with forkless from a small process; 20.0 ms, 71.0 µs and 48.0 µs from a process with 1 GiB of memory; \
+             1,600 µs, 1,100 µs and 48.0 µs from a process with 15,000 open files."
+        );
+        let ticks = ("3".to_owned(), "15,000".to_owned());
+        let trend = trend(&report, (&Condition::SMALL, &files), (&ticks.0, &ticks.1)).expect("a trend");
+        assert_eq!(trend, "From 3 to 15,000: posix_spawn goes from 70.0 µs to 1,100 µs; forkless stays at 48.0 µs");
     }
 
     #[test]
@@ -387,7 +553,7 @@ mod tests {
             "Small parent: 55.0 µs with forkless-status, fastest alternative 110 µs with posix_spawn: 2.0 × as fast. \
              Vfork baseline: 80.0 µs."
         );
-        assert!(lines[1].ends_with("40,000 launches/s with posix_spawn: 100 % slower."), "{lines:?}");
+        assert!(lines[1].ends_with("40,000 launches/s with posix_spawn: 0.50 × as fast."), "{lines:?}");
         assert!(lines[2].contains("50.0 µs with forkless-spawn, 60.0 µs with posix_spawn"), "{lines:?}");
     }
 }

@@ -7,8 +7,9 @@ use comfy_table::Color;
 use super::{
     condition::{Condition, headline},
     layout::{Column, Layout, bullet, fitting, table, wrap},
+    name::shown,
     record::Report,
-    rows::{AliveRow, Row},
+    rows::{AliveRow, Row, enough},
     summary::summary,
     targets::Figure,
     units::figure,
@@ -17,7 +18,7 @@ use super::{
 /// Column headings of the page.
 pub(crate) const HEADS: [&str; 14] = [
     "launcher",
-    "held p50 µs",
+    "blocked p50 µs",
     "p90",
     "p99",
     "max",
@@ -35,10 +36,10 @@ pub(crate) const HEADS: [&str; 14] = [
 /// The same for the text.
 const COLUMNS: [Column; 14] = [
     ("launcher", 0),
-    ("held\np50", 3),
-    ("held\np90", 12),
-    ("held\np99", 8),
-    ("held\nmax", 10),
+    ("blocked\np50", 3),
+    ("blocked\np90", 12),
+    ("blocked\np99", 8),
+    ("blocked\nmax", 10),
     ("total\np50", 1),
     ("total\np90", 11),
     ("total\np99", 4),
@@ -53,14 +54,14 @@ const COLUMNS: [Column; 14] = [
 /// The cells of a row, in the order of [`HEADS`].
 pub(crate) fn cells(row: &Row) -> [String; 14] {
     [
-        format!("{}{}", row.launcher, marks(row)),
+        format!("{}{}", shown(row.launcher), marks(row)),
         figure(row.held_p50_us),
         or_dash(row.held_p90_us),
-        figure(row.held_p99_us),
+        tail(row.n, row.held_p99_us),
         or_dash(row.held_max_us),
         figure(row.total_p50_us),
         or_dash(row.total_p90_us),
-        figure(row.total_p99_us),
+        tail(row.n, row.total_p99_us),
         or_dash(row.total_max_us),
         row.ratio_to_floor.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}")),
         figure(row.rate_per_s),
@@ -75,6 +76,11 @@ fn or_dash(value: f64) -> String {
     if value > 0.0 { figure(value) } else { "–".to_owned() }
 }
 
+/// A 99th percentile of `n` values.
+fn tail(n: u64, value: f64) -> String {
+    enough(n, value).map_or_else(|| "–".to_owned(), figure)
+}
+
 /// The marks after the name of a row, which [`footnotes`] explain.
 pub(crate) fn marks(row: &Row) -> String {
     let marks = [(row.unlike.is_some(), " †"), (row.lacks.is_some(), " *")];
@@ -87,21 +93,21 @@ pub(crate) fn footnotes(report: &Report, condition: &Condition) -> Vec<String> {
     for row in report.rows_of(condition) {
         let Some(unlike) = row.unlike.as_deref() else { continue };
         match ways.iter_mut().find(|(way, _)| *way == unlike) {
-            Some((_, launchers)) => launchers.push(row.launcher),
-            None => ways.push((unlike, vec![row.launcher])),
+            Some((_, launchers)) => launchers.push(shown(row.launcher)),
+            None => ways.push((unlike, vec![shown(row.launcher)])),
         }
     }
     let unlike = ways
         .into_iter()
         .map(|(way, launchers)| format!("† differs from the vfork baseline in {way}: {}", launchers.join(", ")));
-    let lacks = |row: &Row| Some(format!("* {} does not apply: {}", row.launcher, row.lacks.as_ref()?));
+    let lacks = |row: &Row| Some(format!("* {} does not apply: {}", shown(row.launcher), row.lacks.as_ref()?));
     unlike.chain(report.rows_of(condition).filter_map(lacks)).collect()
 }
 
 /// The lines above the tables.
 const LEGEND: [&str; 4] = [
-    "held: time until the caller continues; total: until the child has been waited for. Times and CPU are in µs, p50 is the median.",
-    "× vfork: total p50 relative to \"floor\", the vfork baseline (vfork, execve, wait4 in C)",
+    "blocked: time until the call returns to the caller; total: until the child has been waited for. Times and CPU are in µs, p50 is the median.",
+    "× vfork: total p50 relative to the vfork baseline (vfork, execve, wait4 in C), whose name in options and records is \"floor\"",
     "calls: system calls per launch; n: number of launches; launches/s: n by the time of the turns",
     "† and *: see below each table",
 ];
@@ -203,12 +209,12 @@ pub(crate) fn alive_cells(row: &AliveRow) -> [String; 13] {
         super::units::thousands(row.children as u64),
         figure(row.cpu_p50_us),
         or_dash(row.cpu_p90_us),
-        figure(row.cpu_p99_us),
+        tail(row.n as u64, row.cpu_p99_us),
         or_dash(row.cpu_max_us),
         if_any(row.ratio_to_few.map(|ratio| format!("{ratio:.2}"))),
         figure(row.latency_p50_us),
         or_dash(row.latency_p90_us),
-        figure(row.latency_p99_us),
+        tail(row.n as u64, row.latency_p99_us),
         or_dash(row.latency_max_us),
         if_any(row.parent_bytes.map(figure)),
         super::units::thousands(row.n as u64),
@@ -289,7 +295,7 @@ mod tests {
         assert_eq!(summary(&report).len(), 2, "no comparison with a baseline that did less");
         let text = render(&report, &[], &WIDE);
         for part in [
-            "floor *",
+            "vfork baseline *",
             "go *",
             "* go does not apply: ids",
             "1.25",

@@ -6,11 +6,11 @@ pub(crate) fn mebibytes(mib: u64) -> String {
 }
 
 /// 100 as "100 bytes", 1 << 20 as "1 MiB".
-pub(crate) fn bytes(count: u64) -> String {
-    match count {
-        count if count >= 1 << 20 => mebibytes(count >> 20),
-        count if count >= 1 << 10 && count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),
-        count => format!("{} bytes", thousands(count)),
+pub(crate) fn bytes(number: u64) -> String {
+    match number {
+        number if number >= 1 << 20 => mebibytes(number >> 20),
+        number if number >= 1 << 10 && number.is_multiple_of(1 << 10) => format!("{} KiB", number >> 10),
+        number => count(number, "byte", "bytes"),
     }
 }
 
@@ -27,6 +27,11 @@ pub fn thousands(value: u64) -> String {
     grouped
 }
 
+/// 1 as "1 thread", 4 as "4 threads".
+pub(crate) fn count(value: u64, one: &str, many: &str) -> String {
+    format!("{} {}", thousands(value), if value == 1 { one } else { many })
+}
+
 /// Three or four significant digits: 82.4, 1,853.
 pub fn figure(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value.round() as u64) }
@@ -40,5 +45,12 @@ mod tests {
     fn thousands_are_separated_by_commas() {
         assert_eq!(thousands(1_234_567), "1,234,567");
         assert_eq!(thousands(999), "999");
+    }
+
+    #[test]
+    fn one_of_something_is_singular() {
+        assert_eq!(count(1, "thread", "threads"), "1 thread");
+        assert_eq!(count(2_000, "thread", "threads"), "2,000 threads");
+        assert_eq!((bytes(1), bytes(100)), ("1 byte".to_owned(), "100 bytes".to_owned()));
     }
 }

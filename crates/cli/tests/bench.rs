@@ -264,7 +264,7 @@ fn output_files_are_written_and_consistent() {
         assert!(read(&format!("{plot}.svg")).starts_with(b"<svg"));
     }
     let page = String::from_utf8(read("index.html")).expect("text");
-    assert_eq!(page.matches("<svg role=\"img\"").count(), 9, "three panels each of small, memory and threads");
+    assert_eq!(page.matches("<svg role=\"img\"").count(), 6, "two panels each of small, memory and threads");
     let table = String::from_utf8(read("table.txt")).expect("text");
     assert!(text.contains("Small parent") && table.contains("Summary"), "{table}");
 }

@@ -65,9 +65,9 @@ const look = async frame => {
   const shown = [];
   for (const svg of charts) {
     svg.scrollIntoView({ block: 'center' });
-    const spot = svg.querySelector('.spots circle');
-    const b = spot.getBoundingClientRect();
-    const at = { clientX: b.x + b.width / 2, clientY: b.y + b.height / 2, bubbles: true, pointerType: 'mouse' };
+    const [x, y] = svg.dataset.spots.split(/[ ,]/).map(Number);
+    const place = new win.DOMPoint(x, y).matrixTransform(svg.getScreenCTM());
+    const at = { clientX: place.x, clientY: place.y, bubbles: true, pointerType: 'mouse' };
     svg.dispatchEvent(new win.PointerEvent('pointermove', at));
     const tip = doc.querySelector('.tip');
     const t = tip.getBoundingClientRect();
@@ -258,6 +258,8 @@ fn report_writes_page_and_plots_and_prints_a_summary() {
     for picture in ["memory", "files", "threads", "small", "alive"] {
         let read = |ending: &str| fs::read(out.path().join(picture).with_extension(ending)).expect("a picture");
         assert!(read("png").starts_with(b"\x89PNG") && read("svg").starts_with(b"<svg"));
+        let dark = fs::read_to_string(out.path().join(format!("{picture}-dark.svg"))).expect("a picture");
+        assert!(dark.contains("fill=\"#16181B\""), "{picture}");
     }
     let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
     let rows: Value =
@@ -338,13 +340,16 @@ fn background_shows_published_and_measured_figures() {
         let has = |line: &&str| figures.iter().all(|value| line.contains(&format!(">{}</td>", figure(value))));
         assert!(lines.iter().any(has), "{row} is not on the page: {lines:?}");
     }
+    let tips = page.split("id=\"words\">").nth(1).and_then(|rest| rest.split("</script>").next()).expect("tooltips");
+    let tips: Vec<String> = serde_json::from_str(tips).expect("JSON");
     for curve in list(&known["curves"]) {
         for line in list(&curve["lines"]) {
             for point in list(&line["points"]) {
                 let thousandths = (point[1].as_f64().expect("a time") * 1e3).round() / 1e3;
                 let x = with_commas(point[0].as_f64().expect("a number"));
-                let at = format!("{} · {x} {}\n", quoted(&line["name"]), quoted(&curve["x"]));
-                let words = page.split(&at).nth(1).and_then(|rest| rest.split(" µs").next());
+                let plain = |text: &Value| text.as_str().expect("text").to_owned();
+                let at = format!("{} · {x} {}\n", plain(&line["name"]), plain(&curve["x"]));
+                let words = tips.iter().find_map(|tip| tip.strip_prefix(&at)).and_then(|rest| rest.strip_suffix(" µs"));
                 assert_eq!(words, Some(with_commas(thousandths).as_str()), "{at}");
             }
         }
@@ -400,8 +405,8 @@ fn several_records_become_one_page_with_out() {
 fn readme_has_the_figures_of_its_record() {
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
     let picture = |name: &str| {
-        let end = readme.find(&format!("/{name}.png)")).unwrap_or_else(|| panic!("no picture {name}.png"));
-        let start = readme[..end].rfind("](").expect("a link") + 2;
+        let end = readme.find(&format!("/{name}.png\"")).unwrap_or_else(|| panic!("no picture {name}.png"));
+        let start = readme[..end].rfind('"').expect("an attribute") + 1;
         readme[start..end].to_owned()
     };
     let record = picture("files");
@@ -421,9 +426,11 @@ fn readme_has_the_figures_of_its_record() {
     let again = "run: cargo run --release -- bench report --readme README.md RECORD";
     assert_eq!(fs::read_to_string(&file).expect("README"), readme, "{again}");
     // The PNG is made with it, by the same code; its bytes may depend on the CPU's arithmetic.
-    let svg = |place: &Path| fs::read_to_string(place.join("files.svg")).expect("a picture");
-    assert_eq!(svg(&place), svg(&root().join(&record)), "{again}");
-    assert!(root().join(&record).join("files.png").exists(), "{again}");
+    for name in ["files", "files-dark"] {
+        let svg = |place: &Path| fs::read_to_string(place.join(name).with_extension("svg")).expect("a picture");
+        assert_eq!(svg(&place), svg(&root().join(&record)), "{again}");
+        assert!(root().join(&record).join(name).with_extension("png").exists(), "{again}");
+    }
 }
 
 /// Writes a record with each time multiplied by a factor that depends on launcher and row.

@@ -48,11 +48,12 @@ fn read(directory: &Path, skipped: &Path, pages: &mut BTreeMap<PathBuf, Page>) -
             read(&path, skipped, pages)?;
         } else if path.extension().is_some_and(|end| end == "html") {
             let text = fs::read_to_string(&path)?;
-            let foreign = values(&text, "src=\"").find(|name| name.contains("//"));
+            let loaded = || values(&text, "src=\"").chain(values(&text, "srcset=\""));
+            let foreign = loaded().find(|name| name.contains("//"));
             ensure!(foreign.is_none(), "{} loads {foreign:?}", path.display());
             let page = Page {
                 links: values(&text, "href=\"")
-                    .chain(values(&text, "src=\""))
+                    .chain(loaded())
                     .filter(|link| !link.is_empty())
                     .map(unescaped)
                     .collect(),
@@ -95,9 +96,12 @@ mod tests {
         // rustdoc checks its own.
         page("rust/c.html", r#"<a href="nothing.html">d</a>"#);
         assert_eq!(check(&place).expect("right links"), (2, 2));
-        for wrong in
-            [r#"<a href="nothing.html">"#, r#"<a href="a.html#part">"#, r#"<script src="https://example.org/x.js">"#]
-        {
+        for wrong in [
+            r#"<a href="nothing.html">"#,
+            r#"<source srcset="nothing.png">"#,
+            r#"<a href="a.html#part">"#,
+            r#"<script src="https://example.org/x.js">"#,
+        ] {
             page("b.html", &format!("<h2 id=\"part\">B</h2>{wrong}"));
             assert!(check(&place).is_err(), "{wrong}");
         }

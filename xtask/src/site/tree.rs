@@ -33,6 +33,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "docs/sandbox.md",
             "docs/runner.md",
             "docs/scale.md",
+            "docs/warm.md",
             "docs/gearman.md",
             "docs/doctor.md",
             "docs/drop-in.md",
@@ -187,9 +188,16 @@ fn rewrite(page: &Path, text: &str, pages: &BTreeSet<PathBuf>, to: &Path) -> Res
     for line in text.lines() {
         is_code ^= line.starts_with("```");
         let mut rest = line;
-        while let Some((before, after)) = rest.split_once("](").filter(|_| !is_code) {
-            let (link, after) = after.split_once(')').with_context(|| format!("{}: {line}", page.display()))?;
-            let _ = write!(out, "{before}]({})", target(page, link, pages, to)?);
+        // A picture for light and dark pages is HTML: its file is an attribute.
+        let is_picture = ["<img ", "<source "].iter().any(|tag| line.starts_with(tag));
+        let (open, close) = match (is_picture, line.contains(" srcset=\"")) {
+            (false, _) => ("](", ')'),
+            (true, true) => (" srcset=\"", '"'),
+            (true, false) => (" src=\"", '"'),
+        };
+        while let Some((before, after)) = rest.split_once(open).filter(|_| !is_code) {
+            let (link, after) = after.split_once(close).with_context(|| format!("{}: {line}", page.display()))?;
+            let _ = write!(out, "{before}{open}{}{close}", target(page, link, pages, to)?);
             rest = after;
         }
         out += rest;
@@ -276,6 +284,9 @@ mod tests {
         let text = "[a](../README.md)\n```sh\n[b](c)\n```\n";
         let now = rewrite(Path::new("docs/run.md"), text, &pages, &place).expect("a page");
         assert_eq!(now, "[a](../index.md)\n```sh\n[b](c)\n```\n");
+        let text = "<source media=\"x\" srcset=\"../README.md\">\n<img alt=\"a](b\" src=\"../README.md\">\n";
+        let now = rewrite(Path::new("docs/run.md"), text, &pages, &place).expect("a page");
+        assert_eq!(now, text.replace("README", "index"));
         fs::remove_dir_all(place).expect("ours");
     }
 

@@ -29,7 +29,7 @@ const MARK: i32 = 3;
 const MARKS: usize = 8;
 
 /// The launchers whose colours and marks the lines use, in this order: for other methods, and for those of forkless.
-const OTHERS: [&str; 7] = ["fork", "libuv", "posix_spawn", "go", "std", "cpython", "node-spawn"];
+const OTHERS: [&str; 7] = ["fork", "posix_spawn", "libuv", "go", "std", "cpython", "node-spawn"];
 const OURS: [&str; 3] = ["forkless-status", "forkless-launch", "forkless-spawn"];
 
 /// A graph of some lines of a curve.
@@ -88,7 +88,7 @@ impl Graph<'_> {
         area: &DrawingArea<B, Shift>,
     ) -> Result<Vec<Spot>, DrawingAreaErrorKind<B::ErrorType>> {
         register_fonts();
-        area.fill(&PAPER.0)?;
+        area.fill(&PAPER.light())?;
         let (above, names) = area.split_vertically(SIZE.1);
         let points = || self.lines.iter().flat_map(|(line, _)| &line.points);
         let end = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::MIN_POSITIVE, f64::max);
@@ -100,13 +100,13 @@ impl Graph<'_> {
             .x_label_area_size(FONT_SIZE * 3 + FONT_SIZE / 2)
             .y_label_area_size(VALUES)
             .build_cartesian_2d(0.0..x_end, 0.0..y_end)?;
-        let words = (FONT, FONT_SIZE).into_font().color(&AXIS.0);
+        let words = (FONT, FONT_SIZE).into_font().color(&AXIS.light());
         chart
             .configure_mesh()
             .disable_x_mesh()
             .light_line_style(TRANSPARENT)
-            .axis_style(GRID.0)
-            .bold_line_style(GRID.0)
+            .axis_style(GRID.light())
+            .bold_line_style(GRID.light())
             .axis_desc_style(words.clone())
             .label_style(words)
             .x_desc(&self.curve.x)
@@ -124,7 +124,7 @@ impl Graph<'_> {
             for (index, (x, y)) in line.points.iter().enumerate() {
                 let at = chart.backend_coord(&(*x, *y));
                 if index % every == 0 || index + 1 == line.points.len() {
-                    draw_mark(&above, at, MARK, look)?;
+                    draw_mark(&above, at, MARK, (look, look.light))?;
                 }
                 let words =
                     format!("{} · {} {}\n{} {}", line.name, exact(*x), self.curve.x, exact(round(*y)), self.curve.y);
@@ -146,8 +146,9 @@ impl Graph<'_> {
         let y = (NAME * row as u32 + NAME / 2) as i32;
         let style = ShapeStyle::from(&look.light).stroke_width(2);
         names.draw(&PathElement::new([(6, y), (30, y)], style))?;
-        draw_mark(names, (18, y), MARK, look)?;
-        let text = (FONT, FONT_SIZE).into_text_style(names).color(&look.light);
+        draw_mark(names, (18, y), MARK, (look, look.light))?;
+        let ink = AXIS.light();
+        let text = (FONT, FONT_SIZE).into_text_style(names).color(&ink);
         names.draw_text(&line.name, &text.pos(Pos::new(HPos::Left, VPos::Center)), (38, y))?;
         let value = line.points.last().map_or(String::new(), |point| short(&self.curve.y, point.1));
         let text = text.pos(Pos::new(HPos::Right, VPos::Center));

@@ -8,7 +8,7 @@ use super::{
     chart::wrap,
     report::{Caller, Feature, Health, Launch, Limit, Measured, Measurements, Need, Report, State},
 };
-use forkless_bench::{figure, new_table, thousands};
+use forkless_bench::{enough, figure, new_table, thousands};
 
 const WIDTH: usize = super::chart::WIDTH;
 
@@ -134,10 +134,12 @@ fn measured(out: &mut String, found: &Measurements, colour: bool) {
         return;
     }
     let mut table = new_table(colour);
-    table.set_header(["launcher", "held p50", "held p99", "total p50", "total p99", "ratio"]);
+    table.set_header(["launcher", "blocked p50", "blocked p99", "total p50", "total p99", "ratio"]);
     for row in &found.rows {
         let ratio = row.ratio_to_floor.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
-        let times = [row.held_p50_us, row.held_p99_us, row.total_p50_us, row.total_p99_us].map(figure);
+        let tail = |value| enough(row.n, value).map_or_else(|| "–".to_owned(), figure);
+        let (blocked, total) = (tail(row.held_p99_us), tail(row.total_p99_us));
+        let times = [figure(row.held_p50_us), blocked, figure(row.total_p50_us), total];
         table.add_row([name(row)].into_iter().chain(times).chain([ratio]));
     }
     for column in table.column_iter_mut().skip(1) {
@@ -148,7 +150,7 @@ fn measured(out: &mut String, found: &Measurements, colour: bool) {
         .lines()
         .map(|line| format!("{}\n", line.chars().skip(1).collect::<String>().trim_end()))
         .collect();
-    *out += "\nLaunch times from a small process, in µs (held: until the caller continues;\ntotal: until the child has been waited for; ratio: total / vfork baseline)\n";
+    *out += "\nLaunch times from a small process, in µs (blocked: until the call returns;\ntotal: until the child has been waited for; ratio: total / vfork baseline)\n";
     *out += &rows;
     if found.debug_build {
         *out += &item("!", "This is a debug build: the methods of forkless are slower than in a release build.");
