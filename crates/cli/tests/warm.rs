@@ -36,7 +36,7 @@ fn jobs_of_parallel_become_warm() {
     for job in
         ["grep -q forkless_warm /proc/self/maps", "'test -n \"$PARALLEL_SEQ\" && grep -q forkless_warm /proc/$$/maps'"]
     {
-        let output = run(&format!("yes | $F parallel -N0 -j2 --warm --halt now,success=1 {job}"));
+        let output = run(&format!("seq 20000 | $F parallel -N0 -j2 --warm --halt now,success=1 {job}"));
         assert_eq!(output.status.code(), Some(0), "{job}: {output:?}");
     }
 }
