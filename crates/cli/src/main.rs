@@ -17,6 +17,7 @@ mod run;
 mod parallel;
 mod gearman_worker;
 mod doctor;
+mod warm;
 mod xargs;
 mod help;
 

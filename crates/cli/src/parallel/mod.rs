@@ -137,6 +137,10 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     }
     if options.summary {
         let _ = io::stderr().write_all(format!("{summary}\n").as_bytes());
+        if let Some(stats) = plan.warm.as_ref().map(|warm| warm.stats()) {
+            let line = format!("launches: {} warm, {} cold\n", stats.warm, stats.cold);
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
     }
     Ok(exit_code(&summary, halt.map(|halt| (halt.on, halt.limit))))
 }

@@ -216,6 +216,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = JOBS, long, value_name = "DIR")]
     pub(super) tmpdir: Option<PathBuf>,
 
+    /// Clone jobs from programs that are loaded already, where nothing differs but the time (experimental)
+    #[arg(help_heading = JOBS, long, conflicts_with_all = ["slurm", "gearman"])]
+    pub(super) warm: bool,
+
     /// Set NAME to the slot's number, from 0
     #[arg(help_heading = JOBS, long, value_name = "NAME")]
     pub(super) process_slot_var: Option<OsString>,

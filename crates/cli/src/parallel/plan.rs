@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forkless::warm::Warm;
 use forkless_core::planted;
 use forkless_jobs::{Control, Input, Job, Limit, Options, Output, Sink, Source, Standard};
 use rustix::process::{Resource, getpriority_process, getrlimit};
@@ -42,6 +43,7 @@ pub(super) struct Plan {
     pub(super) report: Report,
     pub(super) sink: Box<dyn Sink>,
     pub(super) log: Option<LogFile>,
+    pub(super) warm: Option<Warm>,
 }
 
 /// How many jobs run at once if as many as possible are asked for.
@@ -81,6 +83,7 @@ impl Plan {
             }
             None => Shell::find()?,
         };
+        let warm = given.warm.then(|| crate::warm::install(&mut options)).transpose()?;
         let maker = maker(given, &strings, &names, shard, shell, options.slots)?;
         let sink = sink(given, &names, shard, maker.results.is_some())?;
         let log = LogFile::of(given, shard)?;
@@ -114,7 +117,7 @@ impl Plan {
             ..Report::default()
         };
         options.tick = report.ticks().then_some(Duration::from_millis(TICK.into()));
-        Ok(Self { options, source, report, sink, log })
+        Ok(Self { options, source, report, sink, log, warm })
     }
 }
 

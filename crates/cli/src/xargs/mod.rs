@@ -83,6 +83,7 @@ fn run(mut options: XargsOptions) -> Result<u8, String> {
     let mut source = Packer::new(Input::new(input), words, packing, around);
     let mut outcome = Outcome { code: 0 };
     let mut settings = Options::default().slots(slots);
+    let _warm = options.warm.then(|| crate::warm::install(&mut settings)).transpose()?;
     settings.control = Some(control().map_err(|error| error.to_string())?);
     let done = forkless_jobs::run(settings, &mut source, &mut outcome, &mut Standard::new());
     let summary = done.map_err(|error| error.to_string())?;

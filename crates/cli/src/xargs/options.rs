@@ -100,6 +100,10 @@ pub(crate) struct XargsOptions {
     #[arg(help_heading = RUNNING, long, value_name = "NAME")]
     pub(crate) process_slot_var: Option<OsString>,
 
+    /// Clone commands from programs that are loaded already, where nothing differs but the time (experimental)
+    #[arg(help_heading = RUNNING, long)]
+    pub(crate) warm: bool,
+
     /// Print the limits of the length of a command to standard error
     #[arg(help_heading = RUNNING, long)]
     pub(crate) show_limits: bool,

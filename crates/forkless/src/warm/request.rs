@@ -12,8 +12,9 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The variables that templates do not depend on: programs that start others change them all the time.
-const CHANGING: [&[u8]; 4] = [b"PWD=", b"OLDPWD=", b"SHLVL=", b"_="];
+/// The variables that templates do not depend on: programs that start others change them all the time. The last two are
+/// those that GNU parallel and `forkless parallel` set to another number for each job.
+const CHANGING: [&[u8]; 6] = [b"PWD=", b"OLDPWD=", b"SHLVL=", b"_=", b"PARALLEL_SEQ=", b"PARALLEL_JOBSLOT="];
 
 /// The longest arguments and environment, in bytes. The kernel takes 128 KiB at least.
 const LONGEST: usize = 100 * 1024;
@@ -51,7 +52,8 @@ impl Request {
         let mut length = arg0.len() + 9 + args.map(|text| text.len() + 9).sum::<usize>();
         for text in env {
             length += text.len() + 9;
-            let is_changing = CHANGING.iter().any(|start| text.starts_with(start));
+            let excepted = if planted!("warm-job-numbers-compared") { &CHANGING[..4] } else { &CHANGING[..] };
+            let is_changing = excepted.iter().any(|start| text.starts_with(start));
             if !is_changing && !planted!("warm-environment-not-compared") {
                 add(text);
             }

@@ -130,10 +130,22 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
     const SECCOMP_SET_MODE_FILTER: u64 = 1;
     const NEW_LISTENER: u64 = 8;
     let number = CallArg::Number;
-    // SAFETY: both calls change only the child. The filter lives as long as this process, and the program until the
+    const PR_SET_PDEATHSIG: u64 = 1;
+    // SAFETY: the calls change only the child. The filter lives as long as this process, and the program until the
     // listener has come.
     unsafe {
         let zero = || number(0);
+        // Before the filter: when this process has died, nobody answers a call, and the child would wait for ever. The
+        // command's own death signal comes later. The second call fails if this thread has ended before the first one.
+        if !planted!("warm-watched-without-death-signal") {
+            command.call(
+                uapi::__NR_prctl,
+                [number(PR_SET_PDEATHSIG), number(SIGKILL as u64), zero(), zero(), zero()],
+                None,
+            );
+            let (process, thread) = (sys::getpid() as u64, sys::gettid() as u64);
+            command.call(uapi::__NR_tgkill, [number(process), number(thread), zero()], None);
+        }
         command.call(uapi::__NR_prctl, [number(PR_SET_NO_NEW_PRIVS), number(1), zero(), zero(), zero()], None);
         let at = number(&raw const program as u64);
         command.call(uapi::__NR_seccomp, [number(SECCOMP_SET_MODE_FILTER), number(NEW_LISTENER), at], Some(0));

@@ -8,3 +8,5 @@ mod equivalence;
 mod conditions;
 
 mod templates;
+
+mod faults;
