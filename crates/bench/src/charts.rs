@@ -403,7 +403,9 @@ fn surroundings() -> Vec<Sweep> {
         Sweep {
             name: "threads",
             title: "Threads that launch at once",
-            about: "All threads launch as fast as they can. Higher is better in the first panel, lower in the others.",
+            about: "All threads launch as fast as they can. Higher is better in the first panel, lower in the second. A caller of vfork is woken \
+                    at the exec and again at the exit, one of status() at the exit only. With more threads than CPUs another thread runs \
+                    meanwhile, so CPU time alone limits all methods.",
             x_title: "threads",
             of: |c| (Condition { threads: 1, ..*c } == Condition::SMALL).then_some(c.threads as u64),
             tick: thousands,
