@@ -122,7 +122,7 @@ fn callers_that_die_leave_nothing() {
                 1 => until("no child runs", || fs::metadata(&output).expect("a file").len() > 0),
                 many => until("no child runs", || fs::metadata(&output).expect("a file").len() > 700 * many),
             }
-            std::thread::sleep(Duration::from_micros((round * 7919 % 20_000) as u64));
+            std::thread::sleep(Duration::from_micros(round * 7919 % 20_000));
             caller.kill().expect("a process");
             caller.wait().expect("its end");
             // Orphans come to this process. The wait ends only if the templates do.
@@ -160,7 +160,7 @@ fn soak() {
         let count: u32 = std::env::var("FORKLESS_WARM_SOAK").map_or(5_000, |count| count.parse().expect("a number"));
         let warm = WarmOptions::new().library(library()).open().expect("a set");
         let launch = |thread: u32, n: u32| {
-            let (text, directory) = (format!("{thread} {n}"), if n % 2 == 0 { "/usr" } else { "/etc" });
+            let (text, directory) = (format!("{thread} {n}"), if n.is_multiple_of(2) { "/usr" } else { "/etc" });
             let mut command =
                 command("/bin/dash", &["-c", "echo \"$1\"; pwd; exit $2", "sh", &text, &(n % 7).to_string()]);
             let prepared = prepared(command.current_dir(directory));
