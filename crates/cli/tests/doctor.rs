@@ -398,7 +398,7 @@ fn bad_options_exit_with_2() {
         &["--pid=0"],
         &["--pid=x"],
         &["--nonsense"],
-        &["--svg=/nonexistent/chart.svg"],
+        &["--svg=/dev/null/chart.svg"],
         &["no-such-program-anywhere"],
         &["/no/such/program"],
         &["/etc/passwd"],
