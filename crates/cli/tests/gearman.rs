@@ -189,7 +189,10 @@ fn a_worker_for_checks_runs_four_for_each_cpu() {
     let guard = GUARD.as_secs().to_string();
     let _worker = server.worker(&["--function", "line", "--checks", "--timeout", &guard]);
     let place = place.path().display();
-    let meet = format!("cd {place}; : > at{{}}; until test $(ls | wc -l) -ge {count}; do sleep 0.02; done");
+    // Each job waits for all others, and gives up after a minute.
+    let meet = format!(
+        "cd {place}; : > at{{}}; for i in $(seq 600); do test $(ls | wc -l) -ge {count} && exit; sleep 0.1; done; exit 1"
+    );
     let mut command = server.parallel("/line");
     let output = command.arg(&meet).arg(":::").args((1..=count).map(|job| job.to_string())).output().expect("parallel");
     assert!(output.status.success(), "{output:?}");

@@ -306,7 +306,7 @@ Applies a setting, given its name.
 
 Redirects a descriptor of the program, with the values of C<stdout> above.
 
-=head2 warm
+=head2 warm($warm)
 
     $command->warm($warm);
 

@@ -81,17 +81,13 @@ Creates a set of templates. They end when the object and all commands that use i
 
 The absolute path of F<libforkless_warm.so> (default: searched for).
 
-=item templates
+=item templates, launches
 
-The number of templates that are kept (default: 16).
+The number of templates that are kept (default: 16), and the number of launches after which one is replaced (default: 100).
 
 =item idle, life
 
 A template ends after this many seconds without a launch (default: 60), and in any case (default: 600).
-
-=item launches
-
-A template is replaced after this number of launches (default: 100).
 
 =item raise
 

@@ -168,8 +168,7 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
 /// A launch under watch that failed. The kernel has no such filters, or does not allow one: that lasts. Anything else may
 /// pass: a limit of processes or descriptors, or of memory.
 fn unwatched(error: &std::io::Error) -> Unwatched {
-    let lasts = matches!(error.raw_os_error(), Some(errno::EINVAL | errno::EPERM | errno::EACCES | errno::ENOSYS))
-        || planted!("warm-passing-failures-last");
+    let lasts = matches!(error.raw_os_error(), Some(errno::EINVAL | errno::EPERM | errno::EACCES | errno::ENOSYS));
     match lasts {
         true => Unwatched::Lasting(format!("its loading cannot be watched: {error}")),
         false => Unwatched::Passing("its loading cannot be watched at the moment"),

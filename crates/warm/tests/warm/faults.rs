@@ -106,7 +106,7 @@ fn callers_that_die_leave_nothing() {
             let args = [PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0];
             forkless_core::sys::syscall(forkless_core::sys::uapi::__NR_prctl, args).expect("a subreaper");
         }
-        let rounds = std::env::var("FORKLESS_WARM_KILLS").map_or(12, |count| count.parse().expect("a number"));
+        let rounds = std::env::var("FORKLESS_WARM_KILLS").map_or(100, |count| count.parse().expect("a number"));
         let mut lines = 0;
         for round in 0..rounds {
             let place = tempfile::tempdir().expect("a directory");
