@@ -84,7 +84,7 @@ def fork_exec(*words):
     # As str, because errors of Popen have a str here.
     program = os.fsdecode(executables[0])
     try:
-        pid, kept, _ = _forkless.spawn(
+        pid, kept, _, _ = _forkless.spawn(
             list(args), program, bool(close_fds), passed, cwd, env, (p2cread, c2pwrite, errwrite), bool(restore_signals),
             bool(start_new_session), process_group, gid, gids, uid, umask, None,
         )  # fmt: skip
