@@ -127,8 +127,7 @@ fn bg_continues_the_program_without_the_terminal() {
             session.expect("sh -c");
             session.input("word");
             session.expect("read word");
-            session.keys(CTRL_Z);
-            session.expect("Stopped");
+            session.stop();
             session.prompt();
             session.run("bg");
             session.run("echo the shell has the terminal");

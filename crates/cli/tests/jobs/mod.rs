@@ -107,20 +107,38 @@ impl Session {
 
     /// Waits until one of the texts is shown; the first of them.
     pub(crate) fn expect_first<'a>(&mut self, wanted: &[&'a str]) -> &'a str {
-        let deadline = Instant::now() + LIMIT;
+        match self.find_within(wanted, LIMIT) {
+            Ok(text) => text,
+            Err(RecvTimeoutError::Timeout) => panic!("no {wanted:?} after {LIMIT:?}:\n{}", self.shown),
+            Err(RecvTimeoutError::Disconnected) => panic!("the end before {wanted:?}:\n{}", self.shown),
+        }
+    }
+
+    fn find_within<'a>(&mut self, wanted: &[&'a str], limit: Duration) -> Result<&'a str, RecvTimeoutError> {
+        let deadline = Instant::now() + limit;
         loop {
             let rest = &self.shown[self.seen..];
             let found = wanted.iter().filter_map(|text| rest.find(text).map(|at| (at, *text))).min();
             if let Some((at, text)) = found {
                 self.seen += at + text.len();
-                return text;
+                return Ok(text);
             }
-            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(bytes) => self.shown += &String::from_utf8_lossy(&bytes),
-                Err(RecvTimeoutError::Timeout) => panic!("no {wanted:?} after {LIMIT:?}:\n{}", self.shown),
-                Err(RecvTimeoutError::Disconnected) => panic!("the end before {wanted:?}:\n{}", self.shown),
+            let bytes = self.output.recv_timeout(deadline.saturating_duration_since(Instant::now()))?;
+            self.shown += &String::from_utf8_lossy(&bytes);
+        }
+    }
+
+    /// Stops the job in the foreground. Presses Ctrl-Z again if nothing stops: one that arrives in the moment in which
+    /// forkless lends the terminal to its program is lost, because a SIGCONT discards it.
+    pub(crate) fn stop(&mut self) {
+        const AGAIN: Duration = Duration::from_secs(5);
+        for _ in 0..5 {
+            self.keys(CTRL_Z);
+            if self.find_within(&["Stopped"], AGAIN).is_ok() {
+                return;
             }
         }
+        self.expect("Stopped");
     }
 
     /// Waits for the prompt of the shell.
