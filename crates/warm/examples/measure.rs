@@ -7,9 +7,17 @@
 //! cargo xtask warm target/warm
 //! cargo run --release -p forkless-warm --example measure -- target/warm/libforkless_warm.so [ROUNDS [PROGRAM ARGS...]]
 //! ```
+//!
+//! With an installed command instead of the library, measures the runner: a loop of `posix_spawn(3)` of `/bin/true`, and
+//! `forkless parallel` with as many jobs, cold and warm, in turn. Prints medians of jobs per second, and CPU for a job.
+//!
+//! ```text
+//! cargo run --release -p forkless-warm --example measure -- runner PREFIX/bin/forkless [ROUNDS [JOBS]]
+//! ```
 
 use forkless::warm::Warm;
 use forkless::{Command, Route, Stdio};
+use forkless_core::sys;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -106,8 +114,69 @@ fn private(pid: u32) -> Option<u64> {
     Some(of("Private_Dirty:")? + of("Private_Clean:")?)
 }
 
+/// The CPU time of this process and of its children that have ended.
+fn cpu() -> Duration {
+    const GETRUSAGE: u32 = 98;
+    const RUSAGE_SELF: usize = 0;
+    const RUSAGE_CHILDREN: usize = -1isize as usize;
+    let of = |whose: usize| {
+        let mut usage = [0i64; 18];
+        // SAFETY: the kernel writes a struct rusage of 18 words.
+        unsafe { sys::syscall(GETRUSAGE, [whose, usage.as_mut_ptr() as usize, 0, 0, 0, 0]) }.expect("usage");
+        Duration::from_micros(((usage[0] + usage[2]) * 1_000_000 + usage[1] + usage[3]) as u64)
+    };
+    of(RUSAGE_SELF) + of(RUSAGE_CHILDREN)
+}
+
+/// A loop of launches, and the runner with as many jobs.
+fn runner(mut args: impl Iterator<Item = String>) {
+    let forkless = args.next().expect("the path of an installed forkless");
+    let rounds: usize = args.next().map_or(5, |rounds| rounds.parse().expect("a number of rounds"));
+    let jobs: usize = args.next().map_or(10_000, |jobs| jobs.parse().expect("a number of jobs"));
+    let place = tempfile::tempdir().expect("a directory");
+    let input = place.path().join("input");
+    let lines: String = (1..=jobs).map(|job| format!("{job}\n")).collect();
+    std::fs::write(&input, lines).expect("a file");
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(&forkless);
+        command.args(["parallel", "--plain", "--summary"]).args(words).arg("-a").arg(&input).arg("/bin/true");
+        command.env("PARALLEL_SHELL", "/bin/sh").env_remove("LD_LIBRARY_PATH");
+        let output = command.output().expect("forkless parallel");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_owned()
+    };
+    let (stock, mut launches) = (Stock::new("/bin/true", &[]), String::new());
+    let names = ["posix_spawn, one after the other", "forkless parallel", "forkless parallel --warm"];
+    let mut found = vec![Vec::new(); names.len()];
+    for _ in 0..rounds {
+        for (which, found) in found.iter_mut().enumerate() {
+            let (start, before) = (Instant::now(), cpu());
+            match which {
+                0 => (0..jobs).for_each(|_| stock.run()),
+                1 => drop(run(&[])),
+                _ => launches = run(&["--warm"]),
+            }
+            found.push((start.elapsed(), cpu() - before));
+        }
+    }
+    for (name, found) in names.iter().zip(found) {
+        let (times, cpu): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let each = 1.0 / jobs as f64;
+        println!(
+            "{name:<34} {:>7.0} jobs/s, {:>5.0} µs of CPU for a job",
+            1e6 / (median(times) * each),
+            median(cpu) * each
+        );
+    }
+    println!("{launches}");
+}
+
 fn main() -> std::io::Result<()> {
-    let mut args = std::env::args().skip(1);
+    let mut args = std::env::args().skip(1).peekable();
+    if args.next_if_eq("runner").is_some() {
+        runner(args);
+        return Ok(());
+    }
     let library = args.next().expect("the path of libforkless_warm.so");
     let rounds: usize = args.next().map_or(300, |rounds| rounds.parse().expect("a number of rounds"));
     let own: Vec<_> = args.collect();

@@ -1,11 +1,12 @@
 //! Descriptors that the handle keeps until the child has taken its own or has executed its program: the child's ends of its
 //! pipes, after a launch that does not wait until the child has taken them, and a pipe that exec closes.
 
-use super::{Child, Inner};
+use super::{Child, Inner, State};
 use crate::launch::pending::Pending;
-use crate::launch::watch::wait_though_stopped;
-use forkless_core::frame::RUNNING;
+use crate::launch::watch::{wait_though_stopped, wait_while};
+use forkless_core::frame::{LEFT, RUNNING};
 use forkless_core::planted;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 impl Child {
@@ -17,6 +18,23 @@ impl Child {
     #[doc(hidden)]
     pub fn exec_pipe(&self) -> Option<BorrowedFd<'_>> {
         self.inner.exec.as_ref().map(AsFd::as_fd)
+    }
+
+    /// After a launch: waits as [`Command::spawn`](crate::Command::spawn) does, until the program has been executed or the
+    /// child is found stopped.
+    ///
+    /// # Errors
+    /// As for [`wait_exec`](Self::wait_exec).
+    #[doc(hidden)]
+    pub fn wait_spawn(&mut self) -> io::Result<()> {
+        if let State::Failed(error) = &self.inner.state {
+            return Err(error.clone().into());
+        }
+        let Some(pending) = &self.inner.pending else { return Ok(()) };
+        if wait_while(&pending.stack, self.inner.id, None, |word| word != LEFT) {
+            self.settle()?;
+        }
+        Ok(())
     }
 
     /// After [`Command::launch_holding`](crate::Command::launch_holding): closes the child's ends of its pipes, if it has

@@ -168,15 +168,10 @@ fn knows_better(
 /// Whether the launch must wait until the child has read the caller's descriptors, which it does after the clone.
 /// (Inherited standard streams do not count.)
 fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
-    let is_held = may_hold(plan, run) && matches!(way.table, DescriptorTable::PrivateBelow(_));
+    let is_held = run.may_hold(plan) && matches!(way.table, DescriptorTable::PrivateBelow(_));
     way.shares_table()
         && !is_held
         && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
-}
-
-/// Whether the caller keeps open whatever the child takes.
-fn may_hold(plan: &Plan, run: &Run<'_>) -> bool {
-    run.holds && !plan.reads_early && (plan.highest_source < 0 || planted!("callers-descriptors-held"))
 }
 
 /// Whether the error means that `clone3` itself is refused. With namespaces or a cgroup the same errors have other
@@ -293,9 +288,6 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     })
 }
 
-/// The kernel copies descriptors in words of so many, whatever the number of those that are wanted.
-const WORD: i32 = 64;
-
 /// The best method that the known features allow.
 fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Way {
     let call = if features.has(Feature::Clone3) || plan.flags != 0 { CloneCall::Clone3 } else { CloneCall::Clone };
@@ -311,7 +303,7 @@ fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, cop
         DescriptorTable::Copied
     } else if highest < 3 {
         DescriptorTable::Private(Passing::None)
-    } else if may_hold(plan, run) && highest < WORD {
+    } else if run.copies_slots(plan) {
         DescriptorTable::PrivateBelow(highest as u32 + 1)
     } else if getfd && !copy_sources {
         DescriptorTable::Private(Passing::PidfdGetfd)

@@ -8,6 +8,7 @@ use crate::plan::{Creator, Plan};
 use crate::route::Route;
 use crate::wait::Ended;
 use forkless_core::frame::SLOTS;
+use forkless_core::planted;
 use forkless_core::sys;
 use std::any::Any;
 use std::fmt::Debug;
@@ -41,6 +42,21 @@ pub(crate) struct Run<'a> {
     /// The caller keeps the descriptors of the slots open until the child has taken them, so that a launch need not wait
     /// for that.
     pub(crate) holds: bool,
+}
+
+impl Run<'_> {
+    /// Whether the child gets the descriptors of its slots by a copy of the table up to the highest of them, and not from its
+    /// parent.
+    pub(super) fn copies_slots(&self, plan: &Plan) -> bool {
+        /// The kernel copies descriptors in words of so many, whatever the number of those that are wanted.
+        const WORD: RawFd = 64;
+        self.may_hold(plan) && self.slots.iter().all(|&slot| slot < WORD)
+    }
+
+    /// Whether the caller keeps open whatever the child takes.
+    pub(super) fn may_hold(&self, plan: &Plan) -> bool {
+        self.holds && !plan.reads_early && (plan.highest_source < 0 || planted!("callers-descriptors-held"))
+    }
 }
 
 /// Another process that clones in the caller's place.
@@ -101,7 +117,7 @@ impl Caller {
     /// Not kept from one launch to the next: a forked copy of this process has different numbers.
     pub(super) fn of(plan: &Plan, run: &Run<'_>) -> Self {
         let creates = !matches!(plan.creator, Creator::Caller);
-        let passes = plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0);
+        let passes = !run.copies_slots(plan) && (plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0));
         let needed = creates || plan.names_parent || passes || plan.id_maps.is_some();
         let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
         let mask = if plan.creator.blocks_signals(pid == tid) { sys::signal_mask().ok() } else { None };

@@ -2,21 +2,24 @@
 
 use super::known::{Identity, STANDARD};
 use super::pattern::Patterns;
+use forkless_core::planted;
 use forkless_core::sys;
 use nix::unistd::{getresgid, getresuid};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What many lines have in common, so that it is looked at once: for
 /// [`ShellCommand::surroundings`](crate::ShellCommand::surroundings).
 ///
-/// It holds as long as nobody replaces `/bin/sh` or moves the working directory, and this process keeps its ids, its
-/// signal mask, its root and its working directory. Take a new one from time to time.
+/// It holds as long as nobody replaces `/bin/sh`, moves the working directory, or makes the program of a line a link to procfs, and
+/// this process keeps its ids, its signal mask, its root and its working directory. Take a new one from time to time.
 ///
 /// ```
 /// let surroundings = forkless::ShellSurroundings::now();
@@ -36,6 +39,8 @@ struct Seen {
     /// PWD as given, and as the shell would set it.
     pwd: Option<(Vec<u8>, Vec<u8>)>,
     patterns: Patterns,
+    /// The last program that was found outside of procfs, by an absolute path.
+    outside: Mutex<Option<CString>>,
 }
 
 impl ShellSurroundings {
@@ -54,6 +59,7 @@ impl ShellSurroundings {
             mask: sys::signal_mask().ok(),
             pwd: given.and_then(|given| pwd(Some(&given), None).map(|found| (given, found))),
             patterns: Patterns::default(),
+            outside: Mutex::default(),
         }))
     }
 
@@ -65,6 +71,20 @@ impl ShellSurroundings {
     /// Of the environments.
     pub(super) fn patterns(&self) -> &Patterns {
         &self.0.patterns
+    }
+
+    /// Whether a program is known to be outside of procfs, so that a child need not look. False if it cannot be told.
+    pub(super) fn is_outside_procfs(&self, program: &CStr) -> bool {
+        if !program.to_bytes().starts_with(b"/") {
+            return false;
+        }
+        // In a forked copy of the process another thread may hold the lock for ever.
+        let Ok(mut known) = self.0.outside.try_lock() else { return false };
+        let is_known = known.as_deref() == Some(program);
+        if !is_known && is_outside_procfs(program) {
+            *known = Some(program.to_owned());
+        }
+        is_known || known.as_deref() == Some(program)
     }
 
     pub(super) fn is_privileged(&self) -> bool {
@@ -80,6 +100,16 @@ impl ShellSurroundings {
         let (known, found) = self.0.pwd.as_ref()?;
         (given == Some(known)).then(|| found.clone())
     }
+}
+
+/// Opens the file without an effect on it, as the child would.
+fn is_outside_procfs(program: &CStr) -> bool {
+    if planted!("shell-program-not-looked-at") {
+        return true;
+    }
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = openat2(CWD, program, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+    file.is_ok_and(|file| sys::is_in_procfs(file.as_raw_fd()) == Ok(false))
 }
 
 /// Whether this process has the privileges of another user.

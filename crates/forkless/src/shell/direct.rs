@@ -68,7 +68,7 @@ impl Direct {
         if planted!("shell-redirections-reversed") {
             redirections.reverse();
         }
-        redirections.extend(program(&form.words[0], command)?);
+        redirections.extend(program(&form.words[0], command, around)?);
         let given = Given::of(command);
         let paths = programs(kind, &form.words[0], given.path())?;
         let known = around.filter(|_| directory.is_none()).and_then(|around| around.pwd(given.pwd()));
@@ -232,12 +232,15 @@ fn is_procfs(path: &[u8]) -> bool {
 
 /// What the child opens after the redirections, to go on only if the program is not in procfs: there the shell would
 /// find another file.
-fn program(name: &[u8], command: &Command) -> Result<Option<ReadyFile>, Reason> {
+fn program(name: &[u8], command: &Command, around: Option<&ShellSurroundings>) -> Result<Option<ReadyFile>, Reason> {
     if !name.contains(&b'/') {
         return Ok(None);
     }
     let path = CString::new(name).ok().filter(|_| !is_procfs(name) && command.launcher != Launcher::PosixSpawn);
     let path = path.ok_or_else(|| Reason::File(OsString::from_vec(name.to_vec()).into()))?;
+    if around.is_some_and(|around| around.is_outside_procfs(&path)) {
+        return Ok(None);
+    }
     Ok(Some(ReadyFile::Open { to: NOWHERE, path, flags: uapi::O_PATH as i32 }))
 }
 

@@ -39,6 +39,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// attaches at the wrong moment stops the guard for ever.
 const PATIENCE: Duration = Duration::from_secs(45);
 
+/// How often a guard continues its template, which may have been stopped. Between its clone and the close of its copies of
+/// the child's pipes, nobody else would notice, and a reader of these pipes would wait for their end.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The number of launches in a row with other attributes after which a template is replaced.
 const MISFITS: u32 = 16;
 
@@ -350,8 +354,11 @@ impl Set {
                 }
                 return wait_for_launches(template);
             }
+            if !planted!("warm-template-left-stopped") {
+                current.helper.go_on();
+            }
             // Not less, so that a clock that stands cannot keep the guard busy.
-            let left = left.max(Duration::from_millis(1));
+            let left = left.clamp(Duration::from_millis(1), LOOK);
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);

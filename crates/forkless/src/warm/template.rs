@@ -24,6 +24,10 @@ use std::time::{Duration, Instant};
 /// Timeout for a template to report: in real time, because it can wait, but does not work. The watch has seen it load.
 const START: Duration = Duration::from_secs(10);
 
+/// Timeout for a template to make a child. The launch is cold then. It is much longer than any clone takes, because a busy
+/// machine must not end templates.
+const ANSWER: Duration = Duration::from_secs(10);
+
 /// Why there is no template.
 pub(super) enum Refusal {
     /// There can be none as long as the program's file is the same.
@@ -96,11 +100,12 @@ impl Template {
         }
         let mut said = None;
         let helper = Helper::start_by(command(request, library), |socket, child| greet(socket, child, &mut said));
-        let helper = match (helper, said) {
+        let mut helper = match (helper, said) {
             (Ok(helper), _) => helper,
             (Err(_), Some(why)) => return Err(lasting(why)),
             (Err(_), None) => return Err(Refusal::Now("the template did not start")),
         };
+        helper.limit = Some(ANSWER);
         if !helper.was_open() {
             return Err(lasting("the caller may not inspect the template, or kcmp(2) is not available"));
         }

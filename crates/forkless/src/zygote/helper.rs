@@ -14,7 +14,6 @@ use crate::launch::stack::{Lender, Stack};
 use crate::plan::Plan;
 use crate::process;
 use crate::stdio::Stdio;
-use crate::wait::is_stopped;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno};
@@ -60,6 +59,8 @@ pub(crate) struct Helper {
     child: Mutex<Child>,
     /// 1 + the CPU that it is bound to; 0: none.
     kept: AtomicU32,
+    /// A helper that needs longer than this for a launch is killed. `None`: its callers wait.
+    pub(crate) limit: Option<Duration>,
 }
 
 /// Whether the calling thread may inspect a process, as far as `kcmp(2)` shows it. A process that has ended may be.
@@ -181,6 +182,7 @@ impl Helper {
             pid,
             child: Mutex::new(child),
             kept: AtomicU32::new(0),
+            limit: None,
         })
     }
 
@@ -206,13 +208,37 @@ impl Helper {
         }
     }
 
-    /// Continues the helper if it is stopped: its callers would be blocked otherwise.
-    pub(crate) fn keep_going(&self) {
-        let child = lock(&self.child);
-        if is_stopped(self.pid) {
-            if let Some(pidfd) = child.pidfd() {
-                let _ = sys::pidfd_send_signal(pidfd.as_raw_fd(), SIGCONT);
+    /// For a caller that has waited since `asked`: how the helper has ended, or why it can be treated so. It is continued if
+    /// it is stopped. If it has a limit and that has passed, it is killed: a debugger stops it, say.
+    pub(crate) fn end_or_go_on(&self, asked: Instant) -> Option<String> {
+        let end = self.end();
+        if end.is_some() {
+            return end;
+        }
+        let time = asked.elapsed();
+        match self.limit.filter(|&limit| time >= limit && !planted!("template-waited-for-without-limit")) {
+            None => {
+                self.go_on();
+                None
             }
+            Some(limit) => {
+                self.signal(SIGKILL);
+                // It runs no more, also where it ends later: in a frozen cgroup.
+                (time >= limit + END).then(|| "it does not answer".into())
+            }
+        }
+    }
+
+    /// Continues it if it is stopped. Without a look whether it is: that may have been reported to other code of this process.
+    /// It blocks the signal, so nothing else happens.
+    pub(crate) fn go_on(&self) {
+        self.signal(SIGCONT);
+    }
+
+    fn signal(&self, signal: i32) {
+        if let Some(pidfd) = lock(&self.child).pidfd() {
+            // Fails only if it has ended, or the caller may no longer do so.
+            let _ = sys::pidfd_send_signal(pidfd.as_raw_fd(), signal);
         }
     }
 
@@ -246,16 +272,16 @@ impl Helper {
 
     /// Sends one message. Waits for room in the socket as long as the helper runs.
     fn push(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let asked = Instant::now();
         loop {
             match message.send(&self.link.socket, fds) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     let limit = Timespec::try_from(PATIENCE).ok();
                     let _ = poll(&mut [PollFd::new(&self.link.socket, PollFlags::OUT)], limit.as_ref());
-                    if self.end().is_some() {
+                    if self.end_or_go_on(asked).is_some() {
                         return Err(Errno::PIPE);
                     }
-                    self.keep_going();
                 }
                 answer => return answer,
             }

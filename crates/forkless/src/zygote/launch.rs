@@ -464,7 +464,8 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
     let frame = stack.frame();
     let known = || Some(frame.pid.load(Ordering::Acquire)).filter(|&pid| pid != 0);
     let nap = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos() as i64 };
-    let mut looked = Instant::now();
+    let asked = Instant::now();
+    let mut looked = asked;
     loop {
         let word = frame.state();
         if word == LEFT || word != RUNNING && known().is_some() {
@@ -476,13 +477,12 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
             if known().is_some() {
                 return Ok(known());
             }
-            if let Some(end) = helper.end() {
+            if let Some(end) = helper.end_or_go_on(asked) {
                 if known().is_none() {
                     frame.word.store(LEFT, Ordering::Release);
                     return Err(end);
                 }
             }
-            helper.keep_going();
         }
         let _ = sys::futex_wait(&frame.word, word, Some(&nap));
     }

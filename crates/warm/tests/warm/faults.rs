@@ -7,6 +7,7 @@ use forkless::warm::WarmOptions;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::collections::HashSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A caller or a template that may have no further process. Root has no such limit; then the caller only differs.
@@ -46,6 +47,125 @@ fn at_a_limit_of_processes() {
     });
 }
 
+/// A cgroup of this test, of version 1 or 2. Removed at its end.
+struct Group(PathBuf);
+
+impl Group {
+    /// With a controller, whose limit is set by the first of these files that exists. `None`: none is writable here, which
+    /// is printed.
+    fn new(test: &str, controller: &str, limits: &[&str]) -> Option<(Self, PathBuf)> {
+        let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", format!("+{controller}"));
+        let bases = [format!("/sys/fs/cgroup/{controller}"), "/sys/fs/cgroup".to_owned()];
+        for base in bases {
+            let group = Self(Path::new(&base).join(format!("forkless-{test}-{}", std::process::id())));
+            let is_made = fs::create_dir(&group.0).is_ok();
+            let limit = limits.iter().map(|name| group.0.join(name)).find(|path| is_made && path.exists());
+            if let Some(limit) = limit {
+                return Some((group, limit));
+            }
+        }
+        println!("SKIPPED: {test}, because no cgroup with the controller {controller} can be made");
+        None
+    }
+
+    fn add(&self, pid: u32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("a process");
+    }
+
+    fn remove(&self, pid: u32) {
+        let _ = fs::write(self.0.parent().expect("a parent").join("cgroup.procs"), pid.to_string());
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.remove(std::process::id());
+        until("the cgroup cannot be removed", || fs::remove_dir(&self.0).is_ok() || !self.0.exists());
+    }
+}
+
+/// The caller and its templates are in a cgroup in which no further process may be.
+#[test]
+fn in_a_full_cgroup_of_processes() {
+    in_own_process("faults::in_a_full_cgroup_of_processes", || {
+        let Some((group, limit)) = Group::new("pids", "pids", &["pids.max"]) else { return };
+        group.add(std::process::id());
+        let warm = warm();
+        let of = |program: &str| command(program, &[]).prepare().expect("a plan");
+        let (one, other) = (of("/bin/true"), of("/bin/false"));
+        by_template(&warm, &one).expect("warm");
+        let templates = warm.templates();
+        let current = || fs::read_to_string(group.0.join("pids.current")).expect("a number");
+        let number = |more: u32| (current().trim().parse::<u32>().expect("a number") + more).to_string();
+        fs::write(&limit, number(0)).expect("a limit");
+        for _ in 0..3 {
+            let error = warm.spawn(&one).expect_err("a further process");
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
+            assert!(warm.start(&other).is_err());
+        }
+        assert_eq!((warm.stats().refusals, warm.templates()), (0, templates.clone()));
+        // One more: a child.
+        fs::write(&limit, number(1)).expect("a limit");
+        let mut child = warm.spawn(&one).expect("a child");
+        assert_eq!(child.cold_reason(), None);
+        child.wait().expect("its end");
+        fs::write(&limit, "max").expect("a limit");
+        by_template(&warm, &one).expect("warm again");
+        assert_eq!(warm.templates(), templates);
+        by_template(&warm, &other).expect("warm");
+        drop(warm);
+    });
+}
+
+/// A template that gets no more memory: each launch is right, or it fails as any program fails in a cgroup without memory.
+#[test]
+fn a_template_without_memory() {
+    in_own_process("faults::a_template_without_memory", || {
+        let limits = ["memory.max", "memory.limit_in_bytes"];
+        let Some((group, limit)) = Group::new("memory", "memory", &limits) else { return };
+        let warm = warm();
+        let plan = prepared(&mut command("/bin/echo", &["text"]));
+        let mut cold = 0;
+        fs::write(&limit, "65536").expect("a limit");
+        for _ in 0..10 {
+            by_template(&warm, &plan).expect("warm");
+            warm.templates().into_iter().for_each(|template| group.add(template));
+            let Ok(child) = warm.spawn(&plan) else { continue };
+            cold += u32::from(child.cold_reason().is_some());
+            let output = child.wait_with_output().expect("its output");
+            use std::os::unix::process::ExitStatusExt;
+            let is_killed = output.status.signal() == Some(9);
+            assert!(is_killed || output.status.success() && output.stdout == b"text\n", "{output:?}");
+            warm.templates().into_iter().for_each(|template| group.remove(template));
+        }
+        println!("{cold} of 10 launches were cold, {:?}", warm.stats());
+        drop(warm);
+    });
+}
+
+/// Address space instead of memory: what the template or its child cannot map makes the launch cold.
+#[test]
+fn a_template_without_address_space() {
+    let warm = warm();
+    let text = "x".repeat(30_000);
+    let plan = prepared(&mut command("/bin/echo", &[&text]));
+    let limited = |why: &str| {
+        let [template] = warm.templates()[..] else { panic!("one template") };
+        let none = Rlimit { current: Some(4096), maximum: Some(4096) };
+        prlimit(Pid::from_raw(template as i32), Resource::As, none).expect("a process");
+        let child = warm.spawn(&plan).expect("a child");
+        assert_eq!(child.cold_reason(), Some(why));
+        assert_eq!(child.wait_with_output().expect("its output").stdout, format!("{text}\n").as_bytes());
+    };
+    // The child has no room for its arguments.
+    by_template(&warm, &plan).expect("warm");
+    limited("the template could not make the child");
+    // The template cannot map its first parcel.
+    warm.start(&plan).expect("a template");
+    limited("the template has ended");
+    by_template(&warm, &plan).expect("warm again");
+}
+
 /// The library that templates are made with is replaced and deleted.
 #[test]
 fn the_library_is_compared() {
@@ -82,7 +202,7 @@ fn callers_that_die_leave_nothing() {
     let test = "faults::callers_that_die_leave_nothing";
     const PLACE: &str = "FORKLESS_WARM_PLACE";
     if let (Some(_), Some(place)) = (std::env::var_os(SCENARIO), std::env::var_os(PLACE)) {
-        let place = std::path::PathBuf::from(place);
+        let place = PathBuf::from(place);
         let warm = options().launches(7).open().expect("a set");
         std::thread::scope(|scope| {
             for thread in 0..3 {

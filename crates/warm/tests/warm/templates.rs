@@ -3,7 +3,7 @@
 use crate::common::{SCENARIO, by_template, command, in_own_process, is_warm, library, options, prepared, until, warm};
 use forkless::Stdio;
 use std::collections::HashSet;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command as Std;
 use std::time::Duration;
@@ -56,9 +56,67 @@ fn a_stopped_template_loses_no_launch() {
     let prepared = prepared(&mut command("/bin/echo", &["text"]));
     by_template(&warm, &prepared).expect("warm");
     let [template] = warm.templates()[..] else { panic!("one template") };
+    let launched = || {
+        let child = warm.spawn(&prepared).expect("a child");
+        let reason = child.cold_reason().map(str::to_owned);
+        assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
+        reason
+    };
     signal(template, rustix::process::Signal::STOP);
+    assert_eq!(launched(), None);
+    // The stop is reported to other code of this process.
+    signal(template, rustix::process::Signal::STOP);
+    let pid = rustix::process::Pid::from_raw(template as i32);
+    rustix::process::waitpid(pid, rustix::process::WaitOptions::UNTRACED).expect("its stop");
+    assert_eq!(launched(), None);
+    // At any step of a launch.
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let reasons: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                signal(template, rustix::process::Signal::STOP);
+                std::thread::sleep(Duration::from_micros(n * 7919 % 2_000));
+            }
+        });
+        let reasons = (0..100).filter_map(|_| launched()).collect();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        reasons
+    });
+    assert!(reasons.is_empty(), "{reasons:?}");
+    assert_eq!(warm.templates(), [template]);
+}
+
+/// Another process traces the template and stops it, and no signal continues it: the launch is cold after ten seconds.
+#[test]
+fn a_template_that_does_not_answer_is_replaced() {
+    // PTRACE_SEIZE, then PTRACE_INTERRUPT. Not by this process: the kernel reports such stops to the waits of the tracer.
+    const TRACER: &str = r#"$| = 1; for my $request (0x4206, 0x4207) {
+        syscall(101, $request, $ARGV[0] + 0, 0, 0) == 0 or die "ptrace: $!";
+    } print "stopped\n"; <STDIN>"#;
+    let warm = warm();
+    let prepared = prepared(&mut command("/bin/echo", &["text"]));
+    by_template(&warm, &prepared).expect("warm");
+    let [template] = warm.templates()[..] else { panic!("one template") };
+    let mut tracer = Std::new("perl");
+    tracer.args(["-e", TRACER]).arg(template.to_string());
+    tracer.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut tracer = tracer.spawn().expect("perl");
+    let mut said = String::new();
+    BufReader::new(tracer.stdout.take().expect("a pipe")).read_line(&mut said).expect("a line");
+    if said.is_empty() {
+        eprintln!("SKIPPED: a template that does not answer, because another process may not trace it");
+        tracer.wait().expect("its end");
+        return;
+    }
     let child = warm.spawn(&prepared).expect("a child");
+    assert_eq!(child.cold_reason(), Some("the template has ended"));
     assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
+    assert_eq!(by_template(&warm, &prepared).expect("warm again").stdout, b"text\n");
+    drop(tracer.stdin.take());
+    tracer.wait().expect("its end");
 }
 
 #[test]
