@@ -2,16 +2,20 @@
 //!
 //! - The static unwinder of the C compiler: forkless then needs no libgcc_s.so, which would have to be loaded.
 //! - Packed relocations (DT_RELR): the dynamic loader reads 2 KB instead of 200 KB. It understands them since glibc 2.36.
+//!
+//! Both need the glibc of this machine. With the variable FORKLESS_PORTABLE, which `cargo xtask package` sets for its archive, the command
+//! has neither.
 
 use std::{env, path::PathBuf, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=CC");
+    println!("cargo::rerun-if-env-changed=FORKLESS_PORTABLE");
     println!("cargo::rustc-check-cfg=cfg(static_unwinder)");
     let get = |name: &str| env::var(name).unwrap_or_default();
     // Rust's musl targets have an unwinder of their own; another machine's compiler may have another name.
-    if get("CARGO_CFG_TARGET_ENV") != "gnu" || get("HOST") != get("TARGET") {
+    if get("CARGO_CFG_TARGET_ENV") != "gnu" || get("HOST") != get("TARGET") || !get("FORKLESS_PORTABLE").is_empty() {
         return;
     }
     if glibc().is_some_and(|version| version >= (2, 36)) {

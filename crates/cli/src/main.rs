@@ -12,6 +12,7 @@ mod start;
 #[cfg(not(test))]
 mod math;
 mod near;
+mod no_input;
 mod usage;
 mod run;
 mod parallel;

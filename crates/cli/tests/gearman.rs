@@ -331,9 +331,9 @@ fn checks_of_mod_gearman_have_their_results() {
     let place = tempfile::tempdir().expect("a directory");
     let ok = plugin(place.path(), "ok", "echo \"OK - fine | a=$1\"; echo more; echo noise >&2");
     let critical = plugin(place.path(), "critical", "echo 'CRITICAL - bad'; exit 2");
-    let odd = plugin(place.path(), "odd", "exit 42");
+    let odd = plugin(place.path(), "odd", "echo 'odd | a=1'; exit 42");
     let slow = plugin(place.path(), "slow", "sleep 1000");
-    let killed = plugin(place.path(), "killed", "kill -9 $$");
+    let killed = plugin(place.path(), "killed", "echo last words; kill -9 $$");
     let check = |sort: &str, timeout: u32, line: &str| {
         format!(
             "type={sort}\nresult_queue=check_results\nhost_name=web\n{}start_time=1700000000.0\n\
@@ -364,10 +364,13 @@ fn checks_of_mod_gearman_have_their_results() {
         assert!(!found.contains("service_description"), "{found}");
         for (line, expected) in [
             ("/no/such/plugin -a", "output=CRITICAL: Return code of 127 is out of bounds. Make sure the plugin you're"),
-            (odd.to_str().expect("text"), "output=CRITICAL: Return code of 42 is out of bounds. (worker: here)\n"),
+            (
+                odd.to_str().expect("text"),
+                "output=CRITICAL: Return code of 42 is out of bounds. (worker: here)\\nodd | a=1\n",
+            ),
             (
                 killed.to_str().expect("text"),
-                "of 137 is out of bounds. Plugin exited by signal SIGKILL. (worker: here)\n",
+                "of 137 is out of bounds. Plugin exited by signal SIGKILL. (worker: here)\\nlast words\n",
             ),
         ] {
             let found = result("service", 60, line);
@@ -390,6 +393,44 @@ fn checks_of_mod_gearman_have_their_results() {
             let open = server.check("eventhandler", "", &handler);
             assert_eq!((&*open, mark.exists()), ("failed\n", false), "nor one without encryption");
         }
+        worker.signal(Signal::TERM);
+        assert_eq!(worker.status("the worker ends").code(), Some(0));
+    }
+}
+
+/// A check that is too old, and one of a program that is not allowed: neither runs, and each has its result.
+#[test]
+fn checks_that_do_not_run_have_results() {
+    let Some(server) = Server::start("checks that do not run") else { return };
+    if Command::new("python3").arg("-V").output().is_err() {
+        println!("SKIPPED: checks that do not run, because python3 is not installed");
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let mark = place.path().join("mark");
+    let touch = plugin(place.path(), "touch", &format!(": > {}", mark.display()));
+    let check = |core_time: u64| {
+        format!(
+            "type=host\nresult_queue=check_results\nhost_name=web\ncore_time={core_time}.5\ncommand_line={}\n\n\n",
+            touch.display()
+        )
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+    for (words, core_time, expected) in [
+        (["--max-age", "3600"], now - 7200, Some("return_code=3\n")),
+        (["--max-age", "3600"], now, None),
+        (["--allow", "/bin/echo"], now, Some("return_code=3\n")),
+    ] {
+        let mut worker = server.worker(&[&["--checks", "--name", "here"], &words[..]].concat());
+        let found = server.check("host", "", &check(core_time));
+        assert_eq!(mark.exists(), expected.is_none(), "{words:?}: {found}");
+        let _ = fs::remove_file(&mark);
+        let output = match (expected, words[0]) {
+            (None, _) => "output=(No output returned from plugin)\n".to_owned(),
+            (_, "--max-age") => "output=(Could Not Start Check In Time)\n".to_owned(),
+            _ => format!("output=UNKNOWN: not run: {}: not allowed (worker: here)\n", touch.display()),
+        };
+        assert!(found.contains(&output) && found.contains(expected.unwrap_or("return_code=0\n")), "{found}");
         worker.signal(Signal::TERM);
         assert_eq!(worker.status("the worker ends").code(), Some(0));
     }

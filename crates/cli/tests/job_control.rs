@@ -10,7 +10,7 @@ use std::{
 
 use forkless::{Command, Pty, PtySize};
 use jobs::{BINARY, CTRL_BACKSLASH, CTRL_C, CTRL_D, CTRL_Z, PROMPT, Session, has, shells};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Signal, kill_process, kill_process_group};
 
 /// A supervised program in the group of forkless.
 const PLAIN: &str = "$F run --timeout 100";
@@ -117,6 +117,7 @@ fn bg_continues_the_program_without_the_terminal() {
                 "echo is-u''p; read a; echo re''ad $a; trap \"echo go''ne; exit\" USR1; while :; do sleep 0.01; done";
             session.line(&format!("{run} bash -c '{script}'"));
             session.expect("is-up");
+            session.has_foreground(if run == PLAIN { "forkless" } else { "bash" });
             session.keys(CTRL_Z);
             session.expect("Stopped");
             session.prompt();
@@ -127,13 +128,37 @@ fn bg_continues_the_program_without_the_terminal() {
             session.expect("sh -c");
             session.input("word");
             session.expect("read word");
-            session.stop();
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
             session.prompt();
             session.run("bg");
             session.run("echo the shell has the terminal");
             session.run("kill -USR1 %1");
             session.run("wait");
             assert!(session.run("jobs").lines().count() <= 2);
+        }
+    });
+}
+
+#[test]
+fn a_job_that_is_stopped_as_soon_as_it_is_continued_stays_stopped() {
+    with_shells("a_job_that_is_stopped_as_soon_as_it_is_continued_stays_stopped", |session, _| {
+        for run in [PLAIN, GROUP, FOREGROUND] {
+            session.run(&format!("{run} cat &"));
+            session.child_stops();
+            let job = session.first_child();
+            // The second discards the first, which forkless then never sees.
+            for signal in [Signal::CONT, Signal::TSTP] {
+                kill_process_group(job, signal).expect("alive");
+            }
+            session.child_stops();
+            session.line("fg");
+            session.expect("cat");
+            session.input("here");
+            session.expect("here\r\nhere");
+            session.keys(CTRL_D);
+            session.prompt();
+            assert_eq!(session.status(), 0, "{run}");
         }
     });
 }

@@ -1,10 +1,15 @@
 //! `forkless parallel --pipe` with streams, FIFOs and files, numbers of jobs that change, and signals.
 
+mod marks;
+
 use std::{
     fs,
+    io::Write,
     path::Path,
     process::{Command, Output, Stdio},
 };
+
+use rustix::process::Signal;
 
 /// Runs a line of sh in a directory; `$P` is `forkless parallel`. Ends it after a minute.
 fn run(line: &str, place: &Path) -> Output {
@@ -193,6 +198,45 @@ fn the_second_sigterm_ends_the_jobs() {
     let _ = fs::remove_file(place.path().join("said"));
     let output = run(line, place.path());
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(255)), "{output:?}");
+}
+
+/// Two signals end a run whose standard error is a full pipe.
+#[test]
+fn a_stop_does_not_wait_for_a_reader_of_standard_error() {
+    let place = marks::Place::new();
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writer, true).expect("non-blocking");
+    while (&writer).write(&[b'x'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("blocking");
+    let mut command = place.forkless(&["parallel", "-j1", "touch started; exec sleep 1000", ":::", "1"]);
+    let mut child = command.stdout(Stdio::null()).stderr(writer).spawn().expect("forkless starts");
+    marks::wait_for("the job", || place.path("started").exists());
+    marks::send(&child, Signal::TERM);
+    marks::send(&child, Signal::INT);
+    let mut status = None;
+    let ends = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        marks::wait_for("the end of the run", || {
+            status = child.try_wait().expect("a wait");
+            status.is_some()
+        });
+    }));
+    if ends.is_err() {
+        let _ = child.kill();
+    }
+    place.kill_all();
+    // The job that was ended has failed.
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
+}
+
+/// A job that reads gets nothing, with or without capture, and takes nothing from the later jobs.
+#[test]
+fn jobs_do_not_read_the_input_of_the_runner() {
+    for options in ["-j1 -k", "-j1 -u", "-j1 --lb", "-j1 -k --timeout 100"] {
+        let line = format!("{{ echo a; sleep 0.2; echo b; echo c; }} | $P {options} 'echo {{}}; wc -c'");
+        assert_eq!(output(&line), "a\n0\nb\n0\nc\n0\n", "{options}");
+    }
+    assert_eq!(output("echo x | $P -k 'cat; echo {}' ::: a b"), "a\nb\n");
+    assert_eq!(output("$P -k 'cat; echo {}' ::: a b <&-"), "a\nb\n");
 }
 
 /// A quote that is not closed must not make a value of the rest of the input.

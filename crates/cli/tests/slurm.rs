@@ -169,19 +169,24 @@ fn ran_all_and_only_those_in_flight_twice(cluster: &Cluster, jobs: usize) {
 }
 
 /// The orders of the rest are longer than what srun takes after the loss of a node: a second srun runs it on the other two.
+/// The first job on n1 after that ends when all others have: those that wait behind it, under the first srun, run elsewhere.
 #[test]
 fn another_srun_runs_the_rest_without_the_dead_node() {
     let Some(mut cluster) = Cluster::start("another_srun_runs_the_rest_without_the_dead_node") else { return };
     let jobs = scaled(JOBS).max(2500);
     let begun = Instant::now();
     cluster.write("marks", "");
-    cluster.write("job", &format!("echo {{}} >> marks; : {}", "x".repeat(1000)));
+    let others = format!("until [ $(sort -u marks | wc -l) -ge {} ]; do sleep 0.5; done", jobs - 1);
+    let long = format!("[ $PARALLEL_SSHHOST != n1 ] || [ ! -e lost ] || ! mkdir long 2> /dev/null || {others}");
+    cluster.write("job", &format!("{long}; echo {{}} >> marks; : {}", "x".repeat(1000)));
     let line = format!("seq {jobs} | $F parallel --slurm --slurm-timeout 4 -j1 --summary --joblog log \"$(cat job)\"");
     cluster.submit(&line, &[]);
     wait_until("some jobs have run on n2", || {
         let logged = cluster.logged("log");
         logged.len() >= 100 && logged.values().any(|host| host == "n2")
     });
+    cluster.write("lost", "");
+    wait_until("a job on n1 waits for all others", || cluster.work("long").exists());
     cluster.kill_node("n2");
     let code = cluster.code();
     let words = cluster.text("err");

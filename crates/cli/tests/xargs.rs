@@ -200,6 +200,24 @@ fn the_end_that_stops_the_run_decides_on_the_exit_code() {
     }
 }
 
+/// A command that reads gets nothing, and takes no argument of a later one. With `-a` it gets what the runner has.
+#[test]
+fn commands_do_not_read_the_arguments() {
+    let forkless = format!("{} xargs", env!("CARGO_BIN_EXE_forkless"));
+    for (line, expected) in [
+        ("{ echo a; sleep 0.2; echo b; } | $X -n1 sh -c 'echo $0; wc -c'", "a\n0\nb\n0\n"),
+        ("echo a > args; echo b | $X -a args sh -c 'echo $0; cat'", "a\nb\n"),
+    ] {
+        let programs = [Some(forkless.as_str()), theirs(&[], b"").map(|_| "xargs")];
+        for program in programs.into_iter().flatten() {
+            let place = tempfile::tempdir().expect("a directory");
+            let mut shell = Command::new("sh");
+            let output = shell.args(["-c", line]).env("X", program).current_dir(place.path()).output().expect("sh");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{program}: {line}: {output:?}");
+        }
+    }
+}
+
 /// SIGUSR2 takes a slot away: the third command starts when both others have ended.
 #[test]
 fn sigusr2_removes_a_slot() {

@@ -88,8 +88,8 @@ impl Check {
 pub enum End<'a> {
     /// With this exit code and output.
     Exited(i32, &'a [u8], &'a [u8]),
-    /// By this signal.
-    Killed(i32),
+    /// By this signal, with this standard output.
+    Killed(i32, &'a [u8]),
     /// It took too long.
     TimedOut,
     /// It was too old when it came.
@@ -105,28 +105,36 @@ const UNKNOWN: i32 = 3;
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 const SIGNALLED: i32 = 128;
+/// Exit codes that mod_gearman takes for those of a shell whose command was killed by a signal.
+const SIGNALS: std::ops::RangeInclusive<i32> = 129..=143;
 
 impl End<'_> {
     /// The exit code and the output that the monitoring server gets.
     pub fn verdict(&self, sort: Sort, worker: &str) -> (i32, String) {
-        let bounds = |code: i32, why: &str| {
-            (CRITICAL, format!("CRITICAL: Return code of {code} is out of bounds.{why} (worker: {worker})"))
+        let bounds = |code: i32, why: &str, out: &[u8]| {
+            let mut words = format!("CRITICAL: Return code of {code} is out of bounds.{why} (worker: {worker})");
+            let said = text(out);
+            if !said.is_empty() {
+                // The first line is the summary; what the plugin has written follows as its details.
+                let _ = write!(words, "\n{said}");
+            }
+            (CRITICAL, words)
         };
         match self {
             Self::Exited(code @ 0..=3, out, err) => (*code, output(out, err)),
             Self::Exited(NOT_FOUND, ..) => {
-                bounds(NOT_FOUND, " Make sure the plugin you're trying to run actually exists.")
+                bounds(NOT_FOUND, " Make sure the plugin you're trying to run actually exists.", b"")
             }
             Self::Exited(NOT_EXECUTABLE, ..) => {
-                bounds(NOT_EXECUTABLE, " Make sure the plugin you're trying to run is executable.")
+                bounds(NOT_EXECUTABLE, " Make sure the plugin you're trying to run is executable.", b"")
             }
             // A shell reports a signal so.
-            Self::Exited(code, ..) if (1..=64).contains(&(code - SIGNALLED)) => {
-                Self::Killed(code - SIGNALLED).verdict(sort, worker)
+            Self::Exited(code, out, _) if SIGNALS.contains(code) => {
+                Self::Killed(code - SIGNALLED, out).verdict(sort, worker)
             }
-            Self::Exited(code, ..) => bounds(*code, ""),
-            Self::Killed(signal) => {
-                bounds(SIGNALLED + signal, &format!(" Plugin exited by signal {}.", name_of(*signal)))
+            Self::Exited(code, out, _) => bounds(*code, "", out),
+            Self::Killed(signal, out) => {
+                bounds(SIGNALLED + signal, &format!(" Plugin exited by signal {}.", name_of(*signal)), out)
             }
             Self::TimedOut => {
                 let what = if sort == Sort::Host { "Host" } else { "Service" };
@@ -138,9 +146,13 @@ impl End<'_> {
     }
 }
 
+/// Output as text, without newlines at its end.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r', '\0']).replace('\0', "")
+}
+
 /// What a plugin has reported: its standard output. Standard error is shown only where that is empty.
 fn output(out: &[u8], err: &[u8]) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r', '\0']).replace('\0', "");
     match (text(out), text(err)) {
         (out, _) if !out.is_empty() => out,
         (_, err) if !err.is_empty() => format!("(No output on stdout) stderr: {err}"),
@@ -154,11 +166,14 @@ fn name_of(signal: i32) -> String {
         (2, "SIGINT"),
         (3, "SIGQUIT"),
         (4, "SIGILL"),
+        (5, "SIGTRAP"),
         (6, "SIGABRT"),
         (7, "SIGBUS"),
         (8, "SIGFPE"),
         (9, "SIGKILL"),
+        (10, "SIGUSR1"),
         (11, "SIGSEGV"),
+        (12, "SIGUSR2"),
         (13, "SIGPIPE"),
         (14, "SIGALRM"),
         (15, "SIGTERM"),
@@ -223,14 +238,19 @@ mod tests {
         assert_eq!(verdict(End::Exited(3, b"", b"bad\n")), (3, "(No output on stdout) stderr: bad".to_owned()));
         assert_eq!(verdict(End::Exited(0, b"\n", b"")), (0, "(No output returned from plugin)".to_owned()));
         let out = |text: &str| (2, format!("CRITICAL: Return code of {text} (worker: w)"));
-        assert_eq!(verdict(End::Exited(5, b"x", b"")), out("5 is out of bounds."));
+        assert_eq!(verdict(End::Exited(5, b"", b"x")), out("5 is out of bounds."));
+        let (code, words) = verdict(End::Exited(5, b"bad | a=1\nmore\n", b"x"));
+        assert_eq!((code, &*words), (2, "CRITICAL: Return code of 5 is out of bounds. (worker: w)\nbad | a=1\nmore"));
         assert_eq!(
             verdict(End::Exited(127, b"", b"")),
             out("127 is out of bounds. Make sure the plugin you're trying to run actually exists.")
         );
-        assert_eq!(verdict(End::Killed(9)), out("137 is out of bounds. Plugin exited by signal SIGKILL."));
-        assert_eq!(verdict(End::Exited(137, b"", b"")), verdict(End::Killed(9)));
-        assert_eq!(verdict(End::Exited(255, b"", b"")), out("255 is out of bounds."));
+        assert_eq!(verdict(End::Killed(9, b"")), out("137 is out of bounds. Plugin exited by signal SIGKILL."));
+        assert_eq!(verdict(End::Exited(137, b"a\n", b"")), verdict(End::Killed(9, b"a")));
+        assert!(verdict(End::Killed(9, b"a")).1.ends_with(" (worker: w)\na"));
+        for code in [128, 144, 255] {
+            assert_eq!(verdict(End::Exited(code, b"", b"")), out(&format!("{code} is out of bounds.")));
+        }
         assert_eq!(verdict(End::TimedOut), (2, "(Service Check Timed Out On Worker: w)".to_owned()));
         let host = End::TimedOut.verdict(Sort::Host, "w");
         assert_eq!(host, (2, "(Host Check Timed Out On Worker: w)".to_owned()));

@@ -5,7 +5,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Stops a run or changes its slots, from a signal handler or another thread. Clones control the same run.
@@ -27,6 +27,7 @@ struct Inner {
     signal: AtomicU32,
     /// Milliseconds between ticks, 0 for none; [`NO_CHANGE`]: they stay as they are.
     tick: AtomicU32,
+    notifies: AtomicBool,
 }
 
 const NO_CHANGE: u32 = u32::MAX;
@@ -39,8 +40,8 @@ impl Control {
     pub fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (stop, slots, more, signal) = Default::default();
-        let tick = AtomicU32::new(NO_CHANGE);
-        Ok(Self(Arc::new(Inner { wake, stop, slots, more, signal, tick })))
+        let (tick, notifies) = (AtomicU32::new(NO_CHANGE), AtomicBool::new(false));
+        Ok(Self(Arc::new(Inner { wake, stop, slots, more, signal, tick, notifies })))
     }
 
     /// Starts no further job; those that run go on.
@@ -79,6 +80,12 @@ impl Control {
         self.wake();
     }
 
+    /// Has [`Events::notified`](crate::Events::notified) called by the thread of the run.
+    pub fn notify(&self) {
+        self.0.notifies.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
     fn wake(&self) {
         // Fails only when it is readable already.
         let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
@@ -112,6 +119,10 @@ impl Control {
             0 => Some(None),
             milliseconds => Some(Some(Duration::from_millis(milliseconds.into()))),
         }
+    }
+
+    pub(crate) fn take_notice(&self) -> bool {
+        self.0.notifies.swap(false, Ordering::SeqCst)
     }
 
     pub(crate) fn take_signal(&self) -> Option<i32> {

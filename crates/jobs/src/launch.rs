@@ -96,6 +96,7 @@ fn set(command: &mut Command, job: &Job, options: &mut Options) -> io::Result<()
         command.env(name, value);
     }
     match &job.stdin {
+        Stdin::Null if options.stdin_is_null => command.stdin(Stdio::inherit()),
         Stdin::Null => command.stdin(Stdio::null()),
         Stdin::Inherit => command.stdin(Stdio::inherit()),
         Stdin::File(file) => command.stdin(file.try_clone()?),

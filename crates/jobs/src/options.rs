@@ -120,12 +120,15 @@ pub struct Options {
     pub max_load: Option<f64>,
     /// No job is launched while less memory than this is available, in bytes.
     pub min_memory: Option<u64>,
-    /// Added to the nice value of the jobs.
+    /// The nice value of the jobs, from -20 (most CPU time) to 19: `setpriority(2)`. None: that of this process.
     pub nice: Option<i32>,
     /// Whether each job leads a process group of its own, so that what it has started ends with it.
     pub groups: bool,
     /// Changes each command before its launch: working directory, limits and so on.
     pub setup: Option<Setup>,
+    /// The standard input of this process is `/dev/null`: jobs with [`Stdin::Null`](crate::Stdin::Null) inherit it, which costs
+    /// less than a new one for each.
+    pub stdin_is_null: bool,
     /// Writes each job's text to the sink and launches nothing.
     pub dry_run: bool,
     /// Gets a line for each job that ends.
@@ -160,8 +163,16 @@ fn termination() -> Vec<(i32, Duration)> {
 
 impl Default for Options {
     fn default() -> Self {
+        Self::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    }
+}
+
+impl Options {
+    /// The default, but for the number of jobs that run at once: one at least. It does not look for the CPUs, which takes
+    /// some system calls.
+    pub fn new(slots: usize) -> Self {
         Self {
-            slots: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            slots: slots.max(1),
             output: Output::Inherit,
             keep_order: false,
             tries: 1,
@@ -174,6 +185,7 @@ impl Default for Options {
             nice: None,
             groups: false,
             setup: None,
+            stdin_is_null: false,
             dry_run: false,
             log: None,
             done: Done::default(),
@@ -187,9 +199,7 @@ impl Default for Options {
             temporary: std::env::temp_dir(),
         }
     }
-}
 
-impl Options {
     /// Sets how many jobs run at once: one at least.
     pub fn slots(mut self, slots: usize) -> Self {
         self.slots = slots.max(1);

@@ -133,6 +133,9 @@ pub trait Events {
         let _ = ended;
     }
 
+    /// [`Control::notify`](crate::Control::notify) has been called: once or more.
+    fn notified(&mut self) {}
+
     /// Called about every [`Options::tick`](crate::Options::tick), and once at the end.
     fn tick(&mut self, progress: &Progress) {
         let _ = progress;

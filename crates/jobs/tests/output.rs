@@ -246,6 +246,67 @@ fn output_without_a_place_is_kept_and_reported() {
     assert!(summary.ran < 50 && !summary.is_complete() && summary.errors.len() == 1, "{summary:?}");
 }
 
+/// In the environment of the process that takes all descriptors.
+const TAKES_ALL: &str = "FORKLESS_TEST_TAKES_ALL";
+
+/// Jobs and their runner may have all descriptors when output must go to the temporary file. In a process of its own, because
+/// other tests need descriptors.
+#[test]
+fn output_that_waits_has_a_descriptor_when_no_other_is_left() {
+    if std::env::var_os(TAKES_ALL).is_none() {
+        let line =
+            "ulimit -n 64; exec \"$0\" --exact --nocapture output_that_waits_has_a_descriptor_when_no_other_is_left";
+        let mut shell = std::process::Command::new("sh");
+        let output =
+            shell.args(["-c", line]).arg(std::env::current_exe().expect("a program")).env(TAKES_ALL, "1").output();
+        let output = output.expect("sh");
+        return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    struct Take {
+        place: std::path::PathBuf,
+        taken: Vec<std::fs::File>,
+        starts: u64,
+        ticks: u32,
+    }
+    impl Events for Take {
+        fn started(&mut self, _: &Job, place: forkless_jobs::Place, _: u32) {
+            self.starts = place.seq;
+        }
+
+        fn finished(&mut self, ended: &Ended) -> Flow {
+            if ended.place.seq == 2 {
+                self.taken.clear();
+                std::fs::write(self.place.join("end"), "").expect("a file");
+            }
+            Flow::Continue
+        }
+
+        /// Takes all descriptors, then also those that the launch has given back, and lets the second job write.
+        fn tick(&mut self, _: &forkless_jobs::Progress) {
+            if self.starts < 2 || self.place.join("end").exists() {
+                return;
+            }
+            self.ticks += 1;
+            self.taken.pop();
+            if self.ticks == 5 {
+                std::fs::write(self.place.join("full"), "").expect("a file");
+            }
+            self.taken.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()));
+        }
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().to_owned();
+    let until = |name: &str| format!("until test -e {}; do sleep 0.01; done", place.join(name).display());
+    let mut options = ordered(2);
+    (options.memory, options.tick) = (10, Some(Duration::from_millis(5)));
+    // More than a pipe holds: it ends when a part of it is in the file.
+    let jobs = [sh(until("end")), sh(format!("{}; head -c 200000 /dev/zero", until("full")))];
+    let (mut events, mut sink) = (Take { place, taken: Vec::new(), starts: 0, ticks: 0 }, Collect::default());
+    let summary = run(options, &mut from_iter(jobs), &mut events, &mut sink).expect("a run");
+    assert!(summary.is_success(), "{summary:?}");
+    assert_eq!(sink.text(false).len(), 200_000);
+}
+
 /// What waits for a job that is killed is still written.
 #[test]
 fn output_that_waits_is_written_when_the_run_is_stopped() {

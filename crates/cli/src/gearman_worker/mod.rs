@@ -62,7 +62,7 @@ fn run(given: &GearmanWorkerOptions) -> Result<u8, String> {
     // A check mostly waits for what it checks, and the worker for the server.
     let slots = parallel::slots(given.jobs.as_deref().unwrap_or(if has_checks { "400%" } else { "100%" }))?;
     let queue = Queue::new(worker(given, slots, ends_now.clone())?);
-    let mut options = Options::default().slots(slots).output(Output::Group);
+    let mut options = Options::new(slots).output(Output::Group);
     options.groups = !planted!("timeout-kills-only-the-child");
     options.timeout = given.timeout.map(Timeout::After);
     options.most_output = Some(given.max_output);

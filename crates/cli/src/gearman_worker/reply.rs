@@ -73,6 +73,6 @@ pub(super) fn end_of_check<'a>(task: &'a Task, ended: &Ended) -> End<'a> {
     }
     match ended.ending.numbers() {
         (exit, 0) => End::Exited(exit, out, err),
-        (_, signal) => End::Killed(signal),
+        (_, signal) => End::Killed(signal, out),
     }
 }

@@ -115,6 +115,31 @@ impl Borders {
     }
 }
 
+/// The header at the start of an input.
+#[derive(Debug)]
+pub(super) enum Heading {
+    Lines(usize),
+    /// What matches in the first block.
+    Regex(Regex),
+}
+
+impl Heading {
+    /// From `--header`.
+    pub(super) fn new(text: Option<&str>) -> Result<Self, String> {
+        let Some(text) = text else { return Ok(Self::Lines(0)) };
+        if text == ":" {
+            return Ok(Self::Lines(1));
+        }
+        match text.parse() {
+            Ok(lines) => Ok(Self::Lines(lines)),
+            Err(_) => {
+                let regex = regular(&format!("^(?:{text})"), |_| {});
+                regex.map(Self::Regex).map_err(|error| format!("--header: {error}"))
+            }
+        }
+    }
+}
+
 /// The jobs for the blocks of an input.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -127,8 +152,8 @@ pub(super) struct Blocks {
     pub(super) records: Option<usize>,
     /// So many lines make a record.
     pub(super) lines: usize,
-    /// So many lines come before each block.
-    pub(super) header_lines: usize,
+    /// What comes before each block.
+    pub(super) heading: Heading,
     header: Option<Vec<u8>>,
     /// What separates records is removed.
     pub(super) removes: bool,
@@ -175,7 +200,7 @@ impl Blocks {
             maker,
             records: None,
             lines: 1,
-            header_lines: 0,
+            heading: Heading::Lines(0),
             header: None,
             removes: false,
             skips_blank: false,
@@ -237,9 +262,12 @@ impl Blocks {
             return true;
         }
         let bytes = self.feed.bytes();
-        let end = match self.header_lines {
-            0 => Some(0),
-            lines => memchr::memchr_iter(b'\n', bytes).nth(lines - 1).map(|place| place + 1),
+        let end = match &self.heading {
+            Heading::Lines(0) => Some(0),
+            Heading::Lines(lines) => memchr::memchr_iter(b'\n', bytes).nth(lines - 1).map(|place| place + 1),
+            // More input could make it longer.
+            Heading::Regex(_) if bytes.len() < self.size && !has_ended => None,
+            Heading::Regex(regex) => Some(regex.find(bytes).map_or(0, |found| found.end())),
         };
         let Some(end) = end.or(has_ended.then_some(bytes.len())) else { return false };
         self.header = Some(bytes[..end].to_vec());
@@ -283,7 +311,8 @@ impl Blocks {
             if let Some(end) = self.borders.last(&bytes[..self.size]) {
                 return Some(end);
             }
-            self.size = self.size + self.size / 3 + 1;
+            // As GNU parallel.
+            self.size = (self.size * 13).div_ceil(10) + 1;
             say(format_args!("a record is longer than the block: --block is now {}", self.size));
         }
     }

@@ -40,6 +40,8 @@ mod results;
 
 mod report;
 
+mod signals;
+
 mod joblog;
 
 mod plan;
@@ -55,13 +57,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::thread;
 
-use forkless::planted;
 use forkless_jobs::{Control, HaltOn, Limit, Summary};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
-use signal_hook::iterator::Signals;
 
 pub(crate) use message::FAILED;
 use message::say;
@@ -70,7 +67,6 @@ pub(crate) use plain::plain;
 
 use plan::Plan;
 pub(crate) use plan::slots;
-use report::{Report, Running};
 
 /// The exit code for more failed jobs than this, and that many.
 const MANY: u64 = 101;
@@ -119,12 +115,14 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     }
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let mut plan = Plan::of(options, &control)?;
-    heed_signals(control, &plan.report).map_err(|error| format!("cannot install signal handlers: {error}"))?;
+    signals::heed(&control, &plan.report).map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let halt = plan.options.halt;
     let (source, report, sink) = (&mut *plan.source, &mut plan.report, &mut *plan.sink);
     let summary = match options.slurm.is_some() && !options.dry_run {
         true => slurm::run(options, plan.options, source, report, sink, |words| say(words))?,
         false => {
+            // The input has a descriptor of its own.
+            plan.options.stdin_is_null = crate::no_input::replace_stdin();
             forkless_jobs::run(plan.options, source, report, sink).map_err(|error| format!("cannot run: {error}"))?
         }
     };
@@ -145,43 +143,6 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     Ok(exit_code(&summary, halt.map(|halt| (halt.on, halt.limit))))
 }
 
-/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
-/// listed, or, in a job of Slurm, no further jobs (`sbatch --signal=B:USR1@60`: its time is about to end). USR2: progress is
-/// shown, or no longer.
-fn heed_signals(control: Control, report: &Report) -> io::Result<()> {
-    // SIGXFSZ: a log or a temporary file that may grow no further is an error like a full disk, not the end of the run.
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ])?;
-    let (running, progress, ticks) = (report.running.clone(), report.progress.clone(), report.bar || report.eta);
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut terms = 0;
-        for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
-            terms += u32::from(signal == SIGTERM);
-            match signal {
-                SIGUSR1 if !slurm::is_inside() => list(&running),
-                SIGUSR2 => {
-                    let shows = !progress.fetch_xor(true, Ordering::Relaxed);
-                    control.set_tick((shows || ticks).then_some(plan::TICK));
-                }
-                SIGTERM if terms > 1 && !planted!("second-term-ignored") => control.stop_now(),
-                SIGINT => control.stop_now(),
-                _ => {
-                    say(format_args!("starting no more jobs, waiting for those that run (SIGTERM again ends them)"));
-                    control.stop_soon();
-                }
-            }
-        }
-    })?;
-    Ok(())
-}
-
-/// Lists the jobs that run on standard error.
-fn list(running: &Running) {
-    let Ok(running) = running.lock() else { return };
-    for command in running.values() {
-        say(String::from_utf8_lossy(command));
-    }
-}
-
 /// As GNU parallel's: the number of failed jobs, or what ended the run early.
 fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
     let failed = || summary.failed.min(MANY) as u8;
@@ -191,7 +152,7 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
     if let (Some((on, limit)), Some((status, signal))) = (halt, summary.halted_by) {
         return match (on, limit) {
             (HaltOn::Success, _) => 0,
-            (_, Limit::Percent(_)) => (summary.failed * 100).checked_div(summary.total).unwrap_or(0).min(100) as u8,
+            (_, Limit::Percent(_)) => (summary.failed * 100).div_ceil(summary.total.max(1)).min(100) as u8,
             _ if signal > 0 => (SIGNALLED + signal) as u8,
             _ => status as u8,
         };

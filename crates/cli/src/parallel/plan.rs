@@ -15,7 +15,7 @@ use forkless_core::planted;
 use forkless_jobs::{Control, Input, Job, Limit, Options, Output, Sink, Source, Standard};
 use rustix::process::{Resource, getpriority_process, getrlimit};
 
-use super::blocks::{Blocks, Borders, Round};
+use super::blocks::{Blocks, Borders, Heading, Round};
 use super::change::regular;
 use super::files::Files;
 use super::gearman::{self, Feeder};
@@ -148,7 +148,7 @@ impl ParallelOptions {
         }
         // Jobs of --tee wait for each other.
         let text = self.jobs.as_deref().unwrap_or(if self.tee { "0" } else { "100%" });
-        slots_or_file(text, if self.slurm_worker { slurm::cpus(cpus()) } else { cpus() })
+        slots_or_file(text, || if self.slurm_worker { slurm::cpus(cpus()) } else { cpus() })
     }
 
     /// The file with the number of jobs, if it is in one.
@@ -159,16 +159,16 @@ impl ParallelOptions {
 
 /// The number of slots that a text names, on this machine.
 pub(super) fn slots_of(text: &str) -> Result<usize, String> {
-    slots_on(text, cpus())
+    slots_on(text, cpus)
 }
 
 /// The number of slots that a text asks for, or a file that it names.
 pub(crate) fn slots(text: &str) -> Result<usize, String> {
-    slots_or_file(text, cpus())
+    slots_or_file(text, cpus)
 }
 
-fn slots_or_file(text: &str, cpus: usize) -> Result<usize, String> {
-    slots_on(text, cpus).or_else(|error| match fs::read_to_string(text) {
+fn slots_or_file(text: &str, cpus: impl Fn() -> usize) -> Result<usize, String> {
+    slots_on(text, &cpus).or_else(|error| match fs::read_to_string(text) {
         Ok(content) => slots_on(&content, cpus).map_err(|error| format!("--jobs {text}: {error}")),
         Err(_) => Err(format!("--jobs: {error}")),
     })
@@ -178,7 +178,7 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-fn slots_on(text: &str, cpus: usize) -> Result<usize, String> {
+fn slots_on(text: &str, cpus: impl FnOnce() -> usize) -> Result<usize, String> {
     Ok(values::slots(text, cpus)?.unwrap_or_else(|| {
         // Each job takes up to four descriptors.
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
@@ -196,7 +196,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
         (_, true) => Output::Lines,
         _ => Output::Group,
     };
-    let mut options = Options::default().slots(given.slots()?).output(output);
+    let mut options = Options::new(given.slots()?).output(output);
     options.keep_order = given.keep_order;
     options.tries = match given.retries {
         Some(0) => u32::MAX,
@@ -212,8 +212,8 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     options.min_memory = given.memfree;
     if let Some(wanted) = given.nice {
         let now = getpriority_process(None).map_err(|error| format!("--nice: {error}"))?;
-        // As GNU parallel: never more urgent than now.
-        options.nice = Some((wanted - now).max(0));
+        // Never more urgent than now, which GNU parallel makes them where it may.
+        options.nice = Some(wanted.max(now));
     }
     options.groups = true;
     options.dry_run = given.dry_run;
@@ -278,10 +278,8 @@ fn sources(given: &ParallelOptions, asked: &Asked) -> Result<Sources, String> {
         (None, _) => vec![b'\n'],
     };
     let mut columns = given.colsep.clone();
-    if let Some(header) = &given.header {
-        if header != ":" && header != ".*\\n" {
-            return Err(format!("--header: only : is supported without --pipe: {header:?}"));
-        }
+    // As GNU parallel, which takes one line here, whatever the value says.
+    if given.header.is_some() {
         columns.get_or_insert_with(|| "\t".to_owned());
     }
     let columns = match given.csv {
@@ -411,7 +409,7 @@ fn sink(
                 Some(shard) => (named(&path, shard), format!("{}/{}", shard.index, shard.count)),
                 None => (path, ":".to_owned()),
             };
-            let table = Table::open(&path, &host, names);
+            let table = Table::open(&path, &host, names, given.line_buffer);
             match table.map_err(|error| format!("--results: cannot open {}: {error}", path.display()))? {
                 Some(table) => Ok(Box::new(table)),
                 None => Ok(Box::new(Standard::new())),
@@ -436,15 +434,16 @@ pub(super) fn named(path: &Path, shard: Shard) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// `-l` or `-L`.
+fn max_lines(given: &ParallelOptions) -> Result<Option<u64>, String> {
+    let Some(text) = &given.max_lines else { return Ok(given.lines) };
+    let lines = values::size(&text.to_string_lossy()).map_err(|error| format!("-l: {error}"))?;
+    Ok(Some(lines.max(1)))
+}
+
 /// What fits in a job.
 fn limits(given: &ParallelOptions) -> Result<(Limits, Fill), String> {
-    let lines = match &given.max_lines {
-        Some(text) => {
-            Some(values::size(&text.to_string_lossy()).map(|lines| lines.max(1)).map_err(|e| format!("-l: {e}"))?)
-        }
-        None => given.lines,
-    };
-    let rows = given.max_args.or(given.max_replace_args).or(lines);
+    let rows = given.max_args.or(given.max_replace_args).or(max_lines(given)?);
     let fills = given.context || given.multiple || given.xargs;
     let limits = Limits {
         rows: match rows {
@@ -472,7 +471,9 @@ fn lines(
 ) -> Result<Lines, String> {
     let (limits, fill) = limits(given)?;
     let language = maker.shell.language;
-    let template = Template::parse(&asked.command, strings, fill, given.quote, !given.tee, language)?;
+    // Without a command, the value is one.
+    let appends = !given.tee || asked.command.is_empty();
+    let template = Template::parse(&asked.command, strings, fill, given.quote, appends, language)?;
     let packer = Packer::new(sources, limits);
     let mut lines = Lines {
         template,
@@ -551,16 +552,11 @@ fn blocks(
         true => Borders::Csv,
         false => Borders::new(text(&given.recend), text(&given.recstart), given.regexp)?,
     };
-    let header = match given.header.as_deref() {
-        None => 0,
-        Some(":") => 1,
-        Some(text) => text.parse().map_err(|_| format!("--header: only : or a number of lines: {text:?}"))?,
-    };
     let size = block_size(given, path, slots)?.max(1) as usize;
     let mut blocks = Blocks::new(Feed::Input(open(path)?), borders, size, template, maker);
     blocks.records = given.max_replace_args.or(given.max_args).map(|count| count.max(1) as usize);
-    blocks.lines = given.lines.unwrap_or(1).max(1) as usize;
-    blocks.header_lines = header;
+    blocks.lines = max_lines(given)?.unwrap_or(1).max(1) as usize;
+    blocks.heading = Heading::new(given.header.as_deref())?;
     blocks.removes = given.remove_rec_sep;
     blocks.skips_blank = given.no_run_if_empty;
     blocks.is_part = given.pipe_part;

@@ -125,8 +125,14 @@ impl clap::Args for Refused {
 
 impl FromArgMatches for Refused {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given =
-            |entry: &&Entry| matches.value_source(entry.names[0]) == Some(clap::parser::ValueSource::CommandLine);
+        // This machine, in GNU parallel's words.
+        let is_here = |entry: &Entry| {
+            let places = || matches.get_many::<String>(entry.names[0]).into_iter().flatten();
+            entry.names[0] == "sshlogin" && places().all(|place| place == ":")
+        };
+        let given = |entry: &&Entry| {
+            matches.value_source(entry.names[0]) == Some(clap::parser::ValueSource::CommandLine) && !is_here(entry)
+        };
         let words = |entry: &Entry| format!("--{} is refused: {}", entry.names[0], entry.instead);
         Ok(Self(ENTRIES.iter().find(given).map(words)))
     }

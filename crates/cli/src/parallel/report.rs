@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forkless::planted;
@@ -30,12 +30,10 @@ pub(super) struct Report {
     pub(super) files: Option<Rc<Files>>,
     /// The file with the number of jobs.
     pub(super) slots: Option<SlotsFile>,
-    pub(super) running: Running,
+    /// The commands that run, by the numbers of their jobs.
+    pub(super) running: BTreeMap<u64, Vec<u8>>,
     pub(super) shown: usize,
 }
-
-/// The commands that run, by the numbers of their jobs.
-pub(super) type Running = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
 
 /// The file of `--jobs FILE`, which is read again when a job has ended.
 #[derive(Debug)]
@@ -58,9 +56,7 @@ impl SlotsFile {
 
 impl Events for Report {
     fn started(&mut self, job: &Job, place: Place, _: u32) {
-        if let Ok(mut running) = self.running.lock() {
-            running.insert(place.seq, job.text.clone());
-        }
+        self.running.insert(place.seq, job.text.clone());
         if let Some(files) = &self.files {
             files.start(place.seq);
         }
@@ -70,18 +66,14 @@ impl Events for Report {
     }
 
     fn again(&mut self, ended: &Ended) {
-        if let Ok(mut running) = self.running.lock() {
-            running.remove(&ended.place.seq);
-        }
+        self.running.remove(&ended.place.seq);
         if let Some(files) = &self.files {
             files.stop(ended.place.seq);
         }
     }
 
     fn finished(&mut self, ended: &Ended) -> Flow {
-        if let Ok(mut running) = self.running.lock() {
-            running.remove(&ended.place.seq);
-        }
+        self.running.remove(&ended.place.seq);
         let command = || String::from_utf8_lossy(&ended.job.text);
         if ended.timed_out {
             say(format_args!("killed because it timed out: {}", command()));
@@ -103,6 +95,13 @@ impl Events for Report {
             slots.read();
         }
         Flow::Continue
+    }
+
+    /// Lists the jobs that run.
+    fn notified(&mut self) {
+        for command in self.running.values() {
+            say(String::from_utf8_lossy(command));
+        }
     }
 
     fn tick(&mut self, progress: &Progress) {

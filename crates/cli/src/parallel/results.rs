@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use forkless_jobs::{Ended, Sink, Stream};
+use forkless_jobs::{Ended, Sink, Standard, Stream};
 
 use super::sources::Row;
 use super::template::{Numbers, Template};
@@ -100,11 +100,13 @@ pub(super) struct Table {
     names: Vec<Vec<u8>>,
     has_head: bool,
     held: BTreeMap<u64, [Vec<u8>; 2]>,
+    /// With `--line-buffer` the output is written, too.
+    standard: Option<Standard>,
 }
 
 impl Table {
     /// The table in a file of this name, if its ending is one of a table; `-.csv` is standard output.
-    pub(super) fn open(path: &Path, host: &str, names: &[Vec<u8>]) -> io::Result<Option<Self>> {
+    pub(super) fn open(path: &Path, host: &str, names: &[Vec<u8>], writes: bool) -> io::Result<Option<Self>> {
         let form = match path.extension().and_then(OsStr::to_str) {
             Some("csv") => Form::Separated(b','),
             Some("tsv") => Form::Separated(b'\t'),
@@ -116,7 +118,8 @@ impl Table {
             false => File::create(path)?,
         };
         let (host, names) = (host.to_owned(), names.to_vec());
-        Ok(Some(Self { file, form, host, names, has_head: false, held: BTreeMap::new() }))
+        let standard = writes.then(Standard::new);
+        Ok(Some(Self { file, form, host, names, has_head: false, held: BTreeMap::new(), standard }))
     }
 
     fn head(&mut self, columns: usize, separator: u8) -> io::Result<()> {
@@ -132,6 +135,9 @@ impl Table {
 
 impl Sink for Table {
     fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        if let Some(standard) = &mut self.standard {
+            standard.write(seq, stream, bytes)?;
+        }
         let held = self.held.entry(seq).or_default();
         held[usize::from(stream == Stream::Err)].extend_from_slice(bytes);
         Ok(())
@@ -167,6 +173,10 @@ impl Sink for Table {
             Form::Json => json(&numbers, &ended.job.text, values, &out, &err),
         };
         self.file.write_all(&row)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.standard.as_mut().map_or(Ok(()), Sink::flush)
     }
 }
 

@@ -74,15 +74,20 @@ impl Strings {
 
     /// The replacement string at the start of the text, and its length.
     fn at(&self, text: &[u8]) -> Result<Option<(Part, usize)>, String> {
-        if text.starts_with(&self.seq) {
-            return Ok(Some((Part::Seq, self.seq.len())));
-        }
-        if text.starts_with(&self.slot) {
-            return Ok(Some((Part::Slot, self.slot.len())));
-        }
-        if let Some((string, change)) = self.values.iter().find(|(string, _)| text.starts_with(string)) {
-            let value = Value { which: Which::All, change: change.clone(), levels: Vec::new(), is_code: false };
-            return Ok(Some((Part::Value(value), string.len())));
+        let numbers = [(&self.seq, None), (&self.slot, None)];
+        let values = self.values.iter().map(|(string, change)| (string, Some(change)));
+        let all = numbers.into_iter().chain(values).filter(|(string, _)| text.starts_with(string));
+        // Strings that have been renamed may begin like others.
+        if let Some((string, change)) = all.max_by_key(|(string, _)| string.len()) {
+            let part = match change {
+                Some(change) => {
+                    let (which, change) = (Which::All, change.clone());
+                    Part::Value(Value { which, change, levels: Vec::new(), is_code: false })
+                }
+                None if *string == self.seq => Part::Seq,
+                None => Part::Slot,
+            };
+            return Ok(Some((part, string.len())));
         }
         if text.starts_with(b"{=") && text.windows(2).any(|two| two == b"=}") {
             return Err("{= … =} is Perl, which is not supported: use {.}, {/}, --plus, or the shell, as in \
@@ -104,7 +109,10 @@ impl Strings {
                 b"0#" => return Ok(Some(Part::PaddedSeq)),
                 b"0%" => return Ok(Some(Part::PaddedSlot)),
                 b"slot" => return Ok(Some(Part::Text(b"${PARALLEL_JOBSLOT}".to_vec()))),
-                b"uniq" | b"choose_k" | b"host" | b"sshlogin" | b"hgrp" | b"agrp" => {
+                // Those of this machine.
+                b"host" | b"sshlogin" => return Ok(Some(Part::Text(b":".to_vec()))),
+                b"hgrp" | b"agrp" => return Ok(Some(Part::Text(Vec::new()))),
+                b"uniq" | b"choose_k" => {
                     return Err(format!("{{{}}} is not supported", String::from_utf8_lossy(inner)));
                 }
                 _ => {}
@@ -538,7 +546,9 @@ fn split(word: &[u8], strings: &Strings) -> Result<Vec<Part>, String> {
 
 /// Whether the command has a string that is replaced by a text: then no argument is added.
 fn strings_only_text(words: &[Vec<u8>], strings: &Strings) -> bool {
-    strings.plus && words.iter().any(|word| word.windows(6).any(|window| window == b"{slot}"))
+    const TEXTS: [&[u8]; 5] = [b"{slot}", b"{host}", b"{sshlogin}", b"{hgrp}", b"{agrp}"];
+    let has = |word: &[u8], text: &[u8]| word.windows(text.len()).any(|window| window == text);
+    strings.plus && words.iter().any(|word| TEXTS.iter().any(|text| has(word, text)))
 }
 
 /// A command that begins with a replacement string: that argument is the command, wherever else it stands. Other

@@ -80,17 +80,17 @@ pub(crate) fn block_size(text: &str) -> Result<BlockSize, String> {
 }
 
 /// The number of slots on a machine with so many CPUs; `None` for `0`: as many as possible.
-pub(super) fn slots(text: &str, cpus: usize) -> Result<Option<usize>, String> {
+pub(super) fn slots(text: &str, cpus: impl FnOnce() -> usize) -> Result<Option<usize>, String> {
     let wrong = || format!("not a number of jobs (such as 8, +2, -1, 50% or a file with one of these): {text:?}");
     let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
     let text = text.trim();
     let count = if let Some(percent) = text.strip_suffix('%') {
         let percent: f64 = percent.parse().map_err(|_| wrong())?;
-        (cpus as f64 * percent / 100.0) as usize
+        (cpus() as f64 * percent / 100.0) as usize
     } else if let Some(more) = text.strip_prefix('+') {
-        cpus + number(more)?
+        cpus() + number(more)?
     } else if let Some(fewer) = text.strip_prefix('-') {
-        cpus.saturating_sub(number(fewer)?)
+        cpus().saturating_sub(number(fewer)?)
     } else {
         match number(text)? {
             0 => return Ok(None),
@@ -299,13 +299,13 @@ mod tests {
 
     #[test]
     fn slots_count_from_the_cpus() {
-        assert_eq!(slots("3", 4), Ok(Some(3)));
-        assert_eq!(slots("+3", 4), Ok(Some(7)));
-        assert_eq!(slots("-3", 4), Ok(Some(1)));
-        assert_eq!(slots("-9", 4), Ok(Some(1)));
-        assert_eq!(slots("50%", 4), Ok(Some(2)));
-        assert_eq!(slots("0", 4), Ok(None));
-        assert!(slots("2.5", 4).is_err());
+        assert_eq!(slots("3", || 4), Ok(Some(3)));
+        assert_eq!(slots("+3", || 4), Ok(Some(7)));
+        assert_eq!(slots("-3", || 4), Ok(Some(1)));
+        assert_eq!(slots("-9", || 4), Ok(Some(1)));
+        assert_eq!(slots("50%", || 4), Ok(Some(2)));
+        assert_eq!(slots("0", || 4), Ok(None));
+        assert!(slots("2.5", || 4).is_err());
     }
 
     #[test]

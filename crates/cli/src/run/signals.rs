@@ -88,6 +88,14 @@ impl Arrived {
     }
 }
 
+/// Did a SIGCONT arrive after the last stop signal? The one discards the other where both wait (signal(7)), so those that
+/// were taken arrived in the order in which they were taken.
+pub(crate) fn was_continued(arrived: &[Arrived]) -> bool {
+    let mut last =
+        arrived.iter().rev().filter(|signal| signal.number == libc::SIGCONT || STOPS.contains(&signal.number));
+    last.next().is_some_and(|signal| signal.number == libc::SIGCONT)
+}
+
 /// The signals that forkless takes, blocked until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -242,5 +250,25 @@ fn inherited_ignored(signal: i32) -> bool {
         // Taken all the same: see `take`.
         libc::SIGCHLD => false,
         _ => is_ignored(signal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_after_a_continue_counts() {
+        let arrived = |numbers: &[i32]| -> Vec<Arrived> {
+            let of = |&number: &i32| Arrived { number, code: libc::SI_USER, sender: 1, value: 0 };
+            numbers.iter().map(of).collect()
+        };
+        use libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN};
+        assert!(was_continued(&arrived(&[SIGCONT])));
+        assert!(was_continued(&arrived(&[SIGTSTP, SIGCHLD, SIGCONT, SIGCHLD])));
+        assert!(!was_continued(&arrived(&[SIGCHLD, SIGCONT, SIGCHLD, SIGTSTP])));
+        assert!(!was_continued(&arrived(&[SIGCONT, SIGTTIN, SIGCHLD])));
+        assert!(!was_continued(&arrived(&[SIGCHLD])));
+        assert!(!was_continued(&[]));
     }
 }

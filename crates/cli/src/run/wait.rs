@@ -9,7 +9,10 @@ use std::{
 };
 
 use forkless::{Change, Child, Command};
-use forkless_core::sys::{self, signal::bit};
+use forkless_core::{
+    planted,
+    sys::{self, signal::bit},
+};
 use libc::{SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -21,7 +24,7 @@ use super::{
     failure::say,
     job_control::{Foreground, wake_at},
     options::Place,
-    signals::{Arrived, Recipient, STOPS, Signals},
+    signals::{Arrived, Recipient, STOPS, Signals, was_continued},
     terminal::Terminal,
 };
 
@@ -174,7 +177,7 @@ impl Watch {
             self.handle(signal, is_early, child, terminal.as_deref_mut())?;
         }
         let has = |number: i32| arrived.iter().any(|signal| signal.number == number);
-        let continues = self.place == Place::Beside && has(SIGCONT);
+        let continues = self.place == Place::Beside && was_continued(arrived);
         let news = if has(SIGCHLD) || continues { news(child)? } else { None };
         match news {
             Some(News::Stopped(signal)) => {
@@ -280,7 +283,8 @@ impl Watch {
     fn lend(&mut self, child: &mut Child) -> bool {
         let done = self.foreground.as_mut().is_some_and(Foreground::lend);
         if done {
-            // SIGCONT discards the stop signals that wait: signal(7). A Ctrl-Z among them is sent again.
+            // SIGCONT discards the stop signals that wait: signal(7). A Ctrl-Z among them is sent again. (One that is pressed
+            // between these two lines is lost, as one is that is pressed while a shell continues a job.)
             let is_to_stop = is_pending(child.id(), SIGTSTP);
             let _ = self.to.send(child, SIGCONT, None);
             if is_to_stop {
@@ -305,10 +309,23 @@ impl Watch {
         let timer = wake_at(clock.deadline);
         // Nobody may be there to continue forkless after a SIGSTOP, which the kernel does not discard.
         let by = if STOPS.contains(&signal) { signal } else { SIGTSTP };
-        // The terminal signals a whole job.
-        self.signals.stop(by, (had_terminal || is_use_of_terminal) && by == signal);
-        // Before the timer is deleted, with its signal.
-        let arrived = self.signals.arrived();
+        let mut arrived = Vec::new();
+        loop {
+            // The terminal signals a whole job.
+            self.signals.stop(by, (had_terminal || is_use_of_terminal) && by == signal);
+            // Before the timer is deleted, with its signal.
+            let later = self.signals.arrived();
+            // A stop signal discards a SIGCONT that was not taken yet (signal(7)): forkless was continued, and at once
+            // stopped again.
+            let is_again = self.foreground.is_some()
+                && later.iter().all(|signal| signal.number != SIGCONT)
+                && later.iter().any(|signal| STOPS.contains(&signal.number))
+                && !planted!("second-stop-hangs-up");
+            arrived.extend(later);
+            if !is_again {
+                break;
+            }
+        }
         drop(timer);
         terminal.map_or(Ok(()), Terminal::continued)?;
         if !arrived.iter().any(|signal| signal.number == SIGCONT) {

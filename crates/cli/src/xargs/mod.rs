@@ -80,10 +80,12 @@ fn run(mut options: XargsOptions) -> Result<u8, String> {
         Some(0) => MOST_SLOTS,
         Some(count) => (count as usize).min(MOST_SLOTS),
     };
+    let gives_stdin = around.keeps_stdin;
     let mut source = Packer::new(Input::new(input), words, packing, around);
     let mut outcome = Outcome { code: 0 };
-    let mut settings = Options::default().slots(slots);
+    let mut settings = Options::new(slots);
     let _warm = options.warm.then(|| crate::warm::install(&mut settings)).transpose()?;
+    settings.stdin_is_null = !gives_stdin && crate::no_input::replace_stdin();
     settings.control = Some(control().map_err(|error| error.to_string())?);
     let done = forkless_jobs::run(settings, &mut source, &mut outcome, &mut Standard::new());
     let summary = done.map_err(|error| error.to_string())?;

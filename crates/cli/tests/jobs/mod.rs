@@ -16,7 +16,7 @@ use std::{
 use forkless::{Child, Command, Pty, PtySize};
 use rustix::{
     process::Pid,
-    termios::{LocalModes, tcgetattr},
+    termios::{LocalModes, tcgetattr, tcgetpgrp},
 };
 
 /// What ends a test that hangs.
@@ -128,17 +128,20 @@ impl Session {
         }
     }
 
-    /// Stops the job in the foreground. Presses Ctrl-Z again if nothing stops: one that arrives in the moment in which
-    /// forkless lends the terminal to its program is lost, because a SIGCONT discards it.
-    pub(crate) fn stop(&mut self) {
-        const AGAIN: Duration = Duration::from_secs(5);
-        for _ in 0..5 {
-            self.keys(CTRL_Z);
-            if self.find_within(&["Stopped"], AGAIN).is_ok() {
-                return;
-            }
+    /// Waits until this program leads the foreground group and sleeps. A Ctrl-Z that is pressed while forkless lends it the
+    /// terminal may be lost, as one is that is pressed while a shell continues a job: a SIGCONT discards it.
+    pub(crate) fn has_foreground(&self, program: &str) {
+        let is_so = || -> Option<bool> {
+            let group = tcgetpgrp(&self.pty).ok()?.as_raw_pid();
+            let text = fs::read_to_string(format!("/proc/{group}/stat")).ok()?;
+            let (start, rest) = text.rsplit_once(") ")?;
+            Some(start.ends_with(&format!("({program}")) && rest.starts_with('S'))
+        };
+        let deadline = Instant::now() + LIMIT;
+        while is_so() != Some(true) {
+            assert!(Instant::now() < deadline, "{program} is not in the foreground:\n{}", self.shown);
+            thread::sleep(Duration::from_millis(2));
         }
-        self.expect("Stopped");
     }
 
     /// Waits for the prompt of the shell.

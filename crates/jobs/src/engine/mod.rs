@@ -11,6 +11,7 @@ use crate::source::{Events, Flow, Sink, Source};
 use crate::summary::{Ended, Progress, Summary};
 use crate::wake::{Kind, Token, Wake};
 use forkless::planted;
+use rustix::io::fcntl_dupfd_cloexec;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
@@ -132,7 +133,10 @@ impl<'a> Engine<'a> {
             }
         }
         let captures = options.output != Output::Inherit;
-        let spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
+        let mut spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
+        if captures && !planted!("jobs-no-descriptor-for-the-file") {
+            spill.reserve = Some(fcntl_dupfd_cloexec(&control, 0)?);
+        }
         let scratch = vec![0; if captures { FIRST } else { 0 }];
         let begun = Instant::now();
         Ok(Self {
@@ -259,6 +263,9 @@ impl<'a> Engine<'a> {
         if let Some(tick) = self.control.take_tick() {
             self.options.tick = tick;
             self.next_tick = tick.map(|_| Instant::now());
+        }
+        if self.control.take_notice() {
+            self.events.notified();
         }
         if let Some(signal) = self.control.take_signal() {
             for slot in &mut self.slots {

@@ -8,6 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,6 +18,8 @@ pub(crate) const BLOCK: usize = 64 * 1024;
 
 pub(crate) struct Spill {
     file: Option<File>,
+    /// Keeps a descriptor free for the file: jobs may take all others.
+    pub(crate) reserve: Option<OwnedFd>,
     directory: PathBuf,
     /// Blocks that are free, below `end`.
     free: Vec<u32>,
@@ -33,7 +36,7 @@ const RESERVE: usize = 16 << 20;
 
 impl Spill {
     pub(crate) fn new(most: usize, directory: PathBuf) -> Self {
-        Self { file: None, directory, free: Vec::new(), end: 0, memory: 0, most }
+        Self { file: None, reserve: None, directory, free: Vec::new(), end: 0, memory: 0, most }
     }
 
     /// Whether memory is full, too, after the file has failed.
@@ -44,7 +47,7 @@ impl Spill {
     /// A block that is free.
     pub(super) fn allocate(&mut self) -> io::Result<u32> {
         if self.file.is_none() {
-            // A descriptor is free: a launch needs two more, the other ends of the pipes, than the job keeps.
+            self.reserve = None;
             self.file = Some(self.make()?);
         }
         if let Some(block) = self.free.pop() {

@@ -170,6 +170,9 @@ impl<'a> Crew<'a> {
             if is_stuck && self.gather.flow() == Flow::Continue {
                 self.replace(number);
             }
+            if self.steps[number].work == Work::Retires && self.nodes.has_waiting(number) {
+                self.steps[number].recall();
+            }
             let is_idle =
                 self.steps[number].work == Work::Retires && self.nodes.of(number).all(|(_, node)| node.jobs.is_empty());
             if is_idle || self.gather.flow() == Flow::Now && self.steps[number].work == Work::Retires {
@@ -193,7 +196,8 @@ impl<'a> Crew<'a> {
         has_lost && self.steps[step].is_stuck_for() >= self.lost_after
     }
 
-    /// Another step takes the rest of the jobs of one that is stuck. Its workers end those that they have.
+    /// Another step takes the rest of the jobs of one that is stuck. Its workers end those that they have begun, and give
+    /// back the others.
     fn replace(&mut self, number: usize) {
         let of_state = |nodes: &Nodes, state| -> Vec<String> {
             nodes.of(number).filter(|(_, node)| node.state == state).map(|(_, node)| node.name.clone()).collect()
@@ -341,6 +345,7 @@ impl<'a> Crew<'a> {
             b"hello" => {
                 let name = String::from_utf8_lossy(&wire::plain(fields.next().unwrap_or_default())).into_owned();
                 self.nodes.add(id, name, wire::number(fields.next()).unwrap_or(1), now);
+                self.steps[id.0].is_number(fields.next().unwrap_or_default());
             }
             b"out" | b"err" => {
                 let Some(seq) = wire::number(fields.next()) else { return };

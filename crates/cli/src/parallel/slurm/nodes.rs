@@ -154,6 +154,11 @@ impl Nodes {
         self.get(id).is_some_and(|node| node.jobs.remove(&seq))
     }
 
+    /// Whether jobs wait on the nodes of a step that takes no more orders.
+    pub(super) fn has_waiting(&self, step: usize) -> bool {
+        self.of(step).any(|(_, node)| node.state == State::Retires && node.jobs.len() > node.slots)
+    }
+
     /// The answer to a request has come.
     pub(super) fn answered(&mut self, id: Id) {
         if let Some(node) = self.get(id) {
@@ -274,10 +279,12 @@ mod tests {
         nodes.retire(0);
         nodes.heard((0, 1), now);
         assert_eq!(nodes.hungry(false), None, "the lost one does not come back");
+        assert!(nodes.has_waiting(0), "three jobs, two slots");
         nodes.add((1, 0), "n0".to_owned(), 2, now);
         nodes.inherit();
         assert_eq!(nodes.hungry(false), None);
         assert!(nodes.ended((0, 0), 1, now) && nodes.ended((0, 0), 2, now));
+        assert!(!nodes.has_waiting(0));
         nodes.inherit();
         assert_eq!(nodes.hungry(false), Some((1, 0)));
         nodes.get((1, 0)).expect("a node").jobs.insert(4);

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
 use forkless::{Child, Command, Stdio};
+use forkless_core::planted;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -19,6 +20,8 @@ use super::wire::Lines;
 const BACKLOG: usize = 256 << 10;
 /// srun gets this time to end by itself.
 const BRIEF: Duration = Duration::from_secs(1);
+/// The time between two requests to give back jobs: an order that was still on its way may have come after the first.
+const REPEAT: Duration = Duration::from_secs(10);
 
 /// What a step does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,10 @@ pub(super) struct Step {
     taken_at: Instant,
     answers: OwnedFd,
     pub(super) lines: Lines,
+    /// Its name for Slurm, such as `12.3`, if a worker has reported it.
+    id: Option<String>,
+    /// The command that sends the last request to give back jobs, and since when.
+    recall: Option<(Child, Instant)>,
 }
 
 impl Step {
@@ -95,6 +102,8 @@ impl Step {
             taken_at: Instant::now(),
             answers,
             lines: Lines::default(),
+            id: None,
+            recall: None,
         })
     }
 
@@ -168,6 +177,35 @@ impl Step {
         self.orders.drain(..).filter(|order| order.end > read).map(|order| (order.rank, order.seq)).collect()
     }
 
+    /// Notes the number of this step in the Slurm job.
+    pub(super) fn is_number(&mut self, number: &[u8]) {
+        let job = std::env::var("SLURM_JOB_ID").ok();
+        let number = std::str::from_utf8(number).ok().filter(|number| !number.is_empty());
+        self.id = job.zip(number).map(|(job, number)| format!("{job}.{number}"));
+    }
+
+    /// Lets the workers, which no order reaches any more, give back the jobs that wait. SIGCONT, which Slurm sends to all
+    /// processes of a step, changes nothing in the jobs that run. Does nothing shortly after the last time.
+    pub(super) fn recall(&mut self) {
+        if self.recall.as_ref().is_some_and(|(_, since)| since.elapsed() < REPEAT) || planted!("waiting-jobs-stay") {
+            return;
+        }
+        self.end_recall();
+        let Some(id) = &self.id else { return };
+        let mut scancel = Command::new("scancel");
+        scancel.args(["--quiet", "--signal=CONT", id]).process_group(0);
+        scancel.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Without scancel the jobs run where they are.
+        self.recall = scancel.spawn().ok().map(|scancel| (scancel, Instant::now()));
+    }
+
+    fn end_recall(&mut self) {
+        if let Some((mut scancel, _)) = self.recall.take() {
+            let _ = scancel.kill();
+            let _ = scancel.wait();
+        }
+    }
+
     /// Reads answers. Empty: the end of srun's output. `None`: not yet.
     pub(super) fn read(&mut self) -> Option<Vec<u8>> {
         let mut piece = vec![0; 1 << 16];
@@ -187,6 +225,7 @@ impl Step {
     /// Ends srun now. Workers that have jobs end these.
     pub(super) fn kill(&mut self) {
         self.close();
+        self.end_recall();
         self.work = Work::Over;
         let _ = self.srun.kill();
         let _ = self.srun.wait();
@@ -195,6 +234,7 @@ impl Step {
     /// Ends srun, if it does not end by itself.
     pub(super) fn end(&mut self) {
         self.close();
+        self.end_recall();
         if !matches!(self.srun.wait_timeout(BRIEF), Ok(Some(_))) {
             self.kill();
         }

@@ -14,7 +14,7 @@ use forkless_jobs::{
     Control, Ended, Ending, Events, Flow, Job, Next, Options, Place, Progress, Run, Sink, Source, Stream, run,
 };
 use rustix::event::{EventfdFlags, eventfd};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use super::wire::{self, Lines, Outbox};
@@ -123,7 +123,8 @@ pub(super) fn work(mut options: Options, program: Option<OsString>, variables: V
     options.tick = Some(TICK);
     {
         let mut inner = shared.lock();
-        inner.add("hello", &[node.as_bytes(), options.slots.to_string().as_bytes()]);
+        let step = env::var("SLURM_STEP_ID").unwrap_or_default();
+        inner.add("hello", &[node.as_bytes(), options.slots.to_string().as_bytes(), step.as_bytes()]);
         inner.send().map_err(failed)?;
     }
     let (reader, signalled) = ((Arc::clone(&shared), control.clone()), control);
@@ -161,11 +162,19 @@ pub(super) struct Variables {
 }
 
 /// Slurm sends a signal to all tasks of a step before it ends their job. Then this worker starts nothing more, and says so.
+/// SIGCONT stands for the order to give back jobs, where srun carries no more orders. Slurm also sends it after a suspension;
+/// then the jobs come again.
 fn heed_signals(shared: Arc<Shared>, control: Control) -> io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
+    let mut signals = Signals::new([SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut terms = 0;
         for signal in signals.forever() {
+            if signal == SIGCONT {
+                let mut inner = shared.lock();
+                give_back(&mut inner, usize::MAX);
+                let _ = inner.send();
+                continue;
+            }
             terms += u32::from(signal == SIGTERM);
             let mut inner = shared.lock();
             inner.is_stopped = true;

@@ -104,8 +104,7 @@ impl Namespaces {
         let made = self.made(mounts);
         if let Some((_, name)) = KINDS.iter().find(|(kind, _)| made.contains(kind) && self.joins(*kind)) {
             let why = if *name == "mount" { ", which options that mount create" } else { "" };
-            let words = format_args!("--join {name}=PATH excludes a new {name} namespace{why}");
-            return Err(Failure::before(words));
+            return Err(Failure::before(format_args!("--join {name}=PATH excludes a new {name} namespace{why}")));
         }
         for kind in &made {
             command.unshare(*kind);

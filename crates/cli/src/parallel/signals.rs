@@ -1,0 +1,69 @@
+//! What signals do to a run: only what is safe in their handlers.
+//!
+//! A thread for them would make each system call on a descriptor slower, because the file-descriptor table would be shared, and
+//! would take memory for its stack.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use forkless::planted;
+use forkless_jobs::Control;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+
+use super::report::Report;
+use super::{plan, slurm};
+
+/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
+/// listed, or, in a job of Slurm, no further jobs (`sbatch --signal=B:USR1@60`: its time is about to end). USR2: progress is
+/// shown, or no longer.
+pub(super) fn heed(control: &Control, report: &Report) -> io::Result<()> {
+    // A log or a temporary file that may grow no further is an error like a full disk, not the end of the run.
+    on(SIGXFSZ, || ())?;
+    let stops = control.clone();
+    on(SIGINT, move || stops.stop_now())?;
+    for signal in [SIGHUP, SIGTERM] {
+        on(signal, stop_soon(control, signal))?;
+    }
+    if slurm::is_inside() {
+        on(SIGUSR1, stop_soon(control, SIGUSR1))?;
+    } else {
+        let lists = control.clone();
+        on(SIGUSR1, move || lists.notify())?;
+    }
+    let (control, progress, ticks) = (control.clone(), Arc::clone(&report.progress), report.bar || report.eta);
+    on(SIGUSR2, move || {
+        let shows = !progress.fetch_xor(true, Ordering::Relaxed);
+        control.set_tick((shows || ticks).then_some(plan::TICK));
+    })
+}
+
+fn on(signal: i32, action: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
+    // SAFETY: the actions of this module only change atomic numbers and make system calls by rustix, which leaves errno as it is.
+    unsafe { signal_hook::low_level::register(signal, action) }?;
+    Ok(())
+}
+
+fn stop_soon(control: &Control, signal: i32) -> impl Fn() + Send + Sync + 'static {
+    let (control, count) = (control.clone(), AtomicU32::new(0));
+    move || {
+        let is_again = count.fetch_add(1, Ordering::Relaxed) > 0;
+        if is_again && signal == SIGTERM && !planted!("second-term-ignored") {
+            return control.stop_now();
+        }
+        tell();
+        control.stop_soon();
+    }
+}
+
+/// Writes the message of a stop, unless that would wait: the next signal could not be handled meanwhile.
+fn tell() {
+    const WORDS: &[u8] =
+        b"forkless parallel: starting no more jobs, waiting for those that run (SIGTERM again ends them)\n";
+    let stderr = rustix::stdio::stderr();
+    let is_ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&Timespec::default()));
+    if is_ready.is_ok_and(|count| count > 0) || planted!("stop-message-awaited") {
+        let _ = rustix::io::write(stderr, WORDS);
+    }
+}
