@@ -4,6 +4,8 @@
 // [--record DIRECTORY].
 //
 // "Stop" is how long the call keeps the event loop from going on; "total" is from the call to the callback or to the `close` event.
+// "JavaScript" is the part of the stop that Node's own JavaScript takes: all but the call of the process handle, which is what `install()`
+// replaces.
 // The delay is the largest that `monitorEventLoopDelay` has seen in a turn of ten launches, one after another: the median of the turns
 // and the maximum. The programs are a static one that only exits, and `uname -a` by `exec`. With memory, each page has been written
 // to. The package is the one that contains this file, or FORKLESS_PACKAGE.
@@ -44,6 +46,23 @@ function build(directory) {
   return program;
 }
 
+const { constructor: Process } = new cp.ChildProcess()._handle;
+
+// How long the last call of a process handle took: what libuv or forkless does in a launch.
+let below = 0;
+
+// Times the calls of process handles, until the function that this returns is called.
+function watch() {
+  const { spawn } = Process.prototype;
+  Process.prototype.spawn = function (...low) {
+    const begun = now();
+    const result = spawn.apply(this, low);
+    below = now() - begun;
+    return result;
+  };
+  return () => (Process.prototype.spawn = spawn);
+}
+
 // What is measured: each returns microseconds by name.
 function calls(program) {
   return {
@@ -51,9 +70,10 @@ function calls(program) {
       const begun = now();
       const child = cp.spawn(program, [], { stdio: ['ignore', 'pipe', 'pipe'] });
       const stop = now() - begun;
+      const js = stop - below;
       const [code] = await once(child, 'close');
       if (code !== 0) throw new Error(`${program}: ${code}`);
-      return { stop, total: now() - begun };
+      return { stop, js, total: now() - begun };
     },
     async spawnSync() {
       const begun = now();
@@ -63,18 +83,20 @@ function calls(program) {
     },
     async exec() {
       const begun = now();
-      let stop;
+      let stop, js;
       await new Promise((resolve, reject) => {
         cp.exec('uname -a', (error, out) => (error || !out ? reject(error) : resolve()));
         stop = now() - begun;
+        js = stop - below;
       });
-      return { stop, total: now() - begun };
+      return { stop, js, total: now() - begun };
     },
   };
 }
 
 async function turn(call, method, found) {
   select(method);
+  const leave = watch();
   await call();
   global.gc?.();
   const delay = monitorEventLoopDelay({ resolution: 1 });
@@ -85,6 +107,7 @@ async function turn(call, method, found) {
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
   delay.disable();
+  leave();
   (found.delay ??= []).push(delay.max / 1000);
 }
 
@@ -115,7 +138,7 @@ function page(rows, machine) {
   const lines = ['# Figures of the Node package', '', 'Written by `bindings/node/bench/figures.js`. Times in microseconds. On a busy machine the 10th percentile is nearest to what the calls cost.', ''];
   lines.push(Object.entries(machine).map(([name, value]) => `${name} ${value}`).join(', ') + '.', '');
   lines.push('| process | call | figure | child_process p10 | p50 | p99 | forkless p10 | p50 | p99 | × of p10 | × of p50 |', '| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |');
-  const what = { stop: 'loop stopped', total: 'total', delay: 'largest loop delay of ten' };
+  const what = { stop: 'loop stopped', js: 'of it Node\'s own JavaScript', total: 'total', delay: 'largest loop delay of ten' };
   for (const { situation, call, what: figure, child_process: stock, forkless: ours, ratio, ratioOfP10 } of rows) {
     // Of fewer values, the 99th percentile is the largest one.
     const times = ({ p10, p50, p99, count }) => [number(p10), number(p50), count < 100 ? '' : number(p99)];

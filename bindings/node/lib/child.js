@@ -6,7 +6,7 @@ const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
-const { begin, mayLaunch, ours, toOptions: toLow, toRequest } = require('./handle.js');
+const { begin, coldReason, mayLaunch, ours, toOptions: toLow, toRequest } = require('./handle.js');
 const { settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
@@ -19,6 +19,8 @@ class Child extends ChildProcess {
     super();
     Object.assign(this._handle, ours);
     this[kFailure] = undefined;
+    /** Why the launch was not warm. Undefined if it was, or if `warm` was not set. */
+    this.coldReason = undefined;
   }
 
   // Node makes the error of a failed launch from its errno; this one says more.
@@ -99,7 +101,7 @@ function toOptions(file, args, options) {
   };
 }
 
-// `launch(request, onExit, handle)` starts it by the addon; `request()` is what the addon is asked for.
+// `launch(request)` starts it by the addon; `request()` is what the addon is asked for.
 function start(options, launch) {
   // This throws Node's own error.
   if (!mayLaunch()) return childProcess.spawn(options.file);
@@ -107,8 +109,11 @@ function start(options, launch) {
   child._handle.spawn = function spawn(...args) {
     const low = toLow(args);
     const request = () => requested(low, options.settings);
-    const failure = begin(this, low.stdio, (onExit, self) => launch(request, onExit, self));
-    if (failure === 0) return 0;
+    const failure = begin(this, low.stdio, () => launch(request));
+    if (failure === 0) {
+      if (options.settings?.warm) child.coldReason = coldReason(this);
+      return 0;
+    }
     child[kFailure] = new LaunchError(options.file, options.args, failure);
     return failure.errno;
   };
@@ -154,7 +159,7 @@ function limit(child, { timeout, killSignal = 'SIGTERM', signal }) {
 
 /** Starts a program: child_process.spawn with the settings of forkless. */
 function spawn(file, args, options) {
-  return start(toOptions(file, args, options), (request, onExit, self) => native.spawn(request(), onExit, self));
+  return start(toOptions(file, args, options), (request) => native.launch(request()));
 }
 
 /** A command that is compiled once and started any number of times. */
@@ -168,13 +173,13 @@ class Prepared {
 
   /** Starts it once. */
   spawn() {
-    return start(this.#options, (request, onExit, self) => {
+    return start(this.#options, (request) => {
       if (this.#plan === undefined) {
         const plan = native.prepare(request());
         if (plan.errno !== undefined) return plan;
         this.#plan = plan;
       }
-      return this.#plan.spawn(onExit, self);
+      return this.#plan.launch();
     });
   }
 }

@@ -13,6 +13,7 @@ const { toSettings } = require('./settings.js');
 const NULL = -1;
 const PIPE = -2;
 
+// The number by which the addon knows the child.
 const kProcess = Symbol('forkless.process');
 const kOurs = Symbol('forkless.ours');
 
@@ -109,20 +110,20 @@ function toDescriptor({ type, fd, handle }) {
   }
 }
 
-// The programs of lines that run without the shell, by PID.
+// The programs of lines that run without the shell: their numbers, by PID.
 const lines = new Map();
 
 // process.kill() calls it. The shell would have died of a signal to this PID; its program's own death is reported as the shell does.
 function watchedKill(original) {
   return function _kill(pid, signal) {
     const answer = original.call(this, pid, signal);
-    if (answer === 0) lines.get(pid)?.note(signal);
+    if (answer === 0 && lines.has(pid)) native.note(lines.get(pid), signal);
     return answer;
   };
 }
 
 function ended(code, signal) {
-  lines.delete(this[kProcess].pid);
+  lines.delete(this.pid);
   this[kProcess] = undefined;
   this.onexit(code, signalName(signal));
 }
@@ -141,21 +142,28 @@ function openClosed(stdio, failure) {
   return failure;
 }
 
-// Starts a child for a handle by `start(onExit, handle)`. Returns 0, or the addon's description of the failure.
-function begin(handle, stdio, start) {
+// Starts a child for a handle by `launch()`. Returns 0, or the addon's description of the failure.
+function begin(handle, stdio, launch) {
   handle[kOurs] = true;
-  const child = start(ended, handle);
-  if (child.errno !== undefined) {
-    return REPORTED.has(child.errno) ? openClosed(stdio, child) : child;
-  }
-  handle[kProcess] = child;
-  handle.pid = child.pid;
-  if (child.isLine) lines.set(child.pid, child);
-  const ends = child.takePipes();
+  const ends = launch();
+  if (!Array.isArray(ends)) return REPORTED.has(ends.errno) ? openClosed(stdio, ends) : ends;
+  // The child goes on to its program meanwhile. If that fails, the other ends of these pipes are closed.
+  let next = 0;
   for (const one of stdio) {
-    if (toDescriptor(one) === PIPE) one.handle.open(ends.shift());
+    if (toDescriptor(one) === PIPE) one.handle.open(ends[next++]);
   }
+  const child = native.executed(ended, handle);
+  if (!Array.isArray(child)) return child;
+  const [number, pid, isLine] = child;
+  handle[kProcess] = number;
+  handle.pid = pid;
+  if (isLine) lines.set(pid, number);
   return 0;
+}
+
+// Why the launch of a handle's child was not warm. Undefined if it was, or if it was not to be.
+function coldReason(handle) {
+  return (handle[kProcess] !== undefined && native.coldReason(handle[kProcess])) || undefined;
 }
 
 // The functions of a handle, in place of libuv's.
@@ -164,12 +172,12 @@ const ours = {
     const options = toOptions(low);
     const request = mayLaunch() ? toRequest(options) : undefined;
     if (request === undefined) return own.spawn.apply(this, low);
-    const failure = begin(this, options.stdio, (onExit, self) => native.spawn(request, onExit, self));
+    const failure = begin(this, options.stdio, () => native.launch(request));
     return failure && failure.errno;
   },
   kill(signal) {
     if (!this[kOurs]) return own.kill.call(this, signal);
-    return this[kProcess]?.kill(signal) ?? -ESRCH;
+    return this[kProcess] === undefined ? -ESRCH : native.kill(this[kProcess], signal);
   },
   close(callback) {
     if (this[kOurs]) {
@@ -179,15 +187,16 @@ const ours = {
     return own.close.call(this, callback);
   },
   ref() {
-    if (this[kOurs]) this[kProcess]?.ref();
-    else own.ref.call(this);
+    if (!this[kOurs]) own.ref.call(this);
+    else if (this[kProcess] !== undefined) native.setRef(this[kProcess], true);
   },
   unref() {
-    if (this[kOurs]) this[kProcess]?.unref();
-    else own.unref.call(this);
+    if (!this[kOurs]) own.unref.call(this);
+    else if (this[kProcess] !== undefined) native.setRef(this[kProcess], false);
   },
   hasRef() {
-    return this[kOurs] ? Boolean(this[kProcess]?.hasRef()) : own.hasRef.call(this);
+    if (!this[kOurs]) return own.hasRef.call(this);
+    return this[kProcess] !== undefined && native.hasRef(this[kProcess]);
   },
 };
 
@@ -196,4 +205,4 @@ function mayLaunch() {
   return process.permission?.has('child') !== false;
 }
 
-module.exports = { Process, begin, mayLaunch, ours, own, signalName, toOptions, toRequest, watchedKill, PIPE };
+module.exports = { Process, begin, coldReason, lines, mayLaunch, ours, own, signalName, toOptions, toRequest, watchedKill, PIPE };

@@ -36,6 +36,8 @@ export class Child extends ChildProcess {
   wait(): Promise<Exit>;
   /** Kills the child and its process group, which it leads with `detached: true` (default: SIGKILL). */
   killGroup(signal?: NodeJS.Signals | number): boolean;
+  /** Why the launch was not warm. Undefined if it was, or if `warm` was not set. */
+  readonly coldReason?: string;
 }
 
 /** A command that is compiled once and started any number of times. */

@@ -20,6 +20,11 @@ export interface Settings {
   ignoreSignals?: Iterable<number>;
   /** Signals that are blocked, by number. */
   blockSignals?: Iterable<number>;
+  /**
+   * Launch it warm if it can be: from a template of the program (docs/warm.md). Experimental. The program must be an absolute path, and
+   * `libforkless_warm.so` be installed.
+   */
+  warm?: boolean;
   /** The launcher (default: clone). */
   launcher?: 'clone' | 'fork' | 'posix_spawn';
   /** Steps that may fail, by the words of `LaunchError.step`. */

@@ -1,12 +1,14 @@
 //! Builds a command from what JavaScript has prepared.
 
 use crate::settings;
-use forkless::{Child, Command, Launcher, ShellEnding, ShellRoute, Stdio, Step, planted};
+use forkless::{
+    Child, Command, Launcher, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, is_for_the_shell, planted,
+};
 use napi_derive::napi;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::cell::Cell;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -69,12 +71,12 @@ impl Request {
         Ok(command)
     }
 
-    /// Starts it. A line for /bin/sh runs without the shell where the result is the same.
-    pub(crate) fn start(&self) -> Result<Started, Refusal> {
+    /// Launches it by `how`, and does not wait for the exec. A line for /bin/sh runs without the shell where the result is the
+    /// same.
+    pub(crate) fn launch(&self, how: fn(&mut Command) -> io::Result<Child>) -> Result<Launched, Refusal> {
         let Some(line) = self.line()? else {
-            let mut child = self.command()?.spawn().map_err(Refusal::Launch)?;
-            let pipes = self.pipes().filter_map(|number| Some((number, child.take_socket(number)?))).collect();
-            return Ok(Started { child, line: None, pipes });
+            let child = how(&mut self.command()?).map_err(Refusal::Launch)?;
+            return Ok(Launched::of(child, self.pipes()));
         };
         let mut command = forkless::shell(line);
         let mut pipes = Vec::new();
@@ -85,10 +87,10 @@ impl Request {
             pipes.push((number, ours));
             Ok(theirs.into())
         })?;
-        let (child, ending) = command.spawn().map_err(Refusal::Launch)?.into_parts();
+        let (child, ending) = command.launch_captured().map_err(Refusal::Launch)?.into_parts();
         let is_direct = command.taken() == Some(&ShellRoute::Direct);
-        let line = is_direct.then(|| Line { ending, signals: Cell::new(0) });
-        Ok(Started { child, line, pipes })
+        let line = is_direct.then(|| (Line { ending, signals: Cell::new(0) }, command));
+        Ok(Launched { child, line, pipes })
     }
 
     /// The line, if this is what `exec` and `shell: true` start, and nothing in it is between the shell and its program:
@@ -114,9 +116,11 @@ impl Request {
         command: &mut Command,
         mut pipe: impl FnMut(RawFd) -> Result<Stdio, rustix::io::Errno>,
     ) -> Result<(), Refusal> {
-        let env: Vec<CString> = parts(&self.env, self.env_count)?.map(owned).collect::<Result<_, _>>()?;
+        let env = if self.env_count == 0 { String::new() } else { format!("{}\0", self.env) };
+        let env = Variables(env.as_bytes());
+        has_no_nul(env.clone().count(), self.env_count)?;
         let args = parts(&self.args, self.args_count)?.map(|arg| OsStr::from_bytes(arg).to_owned()).collect();
-        command.exactly(self.paths(&env), args, env.iter().map(CString::as_c_str));
+        command.exactly(self.paths(env.clone()), args, env);
         command.retry_busy(Duration::ZERO);
         if planted!("node-forks") {
             command.launcher(Launcher::Fork);
@@ -173,11 +177,11 @@ impl Request {
     }
 
     /// The files to try, as `execvp(3)` does with the new environment.
-    fn paths(&self, env: &[CString]) -> Vec<OsString> {
+    fn paths(&self, mut env: Variables<'_>) -> Vec<OsString> {
         if self.file.contains('/') {
             return vec![self.file.clone().into()];
         }
-        let path = env.iter().find_map(|variable| variable.to_bytes().strip_prefix(b"PATH=")).unwrap_or(STANDARD_PATH);
+        let path = env.find_map(|variable| variable.to_bytes().strip_prefix(b"PATH=")).unwrap_or(STANDARD_PATH);
         let join = |directory: &[u8]| match directory {
             b"" => self.file.clone().into(),
             _ => OsString::from_vec([directory, b"/", self.file.as_bytes()].concat()),
@@ -186,12 +190,41 @@ impl Request {
     }
 }
 
-/// A child that has been started.
-pub(crate) struct Started {
-    pub(crate) child: Child,
-    pub(crate) line: Option<Line>,
+/// A child that has been launched.
+pub(crate) struct Launched {
+    child: Child,
+    /// A line that runs without the shell, and the command that starts it by the shell if its program cannot be executed.
+    line: Option<(Line, ShellCommand)>,
     /// The caller's ends of the pipes, by the child's descriptor.
     pub(crate) pipes: Vec<(RawFd, OwnedFd)>,
+}
+
+impl Launched {
+    /// A launch of a compiled command.
+    pub(crate) fn of(mut child: Child, pipes: impl Iterator<Item = RawFd>) -> Self {
+        let pipes = pipes.filter_map(|number| Some((number, child.take_socket(number)?))).collect();
+        Self { child, line: None, pipes }
+    }
+
+    /// Waits until the program has been executed, as `Command::spawn` does.
+    pub(crate) fn executed(mut self) -> io::Result<(Child, Option<Line>)> {
+        let waited = if planted!("node-exec-not-waited-for") { Ok(()) } else { self.child.wait_spawn() };
+        match (waited, self.line) {
+            (Ok(()), line) => Ok((self.child, line.map(|(line, _)| line))),
+            (Err(error), Some((_, mut command)))
+                if is_for_the_shell(&error) && !planted!("node-line-not-told-by-the-shell") =>
+            {
+                Ok((command.settings().spawn()?, None))
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// For a caller that waits for the end: the wait reports the failure of an exec. But a line is waited for here, because the
+    /// shell may have to run it.
+    pub(crate) fn into_run(self) -> io::Result<(Child, Option<Line>)> {
+        if self.line.is_some() { self.executed() } else { Ok((self.child, None)) }
+    }
 }
 
 /// A line whose program runs without the shell.
@@ -242,18 +275,32 @@ pub(crate) enum Refusal {
     Nul,
 }
 
+/// More strings than JavaScript has joined: one of them contains a NUL byte.
+fn has_no_nul(found: usize, joined: u32) -> Result<(), Refusal> {
+    if found == joined as usize || planted!("node-nul-splits") { Ok(()) } else { Err(Refusal::Nul) }
+}
+
 /// The strings of a list.
 fn parts(list: &str, count: u32) -> Result<impl Iterator<Item = &[u8]>, Refusal> {
     let split = move || list.as_bytes().split(|byte| *byte == 0);
-    let count = count as usize;
-    if count > 0 && split().count() != count && !planted!("node-nul-splits") {
-        return Err(Refusal::Nul);
+    if count > 0 {
+        has_no_nul(split().count(), count)?;
     }
     Ok(split().take(if count == 0 { 0 } else { usize::MAX }))
 }
 
-fn owned(variable: &[u8]) -> Result<CString, Refusal> {
-    CString::new(variable).map_err(|_| Refusal::Nul)
+/// Strings that each end in a NUL byte.
+#[derive(Clone)]
+struct Variables<'a>(&'a [u8]);
+
+impl<'a> Iterator for Variables<'a> {
+    type Item = &'a CStr;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let variable = CStr::from_bytes_until_nul(self.0).ok()?;
+        self.0 = self.0.get(variable.count_bytes() + 1..)?;
+        Some(variable)
+    }
 }
 
 fn null_for_reading() -> Result<Stdio, Refusal> {

@@ -1,6 +1,7 @@
 //! What `child_process` has no option for: each name a setting of `forkless::Command`. `lib/settings.js` has converted the values to
 //! JSON: a file or socket is its descriptor, bytes are a list of numbers, a large integer is a string of digits.
 
+use forkless::warm::Warm;
 use forkless::{
     BpfInstruction, Capability, CapabilitySet, Command, IoClass, Launcher, Namespace, Resource, Scheduler, Step,
 };
@@ -30,6 +31,12 @@ fn set(command: &mut Command, name: &str, value: &Value) -> Done<bool> {
         "retry_busy" => _ = command.retry_busy(Duration::from_millis(int(value)?)),
         "ignore_signals" => each(value)?.try_for_each(|one| Ok::<_, String>(_ = command.signal_ignore(int(one)?)))?,
         "block_signals" => each(value)?.try_for_each(|one| Ok::<_, String>(_ = command.signal_block(int(one)?)))?,
+        "warm" => {
+            if flag(value)? {
+                let warm = Warm::of_process().map_err(|error| error.to_string())?;
+                command.warm(&warm);
+            }
+        }
         "launcher" => _ = command.launcher(named(value, LAUNCHERS)?),
         "best_effort" => {
             for words in each(value)? {

@@ -1,25 +1,16 @@
 //! Launches whose children are watched in the loop.
 
 use crate::error::Failure;
-use crate::request::{Request, Started};
-use crate::watch::{self, Watch};
+use crate::request::{Launched, Request};
+use crate::watch::{self, Kept, Watch};
+use forkless::Command;
 use napi::bindgen_prelude::{Either, Env, Function, JsValue, Object};
 use napi_derive::napi;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::os::fd::{IntoRawFd, RawFd};
-use std::rc::Rc;
 
 /// What `on_exit` gets: the exit code, and the number of the signal that killed the child, or 0.
 type OnExit<'f> = Function<'f, (i32, i32), ()>;
-
-/// A child that runs.
-#[napi]
-pub struct Process {
-    watch: Rc<Watch>,
-    pid: u32,
-    /// The caller's ends of the pipes.
-    pipes: Vec<RawFd>,
-}
 
 /// A command that is compiled once and started any number of times.
 #[napi]
@@ -28,12 +19,33 @@ pub struct Prepared {
     pipes: Vec<RawFd>,
 }
 
-/// Starts a program. `this` is the object on which `on_exit` is called.
+/// Launches a program, and does not wait for its exec: the caller's ends of its pipes, in the order of the child's descriptors.
+/// The caller must close them, and call [`executed`] next.
 #[napi]
-pub fn spawn(env: &Env, request: Request, on_exit: OnExit<'_>, this: Object<'_>) -> Either<Process, Failure> {
-    match request.start() {
-        Ok(started) => begun(env, started, &on_exit, &this),
+pub fn launch(env: &Env, request: Request) -> Either<Vec<i32>, Failure> {
+    match request.launch(Command::launch_holding) {
+        Ok(launched) => Either::A(begun(env, launched)),
         Err(refusal) => Either::B(Failure::refused(&request.file, refusal)),
+    }
+}
+
+/// Waits for the exec of what was launched last: the number by which the functions below know the child, its PID, and whether it
+/// is the program of a line that runs without the shell. At its end `on_exit` is called on `this`.
+#[napi]
+pub fn executed(env: &Env, on_exit: OnExit<'_>, this: Object<'_>) -> Either<Vec<u32>, Failure> {
+    // The child goes on to its program meanwhile.
+    let kept = Kept::new(env.raw(), on_exit.raw(), this.raw());
+    let executed = watch::launched(env.raw()).and_then(Launched::executed);
+    let watched = executed.and_then(|(child, line)| {
+        let (pid, is_line) = (child.id(), line.is_some());
+        Ok((Watch::start(env.raw(), child, line, kept)?, pid, is_line))
+    });
+    match watched {
+        Ok((number, pid, is_line)) => Either::A(vec![number, pid, is_line.into()]),
+        Err(error) => {
+            kept.forget(env.raw());
+            Either::B(Failure::of(&error))
+        }
     }
 }
 
@@ -67,81 +79,52 @@ pub fn closed_pipe() -> i32 {
 
 #[napi]
 impl Prepared {
-    /// Starts it once.
+    /// Launches it once, as [`launch`].
     #[napi]
-    pub fn spawn(&self, env: &Env, on_exit: OnExit<'_>, this: Object<'_>) -> Either<Process, Failure> {
-        match self.plan.spawn() {
-            Ok(mut child) => {
-                let pipes =
-                    self.pipes.iter().filter_map(|number| Some((*number, child.take_socket(*number)?))).collect();
-                begun(env, Started { child, line: None, pipes }, &on_exit, &this)
-            }
+    pub fn launch(&self, env: &Env) -> Either<Vec<i32>, Failure> {
+        match self.plan.launch() {
+            Ok(child) => Either::A(begun(env, Launched::of(child, self.pipes.iter().copied()))),
             Err(error) => Either::B(Failure::of(&error)),
         }
     }
 }
 
-fn begun(env: &Env, started: Started, on_exit: &OnExit<'_>, this: &Object<'_>) -> Either<Process, Failure> {
-    let Started { child, line, pipes } = started;
-    let pid = child.id();
-    match Watch::start(env.raw(), child, line, on_exit.raw(), this.raw()) {
-        Ok(watch) => {
-            Either::A(Process { watch, pid, pipes: pipes.into_iter().map(|(_, end)| end.into_raw_fd()).collect() })
-        }
-        Err(error) => Either::B(Failure::of(&error)),
+fn begun(env: &Env, mut launched: Launched) -> Vec<i32> {
+    let ends = std::mem::take(&mut launched.pipes);
+    watch::launch(env.raw(), launched);
+    ends.into_iter().map(|(_, end)| end.into_raw_fd()).collect()
+}
+
+/// Remembers a signal that was sent to the PID of a line by another function than [`kill`].
+#[napi]
+pub fn note(env: &Env, number: u32, signal: i32) {
+    watch::with(env.raw(), number, |watch| watch.note(signal));
+}
+
+/// Sends a signal: 0, or a negated errno; ESRCH if the child has ended.
+#[napi]
+pub fn kill(env: &Env, number: u32, signal: i32) -> i32 {
+    match watch::with(env.raw(), number, |watch| watch.signal(signal)) {
+        Some(Ok(())) => 0,
+        Some(Err(error)) => -forkless::errno(&error).unwrap_or(libc::EINVAL),
+        None => -libc::ESRCH,
     }
 }
 
+/// Sets whether the child keeps the event loop alive, as it does at first.
 #[napi]
-impl Process {
-    /// The process ID.
-    #[napi(getter)]
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
+pub fn set_ref(env: &Env, number: u32, on: bool) {
+    watch::with(env.raw(), number, |watch| watch.set_ref(on));
+}
 
-    /// Gives the caller's ends of the pipes away, in the order of the child's descriptors. The caller must close them.
-    #[napi]
-    pub fn take_pipes(&mut self) -> Vec<i32> {
-        std::mem::take(&mut self.pipes)
-    }
+/// Does the child keep the event loop alive?
+#[napi]
+pub fn has_ref(env: &Env, number: u32) -> bool {
+    watch::with(env.raw(), number, Watch::has_ref).unwrap_or(false)
+}
 
-    /// Is this the program of a line for /bin/sh, which runs without the shell?
-    #[napi(getter)]
-    pub fn is_line(&self) -> bool {
-        self.watch.is_line()
-    }
-
-    /// Remembers a signal that was sent to the PID by another function than `kill`.
-    #[napi]
-    pub fn note(&self, signal: i32) {
-        self.watch.note(signal);
-    }
-
-    /// Sends a signal: 0, or a negated errno.
-    #[napi]
-    pub fn kill(&self, signal: i32) -> i32 {
-        match self.watch.signal(signal) {
-            Ok(()) => 0,
-            Err(error) => -forkless::errno(&error).unwrap_or(libc::EINVAL),
-        }
-    }
-
-    /// Lets the child keep the event loop alive, as it does at first.
-    #[napi(js_name = "ref")]
-    pub fn make_ref(&self) {
-        self.watch.set_ref(true);
-    }
-
-    /// Lets the event loop end although the child runs.
-    #[napi]
-    pub fn unref(&self) {
-        self.watch.set_ref(false);
-    }
-
-    /// Does the child keep the event loop alive?
-    #[napi]
-    pub fn has_ref(&self) -> bool {
-        self.watch.has_ref()
-    }
+/// Why the launch was not warm. None if it was, or if it was not to be.
+#[napi]
+pub fn cold_reason(env: &Env, number: u32) -> Option<String> {
+    watch::with(env.raw(), number, Watch::cold_reason).flatten()
 }

@@ -1,8 +1,8 @@
 //! `spawnSync`: a launch, its input and output, and the wait for its end, while the event loop stands still.
 
 use crate::error::Failure;
-use crate::request::{Line, Request, Started};
-use forkless::{Child, planted};
+use crate::request::{Launched, Line, Request};
+use forkless::{Child, Command, planted};
 use napi::bindgen_prelude::{Buffer, Either, Uint8Array};
 use napi_derive::napi;
 use rustix::buffer::spare_capacity;
@@ -58,11 +58,11 @@ const CHUNK: usize = 64 * 1024;
 /// Runs a program to its end.
 #[napi]
 pub fn run_sync(request: Request, pipes: Vec<SyncPipe>, limits: Limits) -> Either<SyncResult, Failure> {
-    let started = match request.start() {
-        Ok(started) => started,
+    let launched = match request.launch(Command::launch) {
+        Ok(launched) => launched,
         Err(refusal) => return Either::B(Failure::refused(&request.file, refusal)),
     };
-    match Run::new(started, pipes, &limits).and_then(Run::finish) {
+    match Run::new(launched, pipes, &limits).and_then(Run::finish) {
         Ok(result) => Either::A(result),
         Err(error) => Either::B(Failure::of(&error)),
     }
@@ -94,8 +94,8 @@ struct Pipe {
 }
 
 impl Run {
-    fn new(started: Started, pipes: Vec<SyncPipe>, limits: &Limits) -> io::Result<Self> {
-        let Started { child, line, pipes: mut ends } = started;
+    fn new(mut launched: Launched, pipes: Vec<SyncPipe>, limits: &Limits) -> io::Result<Self> {
+        let mut ends = std::mem::take(&mut launched.pipes);
         let take = |SyncPipe { number, input, writable }| {
             let at = ends.iter().position(|(theirs, _)| *theirs == number);
             let socket = at.map(|at| ends.swap_remove(at).1);
@@ -105,6 +105,7 @@ impl Run {
             Ok(Pipe { socket, input, written: 0, output: writable.then(Vec::new) })
         };
         let pipes = pipes.into_iter().map(take).collect::<io::Result<Vec<_>>>()?;
+        let (child, line) = launched.into_run()?;
         let limit = Duration::try_from_secs_f64(limits.timeout / 1000.0).ok().filter(|limit| !limit.is_zero());
         Ok(Self {
             child,

@@ -4,7 +4,7 @@
 //! cost nothing until one ends. When an environment of Node ends (a worker, for example), its polls are closed and the children are
 //! left alone, as libuv does.
 
-use crate::request::Line;
+use crate::request::{Launched, Line};
 use forkless::{Child, planted};
 use napi::sys;
 use std::cell::{Cell, RefCell};
@@ -25,6 +25,8 @@ struct Poll {
 
 /// `UV_POLL` of `uv_handle_type`.
 const UV_POLL: c_int = 8;
+/// The highest number of a watch: JavaScript has it as a small integer.
+const HIGHEST: u32 = i32::MAX as u32;
 /// `UV_READABLE` of `enum uv_poll_event`.
 const UV_READABLE: c_int = 1;
 
@@ -44,6 +46,8 @@ unsafe extern "C" {
 /// A child whose end is reported to JavaScript.
 pub(crate) struct Watch {
     env: sys::napi_env,
+    /// By which JavaScript knows it.
+    number: Cell<u32>,
     /// None when it has ended, or the environment has.
     child: RefCell<Option<Child>>,
     line: RefCell<Option<Line>>,
@@ -55,8 +59,9 @@ pub(crate) struct Watch {
     kept: Cell<Option<Kept>>,
 }
 
+/// What JavaScript must not collect while a child runs.
 #[derive(Clone, Copy)]
-struct Kept {
+pub(crate) struct Kept {
     on_exit: sys::napi_ref,
     this: sys::napi_ref,
     /// The asynchronous context of the launch, for `AsyncLocalStorage`.
@@ -66,7 +71,11 @@ struct Kept {
 /// The watches of one environment of Node.
 #[derive(Default)]
 struct Registry {
-    watches: HashMap<*const Watch, Rc<Watch>>,
+    watches: HashMap<u32, Rc<Watch>>,
+    /// The number of the watch that was made last.
+    last: u32,
+    /// What was launched last, until its exec is waited for.
+    launched: Option<Launched>,
     /// Polls whose memory libuv still uses.
     closing: usize,
     /// Set when the environment ends: what must be told that nothing is left.
@@ -78,21 +87,72 @@ thread_local! {
     static REGISTRIES: RefCell<HashMap<sys::napi_env, Registry>> = RefCell::default();
 }
 
+/// Calls a function with the registry of an environment.
+fn of<T>(env: sys::napi_env, call: impl FnOnce(&mut Registry) -> T) -> T {
+    REGISTRIES.with_borrow_mut(|all| {
+        call(all.entry(env).or_insert_with(|| {
+            let mut handle = null_mut();
+            // SAFETY: a live environment, in whose thread this runs; the hook is given the environment as a number.
+            unsafe { sys::napi_add_async_cleanup_hook(env, Some(clean_up), env.cast(), &raw mut handle) };
+            Registry::default()
+        }))
+    })
+}
+
+/// Keeps what was launched until [`launched`] takes it.
+pub(crate) fn launch(env: sys::napi_env, launched: Launched) {
+    of(env, |registry| registry.launched = Some(launched));
+}
+
+/// What was launched last.
+pub(crate) fn launched(env: sys::napi_env) -> io::Result<Launched> {
+    of(env, |registry| registry.launched.take()).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// Calls a function with the watch of this number. None: the child has ended.
+pub(crate) fn with<T>(env: sys::napi_env, number: u32, call: impl FnOnce(&Watch) -> T) -> Option<T> {
+    let watch = of(env, |registry| registry.watches.get(&number).map(Rc::clone))?;
+    Some(call(&watch))
+}
+
+impl Kept {
+    /// References to the function to call and its `this`, in an asynchronous context of its own.
+    pub(crate) fn new(env: sys::napi_env, on_exit: sys::napi_value, this: sys::napi_value) -> Self {
+        let mut name = null_mut();
+        let mut kept = Self { on_exit: null_mut(), this: null_mut(), context: null_mut() };
+        const NAME: &str = "PROCESSWRAP";
+        // SAFETY: a live environment, in whose thread this runs, and live values of the caller's scope. Where a call fails, its
+        // result stays null, which `report` checks.
+        unsafe {
+            sys::napi_create_reference(env, on_exit, 1, &raw mut kept.on_exit);
+            sys::napi_create_reference(env, this, 1, &raw mut kept.this);
+            sys::napi_create_string_utf8(env, NAME.as_ptr().cast(), NAME.len() as isize, &raw mut name);
+            sys::napi_async_init(env, this, name, &raw mut kept.context);
+        }
+        kept
+    }
+
+    /// Lets JavaScript collect what was kept. It must not be used afterwards.
+    pub(crate) fn forget(self, env: sys::napi_env) {
+        // SAFETY: made by `new` in this environment, and used no more. A null pointer, of a call that failed, is refused.
+        unsafe {
+            sys::napi_async_destroy(env, self.context);
+            sys::napi_delete_reference(env, self.on_exit);
+            sys::napi_delete_reference(env, self.this);
+        }
+    }
+}
+
 impl Watch {
-    /// Watches a child. `on_exit` is called with `this`, the exit code, and the number of the signal that killed it or 0.
+    /// Watches a child, and returns the number of the watch. `kept` is called with the exit code, and the number of the signal that
+    /// killed it or 0.
     ///
     /// # Errors
     /// When the loop cannot poll it. The child is then killed.
-    pub(crate) fn start(
-        env: sys::napi_env,
-        child: Child,
-        line: Option<Line>,
-        on_exit: sys::napi_value,
-        this: sys::napi_value,
-    ) -> io::Result<Rc<Self>> {
+    pub(crate) fn start(env: sys::napi_env, child: Child, line: Option<Line>, kept: Kept) -> io::Result<u32> {
         let (child, line) = (RefCell::new(Some(child)), RefCell::new(line));
-        let (turns, poll, kept) = (Cell::new(0), Cell::new(null_mut()), Cell::new(None));
-        let watch = Rc::new(Self { env, child, line, turns, poll, kept });
+        let (number, turns, poll) = (Cell::new(0), Cell::new(0), Cell::new(null_mut()));
+        let watch = Rc::new(Self { env, number, child, line, turns, poll, kept: Cell::new(None) });
         if let Err(error) = watch.poll() {
             if let Some(mut child) = watch.child.take() {
                 let _ = child.kill();
@@ -100,17 +160,19 @@ impl Watch {
             }
             return Err(error);
         }
-        watch.keep(on_exit, this);
-        REGISTRIES.with_borrow_mut(|all| {
-            let registry = all.entry(env).or_insert_with(|| {
-                let mut handle = null_mut();
-                // SAFETY: a live environment, in whose thread this runs; the hook is given the environment as a number.
-                unsafe { sys::napi_add_async_cleanup_hook(env, Some(clean_up), env.cast(), &raw mut handle) };
-                Registry::default()
-            });
-            registry.watches.insert(Rc::as_ptr(&watch), Rc::clone(&watch));
-        });
-        Ok(watch)
+        watch.kept.set(Some(kept));
+        Ok(of(env, |registry| {
+            // After two thousand million launches the numbers begin again.
+            loop {
+                registry.last = registry.last % HIGHEST + 1;
+                if !registry.watches.contains_key(&registry.last) {
+                    break;
+                }
+            }
+            watch.number.set(registry.last);
+            registry.watches.insert(registry.last, Rc::clone(&watch));
+            registry.last
+        }))
     }
 
     fn poll(&self) -> io::Result<()> {
@@ -143,31 +205,6 @@ impl Watch {
         started.inspect_err(|_| self.close())
     }
 
-    fn keep(&self, on_exit: sys::napi_value, this: sys::napi_value) {
-        let (env, mut name) = (self.env, null_mut());
-        let mut kept = Kept { on_exit: null_mut(), this: null_mut(), context: null_mut() };
-        const NAME: &str = "PROCESSWRAP";
-        // SAFETY: a live environment, in whose thread this runs, and live values of the caller's scope. Where a call fails, its
-        // result stays null, which `report` checks.
-        unsafe {
-            sys::napi_create_reference(env, on_exit, 1, &raw mut kept.on_exit);
-            sys::napi_create_reference(env, this, 1, &raw mut kept.this);
-            sys::napi_create_string_utf8(env, NAME.as_ptr().cast(), NAME.len() as isize, &raw mut name);
-            sys::napi_async_init(env, this, name, &raw mut kept.context);
-        }
-        self.kept.set(Some(kept));
-    }
-
-    /// Lets JavaScript collect what was kept.
-    fn forget(&self, Kept { on_exit, this, context }: Kept) {
-        // SAFETY: made by `keep` in this environment, and used no more: `kept` has been taken.
-        unsafe {
-            sys::napi_async_destroy(self.env, context);
-            sys::napi_delete_reference(self.env, on_exit);
-            sys::napi_delete_reference(self.env, this);
-        }
-    }
-
     /// Ends the polling. Its memory is freed, and the watch forgotten, when libuv has no more use for it.
     fn close(&self) {
         let poll = self.poll.replace(null_mut());
@@ -176,7 +213,7 @@ impl Watch {
         }
         let owner = REGISTRIES.with_borrow_mut(|all| {
             let registry = all.get_mut(&self.env)?;
-            let owner = registry.watches.remove(&std::ptr::from_ref(self))?;
+            let owner = registry.watches.remove(&self.number.get())?;
             registry.closing += 1;
             Some(owner)
         });
@@ -208,7 +245,7 @@ impl Watch {
         drop(self.child.take());
         if let Some(kept) = self.kept.take() {
             self.report(kept, code, signal);
-            self.forget(kept);
+            kept.forget(self.env);
         }
     }
 
@@ -254,6 +291,11 @@ impl Watch {
         }
     }
 
+    /// Why the launch was not warm.
+    pub(crate) fn cold_reason(&self) -> Option<String> {
+        self.child.borrow().as_ref()?.cold_reason().map(str::to_owned)
+    }
+
     /// Does the child keep the loop alive?
     pub(crate) fn set_ref(&self, on: bool) {
         let poll = self.poll.get();
@@ -277,10 +319,6 @@ impl Watch {
         }
         self.note(signal);
         Ok(())
-    }
-
-    pub(crate) fn is_line(&self) -> bool {
-        self.line.borrow().is_some()
     }
 
     pub(crate) fn note(&self, signal: i32) {
@@ -342,7 +380,7 @@ unsafe extern "C" fn clean_up(handle: sys::napi_async_cleanup_hook_handle, env: 
         for watch in &open {
             watch.close();
             if let Some(kept) = watch.kept.take() {
-                watch.forget(kept);
+                kept.forget(env);
             }
         }
     }

@@ -213,8 +213,7 @@ async function main() {
   for (const [n, [line, expected, options]] of table.entries()) {
     if (how === 'direct') {
       const child = cp.spawn(line, { cwd: place, shell: true, stdio: 'pipe', ...options });
-      const symbol = Object.getOwnPropertySymbols(child._handle).find((one) => one.description === 'forkless.process');
-      const isDirect = child._handle[symbol].isLine;
+      const isDirect = require('../lib/handle.js').lines.has(child.pid);
       child.stdin.on('error', () => {}).end();
       await new Promise((resolve) => child.on('close', resolve));
       show(`${n}: ${line}`, [isDirect, expected === 'direct']);

@@ -58,6 +58,29 @@ test('run with killGroup ends what the program has started', async () => {
   fs.rmSync(place, { recursive: true });
 });
 
+test('a warm launch is as a cold one', async () => {
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(LD|MALLOC)_/.test(name)));
+  const words = ['-c', 'echo "$0 $*"; cat; echo error >&2; exit 3', 'name', 'one  two'];
+  const start = async (warm) => {
+    const child = spawn('/bin/sh', words, { env: { ...env, VALUE: 'x' }, cwd: '/usr', warm });
+    const read = (stream) => stream.setEncoding('utf8').toArray().then((parts) => parts.join(''));
+    child.stdin.end('input\n');
+    const [out, err, exit] = await Promise.all([read(child.stdout), read(child.stderr), child.wait()]);
+    return { reason: child.coldReason, seen: [out, err, exit.code] };
+  };
+  const cold = await start(false);
+  assert.deepStrictEqual(cold, { reason: undefined, seen: ['name one  two\ninput\n', 'error\n', 3] });
+  // The first launch starts the template beside it. The library may be too young for one.
+  for (let n = 0; n < 1000; n += 1) {
+    const { reason, seen } = await start(true);
+    assert.deepStrictEqual(seen, cold.seen);
+    if (reason === undefined) return;
+    assert.match(reason, /not started yet|being started|a moment ago|meanwhile/);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  assert.fail('it was never warm');
+});
+
 test('check rejects what does not exit with 0', async () => {
   await assert.rejects(run('sh', ['-c', 'echo why >&2; exit 9'], { check: true }), (error) => {
     assert.ok(error instanceof ExitError);

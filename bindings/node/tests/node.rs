@@ -17,6 +17,10 @@ fn package() -> Option<&'static Path> {
         match built.unwrap_or_else(|error| panic!("{error:#}")) {
             Ok(modules) => {
                 let package = modules.join("forkless");
+                // Where the addon finds it.
+                #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+                xtask::dist::warm(&package.join("prebuilds/linux-x64/forkless"), &own.join("warm-build"))
+                    .expect("libforkless_warm.so");
                 if let Err(why) = xtask::modules::node_packages(&package).unwrap_or_else(|error| panic!("{error:#}")) {
                     say(&format!("SKIPPED: npm packages of the tests in Node because {why}"));
                 }
@@ -40,8 +44,14 @@ fn say(line: &str) {
 #[track_caller]
 fn passes(name: &str) {
     let Some(package) = package() else { return };
+    // bash reads ~/.bashrc where its standard input is a socket, and a test that kills it may break what that does.
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("home");
+    std::fs::create_dir_all(&home).expect("a directory");
     let mut command = Command::new("timeout");
-    command.args(["900", "node", "--expose-gc", "--test-reporter=tap"]).arg(package.join("test").join(name));
+    command
+        .env("HOME", home)
+        .args(["900", "node", "--expose-gc", "--test-reporter=tap"])
+        .arg(package.join("test").join(name));
     // A test that runs below another runner would report to that.
     command
         .env_remove("NODE_OPTIONS")
