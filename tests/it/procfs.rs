@@ -1,6 +1,6 @@
 //! A child that shares the caller's memory opens nothing in procfs, because procfs would take it for the caller.
 
-use forkless::{Command, Error, Launcher, Reason, ShellRoute, Stdio, Step};
+use forkless::{Command, Error, Launcher, Reason, ShellRoute, ShellSurroundings, Stdio, Step};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -133,6 +133,33 @@ fn lines_that_execute_procfs_are_run_by_the_shell() {
     let mut line = forkless::shell("exe -c 'exit 3'");
     line.settings().env("PATH", "/usr/bin:/proc/self:/bin");
     assert_eq!(line.route(), ShellRoute::Shell(Reason::Path));
+}
+
+/// What lines have in common is looked at once; the program of each line is looked at anyway.
+#[test]
+fn lines_with_the_same_surroundings_that_execute_procfs_are_run_by_the_shell() {
+    let ways = Ways::new();
+    if !ways.is_direct() {
+        return;
+    }
+    let surroundings = ShellSurroundings::now();
+    let run = |line: &str| {
+        let mut line = forkless::shell(line);
+        let output = line.surroundings(&surroundings).output().expect("a shell");
+        (output.status.code(), line.taken().cloned())
+    };
+    let test = format!(
+        "{} 1 = 2",
+        ["/usr/bin/test", "/bin/test"].into_iter().find(|path| Path::new(path).exists()).expect("test")
+    );
+    let procfs = format!("{} -c 'exit 3'", ways.path("self/exe").display());
+    for _ in 0..2 {
+        assert_eq!(run(&test), (Some(1), Some(ShellRoute::Direct)));
+        assert_eq!(run(&test), (Some(1), Some(ShellRoute::Direct)));
+        let (code, route) = run(&procfs);
+        assert_eq!(code, Some(3), "{route:?}");
+        assert!(matches!(route, Some(ShellRoute::Shell(Reason::Failed(Step::Open)))), "{route:?}");
+    }
 }
 
 /// A redirection can neither read nor write this process's memory.

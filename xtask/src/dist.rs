@@ -115,10 +115,18 @@ pub(crate) const HAS_WARM: bool = cfg!(all(target_arch = "x86_64", target_env = 
 pub fn command(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     let target = std::path::absolute(target)?;
     run(cargo_build(&target, environment).args(["--package", "forkless-cli"]))?;
+    install_command(place, &target.join("release/forkless"))
+}
+
+/// Installs the command, built already, with its man pages and completions.
+///
+/// # Errors
+/// If the command fails.
+pub(crate) fn install_command(place: &Place, built: &Path) -> Result<()> {
     let installed = place.directory("bin")?.join("forkless");
     // Replace the file: a running program cannot be written to.
     let new = installed.with_extension("new");
-    run(Command::new("strip").arg("-o").arg(&new).arg(target.join("release/forkless")))?;
+    run(Command::new("strip").arg("-o").arg(&new).arg(built))?;
     fs::rename(&new, &installed)?;
     run(Command::new(&installed).args(["man", "--dir"]).arg(place.directory("share/man/man1")?))?;
     let completions = [

@@ -22,8 +22,10 @@ pub mod site;
 pub mod slurm;
 pub mod soak;
 pub mod suite;
+pub mod targets;
 pub mod tools;
 pub mod trust;
+pub mod version;
 pub mod wrappers;
 
 /// The number before `word` in "ok. 3 passed; 0 failed; …".

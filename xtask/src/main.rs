@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
     background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, settings,
-    site, slurm, soak, suite, tools, trust, wrappers,
+    site, slurm, soak, suite, targets, tools, trust, version, wrappers,
 };
 
 #[derive(Parser)]
@@ -88,8 +88,15 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Write what other languages and the docs have of the table of settings (after a change of crates/forkless/src/settings.rs)
     Settings,
+    /// Check the library with musl, on other systems (feature std-fallback) and with the oldest Rust, as far as they are installed
+    Targets(targets::Options),
     /// Make the documentation as a site in target/site/html, and follow its links (installs mdBook in target; needs mandoc)
     Site,
+    /// Print the version of all packages, or write another one to all files that have it
+    Version {
+        /// Such as 0.2.0
+        new: Option<String>,
+    },
     /// Write the list of all unsafe code with its reasons to docs/unsafe.md
     Unsafe,
     /// Write the promises with their tests and planted faults to docs/trust.md
@@ -147,6 +154,8 @@ fn task() -> Result<()> {
         Task::Soak(options) => return soak::run(options, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Settings => return settings::write(&dist::root()),
+        Task::Targets(options) => return targets::check(options, &target),
+        Task::Version { new } => return version::run(new.as_deref()),
         Task::Site => return site::make(&target).map(drop),
         Task::Unsafe => return inventory::write(&dist::root()),
         Task::Trust => return trust::write(&dist::root()),

@@ -3,6 +3,8 @@ use Test;
 use Forkless;
 use Forkless::Proc::Async;
 
+sub exception(&code) { (try { code(); 'none' }) // "{$!.^name}: {$!.message}" }
+
 # Independent of how the data is divided.
 sub text($data) { $data ~~ Blob ?? $data.list.map({ "$_ " }).join !! $data }
 
@@ -75,6 +77,19 @@ my @async =
         async($_, (~$script,), out => \())
     };
 
+# What `new` takes, and what a process that counts as started answers.
+sub made($class, |new) {
+    my $proc = $class.new(|new);
+    my $start = exception { await $proc.start };
+    ($proc.started, $proc.w, $proc.enc, $proc.translate-nl, $proc.arg0, $proc.win-verbatim-args, $proc.path, $proc.args,
+        $proc.command, $start).raku
+}
+@async.push:
+    'all parameters' => { made($_, 'true', 'a', :w, :enc<latin-1>, :!translate-nl, :arg0<b>, :win-verbatim-args) },
+    'defaults' => { made($_, 'true') },
+    'counts as started' => { made($_, 'true', :started) },
+    'a list of words' => { made($_, ('true', 'a')) };
+
 for @async -> (:key($name), :value(&play)) {
     is play(Forkless::Proc::Async), play(Proc::Async), "Proc::Async: $name";
 }
@@ -88,7 +103,7 @@ sub look(Proc $proc) {
     %seen<out> = $proc.out.slurp(:close) if $proc.out;
     %seen<err> = $proc.err.slurp(:close) if $proc.err;
     %seen{'exitcode', 'signal', 'true', 'number', 'command'} = $proc.exitcode, $proc.signal, $proc.so, +$proc, $proc.command;
-    %seen<sink> = do { CATCH { default { .^name ~ .message } }; $proc.sink; 'no exception' };
+    %seen<sink> = exception { $proc.sink };
     %seen.sort.gist
 }
 

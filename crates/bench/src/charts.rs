@@ -293,6 +293,8 @@ struct Sweep {
     title: &'static str,
     about: &'static str,
     x_title: &'static str,
+    /// What the values are, after the last one in the heading.
+    unit: &'static str,
     /// The value of the property, if the condition belongs to the sweep.
     of: fn(&Condition) -> Option<u64>,
     tick: fn(u64) -> String,
@@ -307,6 +309,7 @@ const MEMORY: Sweep = Sweep {
     title: "Memory of the parent",
     about: "fork copies the page tables, so it takes longer the more memory the parent has. Methods that share the memory do not.",
     x_title: "touched memory of the parent",
+    unit: " of memory",
     of: |c| (Condition { parent_mib: 0, ..*c } == Condition::SMALL).then_some(c.parent_mib),
     tick: |mib| if mib == 0 { "small".to_owned() } else { mebibytes(mib) },
     metrics: TIMES,
@@ -332,6 +335,7 @@ fn size() -> Vec<Sweep> {
             title: "Mappings of the parent",
             about: "Many small mappings instead of much memory, as from libraries, mapped files and thread stacks.",
             x_title: "mappings added to the parent",
+            unit: " mappings",
             of: |c| (Condition { mappings: 0, ..*c } == Condition::SMALL).then_some(c.mappings),
             tick: thousands,
             ..MEMORY
@@ -341,6 +345,7 @@ fn size() -> Vec<Sweep> {
             title: "Open files of the parent",
             about: "Close-on-exec files, such as the sockets of a server. A method that copies the file-descriptor table must close them all again.",
             x_title: "open files of the parent (close-on-exec)",
+            unit: " open files",
             of: |c| (Condition { fds: 3, ..*c } == Condition::SMALL).then_some(c.fds),
             tick: thousands,
             ..MEMORY
@@ -350,6 +355,7 @@ fn size() -> Vec<Sweep> {
             title: "Open files, with three pipes to the child",
             about: "The same with the child's standard streams on pipes. Creating and closing the pipes is included in the time.",
             x_title: "open files of the parent (close-on-exec)",
+            unit: " open files",
             of: |c| (Condition { fds: 3, pipes: 0, ..*c } == Condition::SMALL && c.pipes > 0).then_some(c.fds),
             tick: thousands,
             ..MEMORY
@@ -360,6 +366,7 @@ fn size() -> Vec<Sweep> {
             about: "The same files, but not close-on-exec. By the rule of POSIX, most methods pass them all to the child, and so does \
                     forkless-inherit. The other methods of forkless pass none.",
             x_title: "open files of the parent (not close-on-exec)",
+            unit: " open files",
             of: |c| {
                 let plain = Condition { fds: 3, close_on_exec: true, ..*c } == Condition::SMALL;
                 (plain && (!c.close_on_exec || *c == Condition::SMALL)).then_some(c.fds)
@@ -378,6 +385,7 @@ fn surroundings() -> Vec<Sweep> {
             title: "Page faults in other threads",
             about: "Other threads of the parent map, touch and unmap memory, and so contend for the locks that a launch may need.",
             x_title: "other threads causing page faults",
+            unit: " faulting threads",
             of: |c| (Condition { faulting: 0, ..*c } == Condition::SMALL).then_some(c.faulting as u64),
             tick: thousands,
             ..MEMORY
@@ -387,6 +395,7 @@ fn surroundings() -> Vec<Sweep> {
             title: "Size of the environment",
             about: "A larger environment of the parent, which the child inherits. The kernel copies it at exec; some methods also copy it before.",
             x_title: "added to the environment",
+            unit: " of environment",
             of: |c| (Condition { environment: 0, ..*c } == Condition::SMALL).then_some(c.environment),
             tick: |count| if count == 0 { "nothing".to_owned() } else { bytes(count) },
             ..MEMORY
@@ -396,6 +405,7 @@ fn surroundings() -> Vec<Sweep> {
             title: "Search in PATH",
             about: "Other directories of PATH come before that of the program. With 0, the program is launched by its path.",
             x_title: "directories of PATH before that of the program",
+            unit: " searched directories",
             of: |c| (Condition { path_misses: 0, ..*c } == Condition::SMALL).then_some(c.path_misses),
             tick: thousands,
             ..MEMORY
@@ -407,6 +417,7 @@ fn surroundings() -> Vec<Sweep> {
                     at the exec and again at the exit, one of status() at the exit only. With more threads than CPUs another thread runs \
                     meanwhile, so CPU time alone limits all methods.",
             x_title: "threads",
+            unit: " threads",
             of: |c| (Condition { threads: 1, ..*c } == Condition::SMALL).then_some(c.threads as u64),
             tick: thousands,
             metrics: RATES,
@@ -446,7 +457,9 @@ impl Sweep {
             _ => self.about.to_owned(),
         };
         let ends = || Some((conditions.first()?, conditions.last()?));
-        let finding = ends().and_then(|ends| summary::trend(report, ends, (ticks.first()?, ticks.last()?)));
+        let finding = ends().and_then(|ends| {
+            summary::trend(report, ends, (ticks.first()?, &format!("{}{}", ticks.last()?, self.unit)))
+        });
         (ticks.len() > 1 && !panels.is_empty()).then(|| Chart {
             name: self.name,
             title: self.title,
@@ -762,7 +775,10 @@ mod tests {
         let charts = charts(&report());
         assert_eq!(charts.iter().map(|chart| chart.name).collect::<Vec<_>>(), ["start", "memory", "small"]);
         let memory = &charts[1];
-        assert_eq!(memory.finding, "From small to 1 GiB: fork goes from 300 µs to 104.1 ms; forkless stays at 79.0 µs");
+        assert_eq!(
+            memory.finding,
+            "From small to 1 GiB of memory: fork goes from 300 µs to 104.1 ms; forkless stays at 79.0 µs"
+        );
         assert_eq!(memory.panels.len(), 2);
         assert!(memory.panels.iter().all(|panel| panel.span == (40.0, 104_060.0)), "one scale for all times");
         let Body::Lines { ticks, at, lines } = &memory.panels[0].body else { panic!("no lines") };

@@ -69,10 +69,16 @@ impl Memory {
     }
 }
 
+/// 0 if glibc is older than 2.33.
 #[cfg(target_env = "gnu")]
 fn heap_in_use() -> u64 {
-    // SAFETY: it has no precondition and returns plain integers.
-    let info = unsafe { libc::mallinfo2() };
+    // SAFETY: a name that ends in NUL.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
+    if found.is_null() {
+        return 0;
+    }
+    // SAFETY: glibc's function of this name has this type, no precondition, and returns plain integers.
+    let info = unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn() -> libc::mallinfo2>(found)() };
     (info.uordblks + info.hblkhd) as u64
 }
 

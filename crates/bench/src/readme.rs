@@ -136,8 +136,8 @@ fn losses(report: &Report) -> String {
         .map(|loss| format!("`{}", loss.words().replacen(' ', "` ", 1)))
         .collect();
     match lost.len() {
-        0 => "Neither of these two loses to another method in the record.".to_owned(),
-        _ => format!("Conditions of the record in which these two lose to another method: {}.", lost.join("; ")),
+        0 => "No other method has a shorter total time in the record.".to_owned(),
+        _ => format!("Where another method has a shorter total time: {}.", lost.join("; ")),
     }
 }
 

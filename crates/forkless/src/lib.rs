@@ -44,11 +44,20 @@
 //!
 //! # When `std::process` is enough
 //! A small program with few descriptors, which starts a process now and then, gains little. A program that needs
-//! `pre_exec` gains little too, because that has to fork. A program that must run elsewhere than on Linux on x86-64 or
-//! aarch64 cannot use this crate.
+//! `pre_exec` gains little too, because that has to fork.
+//!
+//! # Other systems
+//! Everything here needs Linux on x86-64 or aarch64. With the feature `std-fallback` the crate also compiles for other
+//! systems: there it has the names that it shares with [`std::process`] (with the feature `tokio`, with `tokio::process`),
+//! and they are the types of std (of tokio). Without that feature it does not compile there.
 
+// Outside of the macro below: a macro that a macro expands to has no path.
 #[doc(hidden)]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub mod settings;
+
+// Not indented: what follows is the crate.
+cfg_if::cfg_if! { if #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))] {
 
 mod command;
 
@@ -170,12 +179,26 @@ pub use usage::Usage;
 pub use wait::sigchld_discards;
 pub use wait_set::{Ended, Key, NotInserted, WaitSet};
 
+} else if #[cfg(feature = "std-fallback")] {
+
+mod fallback;
+
+pub use fallback::*;
+
+} else {
+
+compile_error!(
+    "forkless needs Linux on x86-64 or aarch64. Its feature `std-fallback` makes it the types of std::process on other systems."
+);
+
+}}
+
 /// Types of `std` itself, so that a whole line `use std::process::{…}` can be changed at once.
 pub use std::process::{
     ChildStderr, ChildStdin, ChildStdout, ExitCode, ExitStatus, Output, Termination, abort, exit, id,
 };
 
 /// The examples of the README, which are tested with those of the documentation.
-#[cfg(doctest)]
+#[cfg(all(doctest, target_os = "linux"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -52,18 +52,25 @@ fn held(program: &Path, fifo: &Path) -> forkless::Command {
     command
 }
 
-/// `spawn` does not wait for a child that is stopped before exec; it is accounted for when it goes on.
+/// `spawn` does not wait for a child that is stopped before exec; it is accounted for when it goes on. Nor does `wait_spawn`.
 pub fn stopped_before_exec(_: &[String]) {
     let programs = Programs::new();
     let (good, missing) = (programs.exits(6), programs.path("missing"));
-    for n in 0..6 {
+    for n in 0..12 {
         let fifo = programs.fifo(&format!("hold-{n}"));
         let mut command = held(if n % 3 == 2 { &missing } else { &good }, &fifo);
         if n % 2 == 1 {
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
         }
         let stopper = thread::spawn(stop_the_child);
-        let mut child = observe::within("a spawn whose child is stopped", || command.spawn().expect("spawn"));
+        let mut spawn = || {
+            if n < 6 {
+                return command.spawn();
+            }
+            let mut child = command.launch_holding()?;
+            child.wait_spawn().map(|()| child)
+        };
+        let mut child = observe::within("a spawn whose child is stopped", || spawn().expect("spawn"));
         let pid = stopper.join().expect("stopped");
         assert_eq!(child.id() as i32, pid);
         assert_eq!(observe::state_of(pid), Some('T'), "the child is still stopped");

@@ -455,8 +455,14 @@ pub fn open(path: &Path) -> io::Result<RawFd> {
     Ok(fd)
 }
 
+/// The type of libc's numbers of limits.
+#[cfg(target_env = "gnu")]
+pub type LimitOfLibc = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+pub type LimitOfLibc = libc::c_int;
+
 /// Sets a soft limit of this process.
-pub fn limit_soft(resource: libc::__rlimit_resource_t, limit: u64) -> io::Result<()> {
+pub fn limit_soft(resource: LimitOfLibc, limit: u64) -> io::Result<()> {
     // SAFETY: reads and writes a limit.
     unsafe {
         let mut now: libc::rlimit = std::mem::zeroed();

@@ -89,7 +89,7 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<()> {
             "DEBEMAIL is not set: the Debian packages name no maintainer that can be reached, which lintian reports"
         );
     }
-    let all = build.install("deb", "/usr", &lib)?;
+    let all = build.install("deb", "/usr", &lib, None)?;
     for package in PACKAGES {
         let tree = build.trees.join(package.name);
         package.fill(&all.join("usr"), &tree.join("usr"), &lib)?;

@@ -3,6 +3,7 @@
 //!
 //! Two builds of one commit give equal files: dates are those of the commit, and no path of this machine is in them.
 
+mod crates;
 mod deb;
 mod installed;
 mod modules;
@@ -10,6 +11,7 @@ mod npm;
 mod raku;
 mod third_party;
 mod twice;
+mod zig;
 
 use crate::dist::{self, Place, output, root, run};
 use anyhow::{Context, Result, ensure};
@@ -26,7 +28,7 @@ pub struct Options {
     /// Directory of the packages
     #[arg(long, value_name = "DIR", default_value = "target/packages")]
     out: PathBuf,
-    /// Then install the packages, but for the crates, in a new, minimal Debian, and use them there (needs root)
+    /// Then use the packages: the crates outside of the tree, all others in a new, minimal Debian (needs root)
     #[arg(long)]
     check: bool,
     /// Then make the packages again, of a clone of the commit in another directory, and compare them byte by byte
@@ -52,17 +54,6 @@ enum Kind {
     Raku,
 }
 
-/// The crates, each after those that it depends on.
-const CRATES: &[&str] = &[
-    "forkless-core",
-    "forkless",
-    "forkless-jobs",
-    "forkless-gearman",
-    "forkless-capi",
-    "forkless-bench",
-    "forkless-cli",
-];
-
 /// Makes the packages.
 ///
 /// # Errors
@@ -72,7 +63,7 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
     fs::create_dir_all(&out).with_context(|| format!("{}", out.display()))?;
     let wanted = |kind| options.kinds.is_empty() || options.kinds.contains(&kind);
     if wanted(Kind::Crates) {
-        crates(&out, target)?;
+        crates::make(&out, target)?;
     }
     let build = Build::new(target)?;
     if wanted(Kind::Archive) {
@@ -99,7 +90,7 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
         println!("{:>10} bytes  {}", fs::metadata(&path)?.len(), path.display());
     }
     if wanted(Kind::Crates) {
-        println!("order of the crates: {}", CRATES.join(", "));
+        println!("order of the crates: {}", crates::CRATES.join(", "));
     }
     if options.twice {
         let kinds = options.kinds.iter().filter_map(ValueEnum::to_possible_value);
@@ -107,21 +98,12 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
         twice::compare(&kinds, &out, &std::path::absolute(target)?.join("release-packages/twice"))?;
     }
     if options.check {
-        installed::check(&out, &std::path::absolute(target)?.join("release-packages/debian"), wanted)?;
-    }
-    Ok(())
-}
-
-/// Packages the crates. cargo builds each from its package alone.
-fn crates(out: &Path, target: &Path) -> Result<()> {
-    let target = std::path::absolute(target)?.join("crates");
-    let mut package = cargo();
-    package.args(["package", "--quiet", "--locked", "--target-dir"]).arg(&target);
-    package.args(CRATES.iter().flat_map(|name| ["--package", name]));
-    run(&mut package)?;
-    for name in CRATES {
-        let file = format!("{name}-{}.crate", env!("CARGO_PKG_VERSION"));
-        fs::copy(target.join("package").join(&file), out.join(&file)).with_context(|| file)?;
+        if wanted(Kind::Crates) {
+            crates::check(&out, &std::path::absolute(target)?.join("release-packages/crates"))?;
+        }
+        if options.kinds != [Kind::Crates] {
+            installed::check(&out, &std::path::absolute(target)?.join("release-packages/debian"), wanted)?;
+        }
     }
     Ok(())
 }
@@ -148,13 +130,16 @@ impl Build {
         Ok(Self { target, trees, date: date.trim().to_owned() })
     }
 
-    /// Installs the libraries and the command below a new directory.
-    fn install(&self, name: &str, prefix: &str, libdir: &str) -> Result<PathBuf> {
+    /// Installs the libraries and the command below a new directory. `command` is a command that is built already.
+    fn install(&self, name: &str, prefix: &str, libdir: &str, command: Option<&Path>) -> Result<PathBuf> {
         let tree = self.trees.join(name);
         let place = Place { prefix: prefix.into(), libdir: libdir.into(), destdir: Some(tree.clone()) };
         let environment = without_paths()?;
         dist::libraries(&place, &self.target, &environment)?;
-        dist::command(&place, &self.target, &environment)?;
+        match command {
+            Some(command) => dist::install_command(&place, command)?,
+            None => dist::command(&place, &self.target, &environment)?,
+        }
         let libraries = tree.join(prefix.trim_start_matches('/')).join(libdir);
         for entry in fs::read_dir(libraries)?.flatten().filter(|entry| entry.path().is_file()) {
             run(Command::new("strip").args(["--strip-unneeded", "--enable-deterministic-archives"]).arg(entry.path()))?;
@@ -164,7 +149,12 @@ impl Build {
 
     fn archive(&self, out: &Path) -> Result<()> {
         let name = format!("forkless-{}-{}-linux-gnu", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
-        let tree = self.install("archive", &format!("/{name}"), "lib")?;
+        // The command for every glibc; the libraries for that of this machine, with whose linker their users link them.
+        let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let command = zig::release(self, "forkless-cli", &triple)?.join("forkless");
+        let newest = newest_glibc(&command)?;
+        ensure!(newest <= version(zig::GLIBC), "the command of the archive needs glibc {newest:?}");
+        let tree = self.install("archive", &format!("/{name}"), "lib", Some(&command))?;
         let inside = tree.join(&name);
         for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             fs::copy(root().join(file), inside.join(file)).with_context(|| file.to_owned())?;
@@ -180,6 +170,19 @@ impl Build {
         tar.arg(format!("--mtime=@{}", self.date)).args(["--use-compress-program=gzip -9n", "-cf"]).arg(file);
         run(tar.arg(name))
     }
+}
+
+/// The newest version of glibc of which the program needs a symbol.
+fn newest_glibc(program: &Path) -> Result<Vec<u32>> {
+    let symbols = output(Command::new("objdump").arg("-T").arg(program))?;
+    let versions =
+        symbols.split("GLIBC_").skip(1).map(|rest| version(rest.split([')', ' ', '\n']).next().unwrap_or("")));
+    versions.max().with_context(|| format!("{} needs no glibc", program.display()))
+}
+
+/// The numbers of a version.
+fn version(text: &str) -> Vec<u32> {
+    text.split('.').filter_map(|number| number.parse().ok()).collect()
 }
 
 /// Variables for a build whose results contain no path of this machine.
@@ -210,4 +213,18 @@ fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{newest_glibc, version};
+
+    #[test]
+    fn versions_of_glibc_are_compared_as_numbers() {
+        assert!(
+            version("2.17") < version("2.34") && version("2.2.5") < version("2.17") && version("2.9") < version("2.17")
+        );
+        let newest = newest_glibc(&std::env::current_exe().expect("this program")).expect("it is linked with glibc");
+        assert!(newest >= version("2.2.5"), "{newest:?}");
+    }
 }

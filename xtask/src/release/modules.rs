@@ -1,16 +1,13 @@
 //! The packages of the language modules: a wheel and a source distribution for Python, a distribution for CPAN.
 
-use super::{Build, third_party};
+use super::{Build, third_party, zig};
 use crate::dist::{output, root, run};
-use crate::packages;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-pub(super) const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/release/requirements.txt");
-
-/// The oldest glibc that Rust's standard library runs with.
+/// The tag of [`zig::GLIBC`].
 const PLATFORM: &str = "manylinux_2_17";
 
 /// The largest wheel, in bytes.
@@ -22,7 +19,7 @@ const LARGEST: u64 = 2 << 20;
 /// If Python or a program fails, or the wheel would not run with that glibc.
 pub(super) fn python(build: &Build, out: &Path) -> Result<()> {
     let place = build.target.join("python");
-    let python = packages::venv(&place, Path::new(REQUIREMENTS))?.map_err(|why| anyhow!("the wheel: {why}"))?;
+    let python = zig::python(build)?;
     let wheels = place.join("made");
     if wheels.exists() {
         fs::remove_dir_all(&wheels)?;
@@ -31,9 +28,7 @@ pub(super) fn python(build: &Build, out: &Path) -> Result<()> {
     let licences = root().join("bindings/python/THIRD-PARTY.txt");
     third_party::write_licences_of("forkless-python", &licences)?;
     // maturin looks for zig by the python of PATH.
-    let bin = python.parent().context("a folder")?.to_path_buf();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&path)))?;
+    let path = zig::path(&python)?;
     let maturin = |task: &str| {
         let mut maturin = Command::new(&python);
         maturin.env("PATH", &path);

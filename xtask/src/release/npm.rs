@@ -1,9 +1,8 @@
 //! The packages for npm: `forkless`, and one with the addon for each platform, of which npm installs the right one.
 
-use super::{Build, third_party};
+use super::{Build, third_party, zig};
 use crate::dist::{output, root, run};
-use crate::packages;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -11,9 +10,6 @@ use std::process::Command;
 
 /// Node's name of an architecture, and Rust's.
 const PLATFORMS: [(&str, &str); 2] = [("x64", "x86_64"), ("arm64", "aarch64")];
-
-/// The oldest glibc that Rust's standard library runs with.
-const GLIBC: &str = "2.17";
 
 /// Makes the main package, and the package of each platform that rustc can build for here.
 ///
@@ -67,7 +63,7 @@ fn platform(build: &Build, main: &Value, node: &str, triple: &str, out: &Path) -
     let (name, tree) = (name(node), build.trees.join(format!("npm-{node}")));
     fs::create_dir_all(&tree)?;
     let addon = tree.join("forkless.node");
-    fs::copy(self::addon(build, triple)?, &addon)?;
+    fs::copy(zig::release(build, "forkless-node", triple)?.join("libforkless_node.so"), &addon)?;
     third_party::write_licences_of("forkless-node", &tree.join("THIRD-PARTY.txt"))?;
     for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(root().join(licence), tree.join(licence)).with_context(|| licence.to_owned())?;
@@ -88,23 +84,6 @@ fn platform(build: &Build, main: &Value, node: &str, triple: &str, out: &Path) -
         "files": ["forkless.node", "THIRD-PARTY.txt", "LICENSE-APACHE", "LICENSE-MIT", "README.md"],
     });
     pack(build, &tree, &package, out)
-}
-
-/// Builds the addon for every glibc from [`GLIBC`], with zig, the linker that knows the symbols of old versions.
-fn addon(build: &Build, triple: &str) -> Result<std::path::PathBuf> {
-    let place = build.target.join("python");
-    let requirements = Path::new(super::modules::REQUIREMENTS);
-    let python = packages::venv(&place, requirements)?.map_err(|why| anyhow!("the addon needs zig: {why}"))?;
-    let bin = python.parent().context("a directory")?.to_path_buf();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([bin.clone()].into_iter().chain(std::env::split_paths(&path)))?;
-    let target = build.target.join("npm");
-    let mut zig = Command::new(bin.join("cargo-zigbuild"));
-    zig.args(["zigbuild", "--quiet", "--release", "--locked", "--package", "forkless-node"]);
-    zig.args(["--target", &format!("{triple}.{GLIBC}"), "--target-dir"]).arg(&target);
-    zig.args(["--config", "profile.release.strip=true"]);
-    run(zig.current_dir(root()).env("PATH", path).envs(super::without_paths()?))?;
-    Ok(target.join(triple).join("release/libforkless_node.so"))
 }
 
 /// Writes package.json, and makes the tarball.

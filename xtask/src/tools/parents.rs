@@ -159,6 +159,9 @@ impl Parent {
         let Situation { mebibytes, descriptors, slots } = situation;
         command.args(&self.words[1..]).args([slots, cycles, mebibytes, descriptors].map(|number| number.to_string()));
         command.args([&tree.directory, &tree.list]).current_dir(&tree.directory);
+        // cargo sets it for this program, so that it would search its own directories for the tools' libraries. A program is
+        // not launched warm with it.
+        command.env_remove("LD_LIBRARY_PATH");
         let output = command.envs(tree.environment()).envs(self.variables.iter().cloned()).output()?;
         ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
         read(&String::from_utf8(output.stdout)?)

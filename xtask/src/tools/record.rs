@@ -128,7 +128,9 @@ impl Record {
             }
         }
         self.tools(&mut text);
-        text.push_str("\n## Not measured\n\n");
+        if !self.skipped.is_empty() {
+            text.push_str("\n## Not measured\n\n");
+        }
         self.skipped.iter().for_each(|line| _ = writeln!(text, "- {line}"));
         text
     }

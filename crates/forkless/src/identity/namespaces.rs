@@ -31,7 +31,7 @@ impl Tasks {
     ///
     /// Source: namespaces(7).
     pub(crate) fn namespaces(&self, thread: i32) -> Result<Namespaces> {
-        let mut found = Namespaces([[0; _]; KINDS.len()]);
+        let mut found = Namespaces([[0; size_of::<Name>()]; KINDS.len()]);
         for (kind, name) in KINDS.iter().zip(&mut found.0) {
             *name = self.name(thread, kind)?;
         }

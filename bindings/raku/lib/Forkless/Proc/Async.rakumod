@@ -26,6 +26,9 @@ has Int $!awaited = 0;
 has &!outcome;
 has @!close-after;
 
+# The attribute of Proc::Async can be set, but not changed from here.
+submethod TWEAK(:$started --> Nil) { $!has-started = ?$started }
+
 method started(--> Bool) { $!has-started }
 method ready(--> Promise) { $!ready }
 method pid(--> Promise) { $!ready }

@@ -1,0 +1,142 @@
+//! Checks the library on targets beside this machine's: with musl, and by its feature `std-fallback` on other systems. And with the
+//! oldest Rust.
+//!
+//! What is not installed is skipped, with the command that installs it. Nothing here needs a linker or a libc of another system: a
+//! library is only checked there. Linux runs the programs for musl, and those for 32 bits, which get the fallback.
+
+use crate::dist::{root, run};
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Options of `cargo xtask targets`.
+#[derive(Debug, Parser)]
+pub struct Options {
+    /// Fail if something is skipped
+    #[arg(long)]
+    all: bool,
+}
+
+/// Targets that get the types of std.
+const ELSEWHERE: &[&str] = &[
+    "x86_64-apple-darwin",
+    "aarch64-apple-darwin",
+    "x86_64-pc-windows-msvc",
+    "x86_64-unknown-freebsd",
+    "riscv64gc-unknown-linux-gnu",
+    FALLBACK_RUNS,
+];
+
+/// One of them whose programs this machine can link and run.
+const FALLBACK_RUNS: &str = "i686-unknown-linux-musl";
+
+/// The library on Linux with musl.
+const MUSL: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
+
+/// The oldest Rust.
+const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
+
+/// The example that compiles everywhere.
+const PORTABLE: [&str; 4] = ["--package", "forkless", "--example", "portable"];
+
+/// Checks all that is installed.
+///
+/// # Errors
+/// If the library does not compile for a target, or a program is wrong there.
+pub fn check(options: &Options, target: &Path) -> Result<()> {
+    let target = std::path::absolute(target)?.join("targets");
+    let mut skipped = 0;
+    let mut skip = |what: &str, remedy: &str| {
+        skipped += 1;
+        println!("SKIPPED: {what} is not installed: {remedy}");
+    };
+    for triple in ELSEWHERE {
+        if !has(triple) {
+            skip(triple, &format!("rustup target add {triple}"));
+            continue;
+        }
+        elsewhere(triple, &target).with_context(|| (*triple).to_owned())?;
+        println!("{triple}: the feature std-fallback makes the library std's types");
+    }
+    for triple in MUSL {
+        if !has(triple) {
+            skip(triple, &format!("rustup target add {triple}"));
+            continue;
+        }
+        musl(triple, &target).with_context(|| triple.to_owned())?;
+    }
+    if oldest(&["--version"], &target).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
+    {
+        run(&mut oldest(&["check", "--quiet", "--workspace", "--locked"], &target))?;
+        println!("Rust {OLDEST}: all crates compile");
+    } else {
+        skip(&format!("Rust {OLDEST}"), &format!("rustup toolchain install --profile minimal {OLDEST}"));
+    }
+    ensure!(!options.all || skipped == 0, "{skipped} targets were skipped");
+    Ok(())
+}
+
+/// The library is std's with the feature, and refuses to compile without it.
+fn elsewhere(triple: &str, target: &Path) -> Result<()> {
+    for features in ["std-fallback", "std-fallback,tokio"] {
+        run(cargo(&["check"], triple, target).args(PORTABLE).args(["--features", features]))?;
+    }
+    let without = cargo(&["check"], triple, target).args(["--package", "forkless"]).output()?;
+    let errors = String::from_utf8_lossy(&without.stderr);
+    ensure!(
+        !without.status.success() && errors.contains("Its feature `std-fallback`"),
+        "without its feature the library must refuse this target, and name the feature: {errors}"
+    );
+    if triple == FALLBACK_RUNS && cfg!(target_arch = "x86_64") {
+        let mut program = cargo(&["run"], triple, target);
+        // The linker of Rust itself: no C compiler for 32 bits is needed.
+        program
+            .args(PORTABLE)
+            .args(["--features", "std-fallback"])
+            .env("CARGO_TARGET_I686_UNKNOWN_LINUX_MUSL_LINKER", "rust-lld");
+        let output = program.output()?;
+        ensure!(
+            output.status.success() && output.stdout == b"a\nb\n",
+            "the example prints {:?}: {}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+/// The library with musl: tested on this machine's architecture, checked on the other.
+fn musl(triple: &str, target: &Path) -> Result<()> {
+    let library = ["--package", "forkless-core", "--package", "forkless", "--features", "forkless/tokio"];
+    if triple.starts_with(std::env::consts::ARCH) {
+        run(cargo(&["test", "--lib"], triple, target).args(library))?;
+        println!("{triple}: the library's tests pass");
+    } else {
+        run(cargo(&["check"], triple, target).args(library))?;
+        println!("{triple}: the library compiles");
+    }
+    Ok(())
+}
+
+/// Is Rust's standard library for this target installed?
+fn has(triple: &str) -> bool {
+    let output = Command::new("rustc").args(["--print", "target-libdir", "--target", triple]).output();
+    // rustc prints the directory also if it does not exist.
+    output.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).exists())
+}
+
+fn cargo(words: &[&str], triple: &str, target: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root()).args(words).args(["--quiet", "--locked", "--target", triple, "--target-dir"]).arg(target);
+    cargo
+}
+
+/// cargo of the oldest Rust.
+fn oldest(words: &[&str], target: &Path) -> Command {
+    let mut cargo = Command::new("rustup");
+    // This process was started by another toolchain's cargo, which has set the variables of that.
+    cargo.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
+    cargo.current_dir(root()).args(["run", OLDEST, "cargo"]).args(words).env("CARGO_TARGET_DIR", target.join(OLDEST));
+    cargo
+}
