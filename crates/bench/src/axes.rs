@@ -31,8 +31,14 @@ impl Ranged for Decades {
             values.filter(|value| (self.0..=self.1).contains(value)).collect()
         };
         let all = [at(1, &[1.0, 2.0, 5.0]), at(1, &[1.0, 3.0]), at(1, &[1.0]), at(2, &[1.0])];
-        let fitting = all.iter().find(|points| points.len() <= hint.max_num_points());
-        fitting.unwrap_or(&all[3]).clone()
+        // One label shows no scale.
+        let fitting = all.iter().find(|points| (2..=hint.max_num_points()).contains(&points.len()));
+        let ends = |points: &[f64]| match points {
+            [first, .., last] => Some(vec![*first, *last]),
+            _ => None,
+        };
+        let ends = || ends(&all[2]).or_else(|| ends(&all[0])).unwrap_or_else(|| all[0].clone());
+        fitting.cloned().unwrap_or_else(ends)
     }
 
     fn range(&self) -> std::ops::Range<f64> {
@@ -147,6 +153,9 @@ mod tests {
         assert_eq!(labels(160.0, 950.0), [200.0, 500.0]);
         assert_eq!(labels(30.0, 30_000.0), [100.0, 1_000.0, 10_000.0]);
         assert!(labels(5.0, 5e8).len() <= 6);
+        let narrow = |low, high| Decades::new(low, high).key_points(plotters::coord::ranged1d::BoldPoints(2));
+        assert_eq!(narrow(4.0, 2_000.0), [10.0, 1_000.0], "two labels at least");
+        assert_eq!(narrow(15.0, 120.0), [30.0, 100.0]);
         let ticks = ["3", "1,000", "19,000", "19,744"].map(str::to_owned);
         let axis = Positions::new(&ticks, &[1.0, 6.8, 9.75, 9.79], 15.0);
         assert_eq!(axis.labels, ["3", "1,000", "", "19,744"], "labels do not overlap");

@@ -5,6 +5,7 @@
 use super::{
     condition::Condition,
     name::shown,
+    plots::is_bound,
     record::Report,
     rows::{AliveRow, Row, enough},
     setting::Setting,
@@ -456,10 +457,10 @@ impl Sweep {
             [_, _, _, ..] => format!("{} The x axis is logarithmic.", self.about),
             _ => self.about.to_owned(),
         };
-        let ends = || Some((conditions.first()?, conditions.last()?));
-        let finding = ends().and_then(|ends| {
-            summary::trend(report, ends, (ticks.first()?, &format!("{}{}", ticks.last()?, self.unit)))
-        });
+        let finding = ticks
+            .first()
+            .zip(ticks.last())
+            .and_then(|(first, last)| summary::trend(report, &conditions, (first, &format!("{last}{}", self.unit))));
         (ticks.len() > 1 && !panels.is_empty()).then(|| Chart {
             name: self.name,
             title: self.title,
@@ -594,7 +595,8 @@ fn alive(report: &Report) -> Option<Chart> {
     let ticks: Vec<String> = counts.iter().map(|count| thousands(*count as u64)).collect();
     let values: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
     let panels = lines(&ticks, &positions(&values), &CPU, &cells, "children alive");
-    let finding = summary::waiting(&report.alive);
+    // A heading has no full stop.
+    let finding = summary::waiting(&report.alive).map(|words| words.trim_end_matches('.').to_owned());
     (ticks.len() > 1 && !panels.is_empty()).then(|| Chart {
         name: "alive",
         title: "Exit of one of many children",
@@ -643,14 +645,21 @@ fn lines(ticks: &[String], at_ticks: &[f64], metrics: &[Metric], cells: &[Cell],
     with_spans(panels)
 }
 
-/// A panel for each tick and metric, with a dot for each launcher.
+/// A panel for each tick and metric, with a dot for each launcher: the baseline, then the best first. The panels of a tick have one
+/// order, by the last metric.
 fn dots(ticks: &[String], metrics: &[Metric], cells: &[Cell]) -> Vec<Panel> {
     let mut panels = Vec::new();
+    let by = metrics.iter().rposition(|metric| metric.drawn).unwrap_or(0);
     for (tick, words) in ticks.iter().enumerate() {
+        let mut here: Vec<&Cell> = cells.iter().filter(|cell| cell.tick == tick).collect();
+        here.sort_by(|a, b| {
+            let ascending = a.values[by].total_cmp(&b.values[by]);
+            let best = if metrics[by].unit == Unit::Rate { ascending.reverse() } else { ascending };
+            is_bound(b.launcher).cmp(&is_bound(a.launcher)).then(best)
+        });
         for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| metric.drawn) {
-            let here = cells.iter().filter(|cell| cell.tick == tick);
             let points =
-                here.map(|cell| point(cell, at, metric, metrics, ticks)).filter(|point| point.value.is_finite());
+                here.iter().map(|cell| point(cell, at, metric, metrics, ticks)).filter(|point| point.value.is_finite());
             let row = |point: Point| DotRow {
                 name: shown(point.launcher).to_owned(),
                 value: metric.unit.short(point.value),
@@ -850,9 +859,15 @@ mod tests {
         let fork = charts[1].table.rows.iter().find(|(launcher, _)| launcher == "fork").expect("fork");
         assert_eq!(fork.1[2], "–");
         let Body::Dots(rows) = &charts[2].panels[1].body else { panic!("no dots") };
-        let tails: Vec<bool> =
-            rows.iter().flat_map(|row| &row.dots).map(|dot| dot.tail.is_some_and(f64::is_finite)).collect();
-        assert_eq!(tails, [true, false, true, true]);
+        let tails: Vec<(&str, bool)> = rows
+            .iter()
+            .flat_map(|row| &row.dots)
+            .map(|dot| (dot.launcher, dot.tail.is_some_and(f64::is_finite)))
+            .collect();
+        assert_eq!(tails.iter().filter(|(launcher, has)| *has == (*launcher == "fork")).count(), 0, "{tails:?}");
+        // The baseline is first, then the fastest method.
+        let totals: Vec<f64> = rows.iter().flat_map(|row| &row.dots).map(|dot| dot.value).collect();
+        assert!(tails[0].0 == "floor" && totals[1..].is_sorted() && totals.len() == 4, "{tails:?} {totals:?}");
     }
 
     #[test]

@@ -111,8 +111,8 @@ fn opening(chart: &Chart, prefix: &str, words: &mut Words, page: &mut String) ->
         page,
         "<section id=\"{prefix}{}\" class=\"opening\">\n<div><h2>{}</h2>\n<p>{}</p></div>",
         chart.name,
-        escape(&chart.finding),
-        escape(&chart.about)
+        prose(&chart.finding),
+        prose(&chart.about)
     );
     figures_of(chart, words, page)?;
     page.push_str("</section>\n");
@@ -196,7 +196,7 @@ pub(super) fn list(lines: &[String], page: &mut String) {
     let many = if lines.len() > 6 { " many" } else { "" };
     let _ = writeln!(page, "<ul class=\"plain{many}\">");
     for line in lines {
-        let _ = writeln!(page, "<li>{}</li>", escape(line));
+        let _ = writeln!(page, "<li>{}</li>", prose(line));
     }
     page.push_str("</ul>\n");
 }
@@ -206,13 +206,13 @@ fn section(chart: &Chart, prefix: &str, words: &mut Words, page: &mut String) ->
     let heading = if chart.finding == chart.title {
         format!("<h2>{title}</h2>")
     } else {
-        format!("<p class=\"topic\">{title}</p>\n<h2>{}</h2>", escape(&chart.finding))
+        format!("<p class=\"topic\">{title}</p>\n<h2>{}</h2>", prose(&chart.finding))
     };
     let _ = writeln!(
         page,
         "<section id=\"{prefix}{}\">\n{heading}\n<p class=\"about\">{}</p>",
         chart.name,
-        escape(&chart.about)
+        prose(&chart.about)
     );
     figures_of(chart, words, page)?;
     if let Some(names) = context(chart) {
@@ -231,7 +231,7 @@ fn table_of(chart: &Chart, page: &mut String) {
     let _ =
         writeln!(page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures: {title}\"><table>");
     let grid = &chart.table;
-    page.push_str("<thead><tr><th class=\"name\" rowspan=\"2\">launcher</th>");
+    page.push_str("<thead><tr><th class=\"name\" rowspan=\"2\">method</th>");
     for group in &grid.groups {
         let _ = write!(
             page,
@@ -468,6 +468,12 @@ pub(super) fn plain_table<'a>(
     page.push_str("</tbody></table></div>\n");
 }
 
+/// Escapes text for HTML elements; no line ends between a number and its unit.
+pub(super) fn prose(text: &str) -> String {
+    let units = ["µs", "ms", "KiB", "MiB", "GiB", "%", "×"];
+    units.iter().fold(escape(text), |text, unit| text.replace(&format!(" {unit}"), &format!("\u{a0}{unit}")))
+}
+
 /// Escapes text for HTML elements and quoted attributes.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -538,6 +544,11 @@ mod tests {
         for word in [">floor<", ">floor †<", "held", "forkless-fork in", " 1 conditions"] {
             assert!(!shown.contains(word), "{word}");
         }
+    }
+
+    #[test]
+    fn numbers_stay_with_their_units() {
+        assert_eq!(prose("<26 ms, 2.0 × as fast"), "&lt;26\u{a0}ms, 2.0\u{a0}× as fast");
     }
 
     #[test]

@@ -410,7 +410,7 @@ impl Lines<'_> {
             return Ok(());
         }
         let colour = layout.ink(AXIS.light());
-        let style = (FONT, layout.font * 4 / 5).into_text_style(area).color(&colour);
+        let style = (FONT, layout.font * 9 / 10).into_text_style(area).color(&colour);
         let place = (layout.margin as i32, (layout.margin + layout.title * 3 / 2 + layout.font * 3 / 2) as i32);
         area.draw_text(&format!("grey: {}", names.join(", ")), &style, place)
     }
@@ -511,7 +511,8 @@ impl Dots<'_> {
             .axis_style(grid)
             .bold_line_style(grid)
             .label_style((FONT, layout.font).into_font().color(&layout.ink(AXIS.light())))
-            .x_labels(4)
+            // A narrow axis, beside long names, has room for fewer labels.
+            .x_labels((layout.size.0.saturating_sub(names + values) / (layout.font * 6)).clamp(2, 4) as usize)
             .x_label_formatter(&|value| self.panel.unit.tick(*value))
             .draw()?;
         let right = layout.size.0 as i32 - layout.margin as i32;

@@ -126,24 +126,44 @@ pub(crate) fn process(condition: &Condition) -> String {
     }
 }
 
-/// What a sweep shows: how the stock method that changes most goes from the first to the last condition, and how forkless does.
-pub(crate) fn trend(
-    report: &Report,
-    (first, last): (&Condition, &Condition),
-    (from, to): (&String, &String),
-) -> Option<String> {
+/// What a sweep shows: how the stock method that changes most goes from the first to the last condition, and how forkless does. With
+/// threads, how many launches per second they reach.
+pub(crate) fn trend(report: &Report, conditions: &[Condition], (from, to): (&String, &String)) -> Option<String> {
+    let (first, last) = (conditions.first()?, conditions.last()?);
     let find = |launcher: &str, condition: &Condition| {
         report.rows_of(condition).find(|row| row.launcher == launcher && row.lacks.is_none())
     };
+    if last.threads > 1 {
+        let most = |launcher: &str| {
+            conditions.iter().filter_map(|c| find(launcher, c)).max_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s))
+        };
+        let stock = STOCK.into_iter().filter_map(|(launcher, name)| Some((name, most(launcher)?)));
+        let rival = stock.max_by(|a, b| a.1.rate_per_s.total_cmp(&b.1.rate_per_s))?;
+        let words = |(name, row): (&str, &Row)| {
+            let threads = count(row.threads as u64, "thread", "threads");
+            format!("{} launches/s with {name} ({threads})", figure(row.rate_per_s))
+        };
+        return Some(format!("At most {}, {}", words(("forkless", most(OURS)?)), words(rival)));
+    }
     let ends = |launcher: &str| Some((find(launcher, first)?, find(launcher, last)?));
     let change = |(a, b): (&Row, &Row)| speed(a) / speed(b);
-    let stock = STOCK.into_iter().filter_map(|(launcher, name)| Some((name, ends(launcher)?)));
+    let stock = STOCK.into_iter().filter_map(|launcher| Some((launcher, ends(launcher.0)?)));
     let rival = stock.max_by(|a, b| change(a.1).total_cmp(&change(b.1)));
-    let words = |(name, (a, b)): (&str, (&Row, &Row))| match change((a, b)) {
-        ratio if (0.8..1.25).contains(&ratio) => format!("{name} stays at {}", pace(b)),
-        _ => format!("{name} goes from {} to {}", pace(a), pace(b)),
+    let words = |((launcher, name), (a, b)): ((&str, &str), (&Row, &Row))| {
+        let is_near = |row: &Row| (0.8..1.25).contains(&change((row, b)));
+        let between = || conditions.iter().filter_map(|condition| find(launcher, condition));
+        let by_speed = |a: &&Row, b: &&Row| speed(a).total_cmp(&speed(b));
+        if between().all(is_near) {
+            return format!("{name} stays at {}", pace(b));
+        }
+        match (between().max_by(by_speed), between().min_by(by_speed)) {
+            // A line that returns to where it began.
+            (Some(best), Some(worst)) if is_near(a) => format!("{name} takes {} to {}", pace(best), pace(worst)),
+            _ => format!("{name} goes from {} to {}", pace(a), pace(b)),
+        }
     };
-    let ours = [OURS, "forkless-spawn"].into_iter().find_map(ends).map(|ends| ("forkless", ends));
+    let ours =
+        [OURS, "forkless-spawn"].into_iter().find_map(|launcher| Some(((launcher, "forkless"), ends(launcher)?)));
     let sides: Vec<String> = rival.into_iter().chain(ours).map(words).collect();
     (!sides.is_empty()).then(|| format!("From {from} to {to}: {}", sides.join("; ")))
 }
@@ -531,8 +551,28 @@ mod tests {
              1,600 µs, 1,100 µs and 48.0 µs from a process with 15,000 open files."
         );
         let ticks = ("3".to_owned(), "15,000".to_owned());
-        let trend = trend(&report, (&Condition::SMALL, &files), (&ticks.0, &ticks.1)).expect("a trend");
-        assert_eq!(trend, "From 3 to 15,000: posix_spawn goes from 70.0 µs to 1,100 µs; forkless stays at 48.0 µs");
+        let sweep = trend(&report, &[Condition::SMALL, files], (&ticks.0, &ticks.1)).expect("a trend");
+        assert_eq!(sweep, "From 3 to 15,000: posix_spawn goes from 70.0 µs to 1,100 µs; forkless stays at 48.0 µs");
+        // A line that rises and falls again does not stay.
+        let all = [Condition::SMALL, files, Condition::SMALL];
+        let sweep = trend(&report, &all, (&ticks.0, &ticks.1)).expect("a trend");
+        assert!(sweep.contains("posix_spawn takes 70.0 µs to 1,100 µs; forkless stays"), "{sweep}");
+    }
+
+    #[test]
+    fn sweeps_of_threads_end_in_the_highest_rates() {
+        let mut rows = Vec::new();
+        for (threads, ours, spawn) in [(1, 18_000.0, 13_000.0), (2, 32_000.0, 14_200.0), (4, 23_000.0, 14_100.0)] {
+            let condition = Condition { threads, ..Condition::SMALL };
+            for (launcher, rate_per_s) in [("forkless-status", ours), ("posix_spawn", spawn)] {
+                rows.push(Row { rate_per_s, ..row(launcher, condition, 40.0, 50.0) });
+            }
+        }
+        let report = Report::new(Machine::read(), rows, Vec::new());
+        let trend = trend(&report, &report.conditions(), (&"1".to_owned(), &"4 threads".to_owned()));
+        let expected =
+            "At most 32,000 launches/s with forkless (2 threads), 14,200 launches/s with posix_spawn (2 threads)";
+        assert_eq!(trend.as_deref(), Some(expected));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::{
 
 /// Column headings of the page.
 pub(crate) const HEADS: [&str; 14] = [
-    "launcher",
+    "method",
     "blocked p50 µs",
     "p90",
     "p99",
