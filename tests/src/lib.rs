@@ -26,6 +26,11 @@ struct Readme;
 #[doc = include_str!("../../docs/agents.md")]
 struct Agents;
 
+/// The example of the page about warm programs.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/warm.md")]
+struct WarmPrograms;
+
 /// The questions and answers.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/faq.md")]

@@ -1,5 +1,5 @@
-//! Runs every code block of the pages for newcomers: docs/install.md, docs/faq.md and docs/tour. The blocks in Rust are documentation
-//! tests of the crate `forkless-tests`.
+//! Runs the code blocks of every page. The blocks in Rust are documentation tests of the crate `forkless-tests`. A shell block that
+//! needs a cluster, a server or an installation is only checked: its syntax, and the options of `forkless` in it.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,6 +11,8 @@ use xtask::modules::{Built, Modules, Profile};
 
 /// A fenced block.
 struct Block {
+    /// The page, relative to the tree.
+    page: String,
     /// The page and the line, for messages.
     place: String,
     language: String,
@@ -21,33 +23,53 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn pages() -> Vec<PathBuf> {
-    let docs = root().join("docs");
-    let mut pages = vec![docs.join("install.md"), docs.join("faq.md")];
-    let tours = fs::read_dir(docs.join("tour")).expect("the tours");
-    pages.extend(tours.map(|entry| entry.expect("an entry").path()));
-    assert_eq!(pages.len(), 10, "{pages:?}");
+/// The Markdown files below a directory of the tree, but not those of records, nor the texts of man pages, whose examples
+/// `help.rs` runs.
+fn markdown(directory: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(root().join(directory)).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let name = format!("{directory}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if !name.ends_with("/record") && !name.ends_with("/node_modules") {
+                markdown(&name, found);
+            }
+        } else if name.ends_with(".md") && !name.starts_with("crates/cli/") {
+            found.push(name);
+        }
+    }
+}
+
+fn pages() -> Vec<String> {
+    let mut pages: Vec<String> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).into();
+    ["docs", "bench", "bindings", "crates"].into_iter().for_each(|directory| markdown(directory, &mut pages));
+    assert!(pages.len() > 45, "{pages:?}");
     pages
+}
+
+/// Pages for newcomers, of which everything runs and shows what it prints.
+fn is_for_newcomers(page: &str) -> bool {
+    page.starts_with("docs/tour/") || ["docs/install.md", "docs/faq.md"].contains(&page)
 }
 
 fn blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     for page in pages() {
-        let text = fs::read_to_string(&page).expect("a page");
+        let text = fs::read_to_string(root().join(&page)).expect("a page");
         let mut open: Option<Block> = None;
         for (line, words) in text.lines().enumerate() {
             match (words.strip_prefix("```"), &mut open) {
                 (Some(language), None) => {
-                    let name = page.file_name().expect("a name").to_string_lossy();
-                    let place = format!("{name}:{}", line + 1);
-                    open = Some(Block { place, language: language.to_owned(), code: String::new() });
+                    let place = format!("{page}:{}", line + 1);
+                    open =
+                        Some(Block { page: page.clone(), place, language: language.to_owned(), code: String::new() });
                 }
                 (Some(_), Some(_)) => blocks.extend(open.take()),
                 (None, Some(block)) => block.code += &format!("{words}\n"),
                 (None, None) => {}
             }
         }
-        assert!(open.is_none(), "{page:?}: a block without an end");
+        assert!(open.is_none(), "{page}: a block without an end");
     }
     blocks
 }
@@ -59,12 +81,25 @@ fn of(language: &str) -> Vec<Block> {
     found
 }
 
-/// Runs the command in a directory of its own; an error with all that it wrote unless it succeeds.
+/// The project of a reader: a repository with a directory `work`, and a Makefile that has nothing to do.
+fn project() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let place = directory.path();
+    // As that of a project: a sandbox of root runs as nobody.
+    fs::set_permissions(place, fs::Permissions::from_mode(0o755)).expect("ours");
+    fs::create_dir(place.join("work")).expect("writable");
+    fs::write(place.join("Makefile"), "all:\n\t@true\n").expect("writable");
+    let git =
+        "git init --quiet && git -c user.name=a -c user.email=a@example.org commit --quiet --allow-empty -m first";
+    let made = Command::new("sh").args(["-ec", git]).current_dir(place).output().expect("sh");
+    assert!(made.status.success(), "{made:?}");
+    directory
+}
+
+/// Runs the command in such a project; an error with all that it wrote unless it succeeds.
 #[track_caller]
 fn passes(block: &Block, command: &mut Command) -> Output {
-    let directory = tempfile::tempdir().expect("temporary directory");
-    // As that of a project: a sandbox of root runs as nobody.
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let directory = project();
     let output = command.current_dir(directory.path()).stdin(Stdio::null()).output().expect("it starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let place = &block.place;
@@ -96,16 +131,16 @@ fn module<'a>(built: &'a Built, what: &str) -> Option<&'a Path> {
 /// A block in a language that nothing runs would not be noticed.
 #[test]
 fn each_language_has_a_test() {
-    let known = ["rust", "sh", "text", "toml", "c", "python", "js", "perl"];
-    for block in blocks() {
-        assert!(known.contains(&&*block.language), "{}: {:?}", block.place, block.language);
-    }
+    let known = ["rust", "rust,no_run", "sh", "text", "toml", "c", "python", "js", "perl", "raku"];
     let tests = fs::read_to_string(root().join("tests/src/lib.rs")).expect("the documentation tests");
-    for page in pages() {
-        let text = fs::read_to_string(&page).expect("a page");
-        let name = page.strip_prefix(root()).expect("in the tree").to_string_lossy().into_owned();
-        let is_tested = tests.contains(&format!("include_str!(\"../../{name}\")"));
-        assert_eq!(text.contains("```rust\n"), is_tested, "tests/src/lib.rs and {name}");
+    for block in blocks() {
+        // Only the drawing of a launch has no language.
+        let is_known = known.contains(&&*block.language) || block.page == "ARCHITECTURE.md";
+        assert!(is_known, "{}: {:?}", block.place, block.language);
+        let is_tested = tests.contains(&format!("include_str!(\"../../{}\")", block.page));
+        // The page of a crate is a part of its documentation.
+        let is_tested = is_tested || block.page == "crates/forkless/README.md";
+        assert!(is_tested || !block.language.starts_with("rust"), "{}: tests/src/lib.rs lacks the page", block.place);
     }
 }
 
@@ -138,12 +173,15 @@ fn shell_blocks_print_what_the_page_shows() {
     let blocks = blocks();
     let mut ran = 0;
     for (n, block) in blocks.iter().enumerate().filter(|(_, block)| block.language == "sh") {
+        let shown = blocks.get(n + 1).filter(|next| next.language == "text" && next.page == block.page);
+        let Some(shown) = shown.filter(|_| !needs_more(block)) else {
+            assert!(!is_for_newcomers(&block.page), "{}: no output is shown", block.place);
+            continue;
+        };
         if block.code.contains("--sandbox") && !namespaces {
             eprintln!("SKIPPED: {} because user namespaces are refused", block.place);
             continue;
         }
-        let shown = blocks.get(n + 1).filter(|next| next.language == "text");
-        let shown = shown.unwrap_or_else(|| panic!("{}: no output is shown", block.place));
         let mut shell = Command::new("sh");
         shell.args(["-uc", &block.code]).env("PATH", &path).env("LC_ALL", "C");
         let output = passes(block, &mut shell);
@@ -152,6 +190,48 @@ fn shell_blocks_print_what_the_page_shows() {
         ran += 1;
     }
     assert!(ran > 5, "{ran} blocks");
+}
+
+/// `sandbox.rs` runs the block of docs/run.md that begins with cargo.
+fn needs_more(block: &Block) -> bool {
+    block.code.starts_with("cargo ")
+}
+
+/// The options of `forkless SUBCOMMAND` in a script, with the subcommand. Quoted words are values and programs.
+fn options(script: &str) -> Vec<(String, String)> {
+    let script = script.replace("\\\n", " ").replace("cargo run --release --", "forkless");
+    let mut found = Vec::new();
+    for call in script.lines().flat_map(|line| line.split("forkless ").skip(1)) {
+        let call = call.split(['|', '>', ';', '&']).next().unwrap_or("");
+        // "cargo test -p forkless --lib" has none.
+        let Some((subcommand, _)) = call.split_once(' ').filter(|(word, _)| !word.starts_with('-')) else { continue };
+        for word in call.split('\'').step_by(2).flat_map(str::split_whitespace).filter(|word| word.starts_with("--")) {
+            let name = word.split('=').next().unwrap_or(word);
+            found.extend((name != "--").then(|| (subcommand.to_owned(), name.to_owned())));
+        }
+    }
+    found
+}
+
+/// What is not run, for want of a cluster or an installation.
+#[test]
+fn other_shell_blocks_are_shell_with_options_that_exist() {
+    assert_eq!(options("a | forkless run --x 'b --y' --z=1 \\\n --v -- c > d --w").len(), 3);
+    let (mut blocks_of_others, mut checked) = (0, 0);
+    for block in blocks().iter().filter(|block| block.language == "sh" && !is_for_newcomers(&block.page)) {
+        blocks_of_others += 1;
+        let shell = if block.code.starts_with("#!/bin/bash") { "bash" } else { "sh" };
+        passes(block, Command::new(shell).args(["-n", "-c", &block.code]));
+        for (subcommand, option) in options(&block.code) {
+            let help = Command::new(env!("CARGO_BIN_EXE_forkless")).args([&subcommand, "--help"]).output();
+            let help = String::from_utf8_lossy(&help.expect("forkless").stdout).into_owned();
+            let is_known =
+                help.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').any(|word| word == option);
+            assert!(is_known, "{}: forkless {subcommand} has no {option}", block.place);
+            checked += 1;
+        }
+    }
+    assert!(blocks_of_others > 15 && checked > 20, "{blocks_of_others} blocks, {checked} options");
 }
 
 #[test]
@@ -180,15 +260,28 @@ fn manifests_name_features_and_versions_that_exist() {
 fn python_blocks_run() {
     let Some(python) = module(&modules().python, "Python") else { return };
     for block in of("python") {
-        passes(&block, Command::new(python).args(["-c", &block.code]));
+        let mut run = Command::new(python);
+        if block.code.contains("Warm(") {
+            // It needs an installed libforkless_warm.so; test_warm.py of the package makes these calls.
+            run.args(["-c", "import sys; compile(sys.argv[1], 'block', 'exec')", &block.code]);
+        } else {
+            run.args(["-c", &block.code]);
+        }
+        passes(&block, &mut run);
     }
 }
 
 #[test]
 fn node_blocks_run() {
     let Some(modules) = module(&modules().node, "JavaScript") else { return };
+    // Modules are looked for beside the file, not by NODE_PATH.
+    let place = tempfile::tempdir().expect("temporary directory");
+    std::os::unix::fs::symlink(modules, place.path().join("node_modules")).expect("a link");
     for block in of("js") {
-        passes(&block, Command::new("node").args(["-e", &block.code]).env("NODE_PATH", modules));
+        let is_module = block.code.lines().any(|line| line.starts_with("import "));
+        let file = place.path().join(if is_module { "block.mjs" } else { "block.cjs" });
+        fs::write(&file, &block.code).expect("writable");
+        passes(&block, Command::new("node").arg(&file));
     }
 }
 
@@ -197,6 +290,28 @@ fn perl_blocks_run() {
     let Some(dist) = module(&modules().perl, "Perl") else { return };
     for block in of("perl") {
         passes(&block, Command::new("perl").args(["-e", &block.code]).env("PERL5LIB", inc(dist)));
+    }
+}
+
+#[test]
+fn raku_blocks_run() {
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let copy = || xtask::raku::copy(&own.join("raku"), own.parent().expect("a directory of cargo's"));
+    let copy = tempfile::tempfile_in(own).map_or_else(
+        |_| Err("this user cannot write to cargo's directory".to_owned()),
+        |_| copy().unwrap_or_else(|error| panic!("{error:#}")),
+    );
+    let copy = match copy {
+        Ok(copy) => copy,
+        Err(why) => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED: blocks in Raku because {why}");
+            return;
+        }
+    };
+    for block in of("raku") {
+        let mut raku = Command::new("raku");
+        raku.arg("-I").arg(copy.dist.join("lib")).args(["-e", &block.code]).env("FORKLESS_LIBRARY", &copy.library);
+        passes(&block, &mut raku);
     }
 }
 
@@ -216,7 +331,8 @@ fn c_blocks_compile_and_run() {
     }
     let place = tempfile::tempdir().expect("temporary directory");
     let (source, program) = (place.path().join("block.c"), place.path().join("block"));
-    for block in of("c") {
+    // The C library's own tests compile those of docs/c.md, and run the one that needs no project.
+    for block in of("c").into_iter().filter(|block| block.page != "docs/c.md") {
         fs::write(&source, &block.code).expect("writable");
         let mut cc = Command::new("cc");
         cc.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(&source);
