@@ -34,6 +34,12 @@ impl Launcher {
                 set(&mut command, job, options)?;
                 Ok(Launched { child: command.launch_holding()?, shell: None })
             }
+            Run::Line(line) if planted!("jobs-lines-by-shell") => {
+                let mut command = Command::new("/bin/sh");
+                command.arg("-c").arg(OsStr::from_bytes(line));
+                set(&mut command, job, options)?;
+                Ok(Launched { child: command.launch_holding()?, shell: None })
+            }
             Run::Line(line) => {
                 let mut shell = forkless::shell(line);
                 shell.surroundings(self.surroundings(now));
@@ -52,7 +58,8 @@ impl Launcher {
     /// What all lines have in common. It is looked at from time to time.
     fn surroundings(&mut self, now: Instant) -> &ShellSurroundings {
         const FRESH: Duration = Duration::from_secs(1);
-        let fresh = self.surroundings.take().filter(|(seen, _)| now.saturating_duration_since(*seen) < FRESH);
+        let is_fresh = |seen| now.saturating_duration_since(seen) < FRESH && !planted!("jobs-surroundings-each-time");
+        let fresh = self.surroundings.take().filter(|(seen, _)| is_fresh(*seen));
         &self.surroundings.insert(fresh.unwrap_or_else(|| (now, ShellSurroundings::now()))).1
     }
 

@@ -86,6 +86,9 @@ impl Log {
         write!(left, "{}\t{host}\t{started:.3}\t{seconds:10.3}\t0\t{received}\t{status}\t{signal}\t", place.seq)?;
         left.extend(ended.job.text.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }));
         left.push(b'\n');
+        if planted!("jobs-log-written-at-the-end") {
+            return Ok(());
+        }
         let answer = self.flush();
         if answer.is_err() && self.left.len() > MOST {
             self.left.truncate(before);

@@ -69,10 +69,16 @@ fn nothing_of_a_group_is_left_when_its_leader_ends_first() {
 
 #[test]
 fn a_job_that_stops_itself_is_ended_by_the_timeout() {
-    let mut options = Options::default().slots(1);
-    options.timeout = Some(Timeout::After(Duration::from_millis(200)));
-    let (summary, ends) = run_all(options, [sh("kill -STOP $$"), sh("exit 0")]);
-    assert_eq!((summary.ran, ends.0[0].1, ends.0[0].2), (2, (0, 9), true));
+    // On a busy machine, SIGTERM may end it before it has stopped.
+    let ended_in = |seconds: f64| {
+        let mut options = Options::default().slots(1);
+        options.timeout = Some(Timeout::After(Duration::from_secs_f64(seconds)));
+        let (summary, ends) = run_all(options, [sh("kill -STOP $$"), sh("exit 0")]);
+        assert_eq!((summary.ran, ends.0[0].2), (2, true));
+        ends.0[0].1
+    };
+    let ends: Vec<_> = [0.2, 2.0, 10.0].into_iter().map(ended_in).take_while(|end| *end != (0, 9)).collect();
+    assert!(ends.len() < 3, "SIGKILL has not ended it: {ends:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use forkless_jobs::{
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 fn sh(script: impl AsRef<str>) -> Job {
     Job::program("sh", ["-c", script.as_ref()])
@@ -125,13 +126,15 @@ fn jobs_start_as_their_input_comes() {
     let line = format!("echo >> {}\n", first.display());
     let feeder = std::thread::spawn(move || {
         writer.write_all(line.as_bytes()).expect("a line");
-        while !first.exists() {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !first.exists() && Instant::now() < end {
             std::thread::yield_now();
         }
         writer.write_all(b"exit 3\nexit 0").expect("lines");
+        first.exists()
     });
     let summary = run(Options::default().slots(4), &mut Lines(Input::new(reader)), &mut Nothing, &mut Standard::new());
-    feeder.join().expect("the feeder");
+    assert!(feeder.join().expect("the feeder"), "the first job has waited for more input");
     assert_eq!(summary.expect("a run").to_string(), "ran 2, failed 1, skipped 0 of 2");
 }
 

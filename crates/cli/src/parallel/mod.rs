@@ -58,6 +58,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
+use forkless::planted;
 use forkless_jobs::{Control, HaltOn, Limit, Summary};
 
 pub(crate) use message::FAILED;
@@ -159,7 +160,8 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
     }
     if summary.stopped.is_some() {
         let unfinished = if slurm::is_inside() { slurm::RESUME } else { FAILED };
-        return if summary.is_complete() { failed() } else { unfinished };
+        let is_complete = summary.is_complete() || planted!("stopped-run-succeeds");
+        return if is_complete { failed() } else { unfinished };
     }
     match failed() {
         0 if !summary.is_complete() => FAILED,

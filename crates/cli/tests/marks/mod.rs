@@ -14,12 +14,12 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-fn scale() -> f64 {
-    std::env::var("FORKLESS_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0)
+fn dial(name: &str) -> f64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(1.0)
 }
 
 pub(crate) fn scaled(count: usize) -> usize {
-    ((count as f64 * scale()) as usize).max(1)
+    ((count as f64 * dial("FORKLESS_TEST_SCALE")) as usize).max(1)
 }
 
 /// A directory with the program `mark`, which adds its last argument to the file `marks` by one write.
@@ -143,6 +143,16 @@ impl Place {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What a failed test has started may wait for ever, and holds the output of the tests open.
+        let left = if thread::panicking() { self.processes() } else { Vec::new() };
+        for pid in left.iter().filter_map(|&pid| Pid::from_raw(pid as i32)) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
 pub(crate) fn send(child: &Child, signal: Signal) {
     // It may have ended.
     let _ = kill_process(Pid::from_child(child), signal);
@@ -161,11 +171,11 @@ pub(crate) fn send_all(child: &mut Child, signals: &[Signal]) {
     }
 }
 
-/// Waits for a condition, for a minute.
+/// Waits for a condition, for a minute. `FORKLESS_TEST_SLOW` multiplies that, for a slow machine.
 pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let (start, limit) = (Instant::now(), Duration::from_secs(60).mul_f64(dial("FORKLESS_TEST_SLOW").max(1.0)));
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}: not after a minute");
+        assert!(start.elapsed() < limit, "{what}: not after {limit:?}");
         thread::sleep(Duration::from_millis(5));
     }
 }
