@@ -2,16 +2,18 @@
 
 use super::output;
 use anyhow::{Context, Result};
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that was run in one kernel.
 #[derive(Serialize, Deserialize)]
 pub struct Kernel {
+    /// With the architecture after it, if it is another than amd64.
     pub version: String,
     /// As `uname -r` has it.
     pub release: String,
@@ -131,10 +133,12 @@ fn add(kernels: &mut Vec<Kernel>, entry: Entry<'_>) {
         Some(job) => *job = entry.job,
         None => kernel.jobs.push(entry.job),
     }
-    // By number, not by letter.
-    let number =
-        |kernel: &Kernel| kernel.version.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>();
-    kernels.sort_by_key(number);
+    // By architecture, then by number, not by letter.
+    let order = |kernel: &Kernel| {
+        let (number, arch) = kernel.version.split_once(' ').unwrap_or((&kernel.version, ""));
+        (arch.to_owned(), number.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>())
+    };
+    kernels.sort_by_key(order);
 }
 
 /// The newest record, `bench/record/DATE-kernels`.
@@ -157,6 +161,15 @@ pub fn read(root: &Path) -> Result<Option<(PathBuf, Vec<Kernel>)>> {
     let Some(file) = newest(root)? else { return Ok(None) };
     let kernels = serde_json::from_str(&fs::read_to_string(&file)?).with_context(|| format!("{}", file.display()))?;
     Ok(Some((file.strip_prefix(root)?.to_owned(), kernels)))
+}
+
+/// Keeps other runs, of other kernels, from writing the record and the pages until it is dropped.
+///
+/// # Errors
+/// The directory of the records cannot be opened.
+pub fn lock(root: &Path) -> Result<Flock<File>> {
+    let directory = File::open(root.join("bench/record"))?;
+    Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
 }
 
 /// Adds what a job came to: to the newest record, or a new one of today.
@@ -228,9 +241,12 @@ mod tests {
     #[test]
     fn kernels_are_in_the_order_of_their_numbers() {
         let mut kernels = Vec::new();
-        for version in ["6.12", "5.10", "6.1"] {
+        for version in ["6.1 arm64", "6.12", "5.10", "6.1"] {
             add(&mut kernels, Entry { version, release: "r", job: Job::default(), is_part: false });
         }
-        assert_eq!(kernels.iter().map(|kernel| kernel.version.as_str()).collect::<Vec<_>>(), ["5.10", "6.1", "6.12"]);
+        assert_eq!(
+            kernels.iter().map(|kernel| kernel.version.as_str()).collect::<Vec<_>>(),
+            ["5.10", "6.1", "6.12", "6.1 arm64"]
+        );
     }
 }
