@@ -75,6 +75,8 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     let target = std::path::absolute(target)?;
     packages::unpack(&target)?;
     let place = target.join("kernels");
+    // Before the build, because the sources may change later.
+    let commit = record::commit(&root())?;
     let jobs = suites::jobs(&options.choice, options.arch, &target)?;
     let programs = guest::Programs::copy(options.arch, &target)?;
     let directories = [root().canonicalize()?, target];
@@ -94,7 +96,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         println!("== Linux {} ({})", kernel.release, kernel.package);
         had = true;
         guest::run(&kernel, &options.machine, &jobs, &directories, &programs, &place, &mut |done| {
-            is_good &= options.take(&done, &column, &kernel.release)?;
+            is_good &= options.take(&done, &column, &kernel.release, &commit)?;
             Ok(())
         })?;
     }
@@ -105,12 +107,12 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
 
 impl Options {
     /// Shows what came of a job, and adds it to the record; was it good?
-    fn take(&self, done: &guest::Done, version: &str, release: &str) -> Result<bool> {
+    fn take(&self, done: &guest::Done, version: &str, release: &str, commit: &str) -> Result<bool> {
         if self.choice.is_line() {
             println!("{}", done.output);
             return Ok(done.status == Some(0));
         }
-        let job = record::job(done, &self.choice.env, &root())?;
+        let job = record::job(done, &self.choice.env, commit)?;
         println!("{:>10}: {}, {} s", job.name, job.cell(), job.seconds);
         job.failures().for_each(|name| println!("            FAILED: {name}"));
         job.skipped.iter().for_each(|(line, times)| println!("            SKIPPED: {line} ({times})"));

@@ -1,6 +1,7 @@
 //! The record: what each test program came to in each kernel, gathered over several runs.
 
-use super::output;
+use super::output as results;
+use crate::dist::output;
 use anyhow::{Context, Result};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -186,17 +187,25 @@ pub fn write(root: &Path, entry: Entry<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The commit of the sources, marked if they were changed since. The record and the pages made of it are no sources.
+///
+/// # Errors
+/// Without git.
+pub fn commit(root: &Path) -> Result<String> {
+    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root));
+    let commit = git(&["describe", "--always"])?.trim().to_owned();
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/record", ":!docs"])?;
+    Ok(if changed.is_empty() { commit } else { commit + "-dirty" })
+}
+
 /// A job's results, with what was run and when.
 ///
 /// # Errors
 /// Without `date`.
-pub fn job(done: &super::guest::Done, variables: &[String], root: &Path) -> Result<Job> {
-    let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
-    let date = String::from_utf8(date.stdout)?.trim().to_owned();
-    let mut git = Command::new("git");
-    let described = git.args(["describe", "--always", "--dirty"]).current_dir(root).output().context("git")?;
-    let commits = BTreeSet::from([String::from_utf8_lossy(&described.stdout).trim().to_owned()]);
-    Ok(Job { date, commits, variables: variables.to_vec(), ..output::read(done) })
+pub fn job(done: &super::guest::Done, variables: &[String], commit: &str) -> Result<Job> {
+    let date = output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
+    let commits = BTreeSet::from([commit.to_owned()]);
+    Ok(Job { date, commits, variables: variables.to_vec(), ..results::read(done) })
 }
 
 #[cfg(test)]
