@@ -15,6 +15,7 @@ mod suites;
 use crate::dist::root;
 use crate::packages;
 use anyhow::{Result, bail, ensure};
+use std::fs;
 use std::path::Path;
 
 /// What is run, and in which kernels.
@@ -86,6 +87,8 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     for &&(version, suites) in &wanted {
         let column = options.arch.column(version);
         let place = place.join(column.replace(' ', "-"));
+        fs::create_dir_all(&place)?;
+        let _lock = record::lock(&place)?;
         let kernel = match debian::fetch(version, suites, options.arch, &place) {
             Ok(kernel) => kernel,
             Err(error) => {
@@ -118,7 +121,7 @@ impl Options {
         job.skipped.iter().for_each(|(line, times)| println!("            SKIPPED: {line} ({times})"));
         let is_good = job.is_good();
         if self.record {
-            let _lock = record::lock(&root())?;
+            let _lock = record::lock(&root().join("bench/record"))?;
             record::write(&root(), record::Entry { version, release, job, is_part: self.choice.is_part() })?;
             write_pages()?;
         }

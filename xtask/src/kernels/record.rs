@@ -164,13 +164,12 @@ pub fn read(root: &Path) -> Result<Option<(PathBuf, Vec<Kernel>)>> {
     Ok(Some((file.strip_prefix(root)?.to_owned(), kernels)))
 }
 
-/// Keeps other runs, of other kernels, from writing the record and the pages until it is dropped.
+/// Keeps other runs from this directory until it is dropped.
 ///
 /// # Errors
-/// The directory of the records cannot be opened.
-pub fn lock(root: &Path) -> Result<Flock<File>> {
-    let directory = File::open(root.join("bench/record"))?;
-    Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
+/// It cannot be opened.
+pub fn lock(directory: &Path) -> Result<Flock<File>> {
+    Flock::lock(File::open(directory)?, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
 }
 
 /// Adds what a job came to: to the newest record, or a new one of today.
