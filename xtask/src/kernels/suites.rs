@@ -163,6 +163,10 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<Job>> {
         writeln!(script, "export CARGO_MANIFEST_DIR={shown}\ncd {shown}")?;
         let words: String = choice.test.iter().map(|word| format!(" {}", quoted(Path::new(word)))).collect();
         let threads = if suite.test == HOSTS { " --test-threads=1" } else { "" };
+        if choice.is_part() {
+            // A run that is cut off counts only the chosen ones.
+            writeln!(script, "echo \"listed $({program} --list 2>/dev/null | grep -c ': test$') tests\"")?;
+        }
         writeln!(script, "exec {program} --show-output{threads}{words}")?;
         let limit = Duration::from_secs(choice.minutes.unwrap_or(suite.limit) * 60);
         jobs.push(Job { name: suite.test.into(), script, limit });
