@@ -115,14 +115,14 @@ impl Options {
             println!("{}", done.output);
             return Ok(done.status == Some(0));
         }
-        let job = record::job(done, &self.choice.env, commit)?;
+        let job = record::job(done, &self.choice.env, commit, release)?;
         println!("{:>10}: {}, {} s", job.name, job.cell(), job.seconds);
         job.failures().for_each(|name| println!("            FAILED: {name}"));
         job.skipped.iter().for_each(|(line, times)| println!("            SKIPPED: {line} ({times})"));
         let is_good = job.is_good();
         if self.record {
             let _lock = record::lock(&root().join("bench/record"))?;
-            record::write(&root(), record::Entry { version, release, job, is_part: self.choice.is_part() })?;
+            record::write(&root(), record::Entry { version, job, is_part: self.choice.is_part() })?;
             write_pages()?;
         }
         Ok(is_good)

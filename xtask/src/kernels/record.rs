@@ -16,8 +16,6 @@ use std::process::Command;
 pub struct Kernel {
     /// With the architecture after it, if it is another than amd64.
     pub version: String,
-    /// As `uname -r` has it.
-    pub release: String,
     pub jobs: Vec<Job>,
 }
 
@@ -36,6 +34,8 @@ pub struct Job {
     pub date: String,
     /// Of the project, of each run whose results are here.
     pub commits: BTreeSet<String>,
+    /// Of the kernels of these runs, as `uname -r` has them.
+    pub releases: BTreeSet<String>,
     /// Of the last run.
     pub seconds: u64,
     /// Variables of the environment that were set for it.
@@ -104,18 +104,19 @@ impl Job {
     /// The results of a later run of some of its tests.
     fn add(&mut self, later: Self) {
         let (mut tests, mut skipped) = (std::mem::take(&mut self.tests), std::mem::take(&mut self.skipped));
-        let (mut commits, total) = (std::mem::take(&mut self.commits), self.total);
+        let (mut commits, mut releases) = (std::mem::take(&mut self.commits), std::mem::take(&mut self.releases));
+        let total = self.total.max(later.total);
         tests.extend(later.tests);
         skipped.extend(later.skipped);
         commits.extend(later.commits);
-        *self = Self { tests, skipped, commits, total: total.max(later.total), ..later };
+        releases.extend(later.releases);
+        *self = Self { tests, skipped, commits, releases, total, ..later };
     }
 }
 
 /// What is added to the record after each job.
 pub struct Entry<'a> {
     pub version: &'a str,
-    pub release: &'a str,
     pub job: Job,
     /// Some of its tests alone were run: those of earlier runs stay.
     pub is_part: bool,
@@ -123,12 +124,10 @@ pub struct Entry<'a> {
 
 fn add(kernels: &mut Vec<Kernel>, entry: Entry<'_>) {
     let at = kernels.iter().position(|kernel| kernel.version == entry.version).unwrap_or_else(|| {
-        let (version, release) = (entry.version.to_owned(), entry.release.to_owned());
-        kernels.push(Kernel { version, release, jobs: Vec::new() });
+        kernels.push(Kernel { version: entry.version.to_owned(), jobs: Vec::new() });
         kernels.len() - 1
     });
     let kernel = &mut kernels[at];
-    entry.release.clone_into(&mut kernel.release);
     match kernel.jobs.iter_mut().find(|job| job.name == entry.job.name) {
         Some(job) if entry.is_part => job.add(entry.job),
         Some(job) => *job = entry.job,
@@ -201,10 +200,10 @@ pub fn commit(root: &Path) -> Result<String> {
 ///
 /// # Errors
 /// Without `date`.
-pub fn job(done: &super::guest::Done, variables: &[String], commit: &str) -> Result<Job> {
+pub fn job(done: &super::guest::Done, variables: &[String], commit: &str, release: &str) -> Result<Job> {
     let date = output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
-    let commits = BTreeSet::from([commit.to_owned()]);
-    Ok(Job { date, commits, variables: variables.to_vec(), ..results::read(done) })
+    let [commits, releases] = [commit, release].map(|word| BTreeSet::from([word.to_owned()]));
+    Ok(Job { date, commits, releases, variables: variables.to_vec(), ..results::read(done) })
 }
 
 #[cfg(test)]
@@ -219,7 +218,7 @@ mod tests {
     fn added(first: Job, then: Job, is_part: bool) -> Job {
         let mut kernels = Vec::new();
         for (job, is_part) in [(first, false), (then, is_part)] {
-            add(&mut kernels, Entry { version: "5.10", release: "r", job, is_part });
+            add(&mut kernels, Entry { version: "5.10", job, is_part });
         }
         kernels.remove(0).jobs.remove(0)
     }
@@ -250,7 +249,7 @@ mod tests {
     fn kernels_are_in_the_order_of_their_numbers() {
         let mut kernels = Vec::new();
         for version in ["6.1 arm64", "6.12", "5.10", "6.1"] {
-            add(&mut kernels, Entry { version, release: "r", job: Job::default(), is_part: false });
+            add(&mut kernels, Entry { version, job: Job::default(), is_part: false });
         }
         assert_eq!(
             kernels.iter().map(|kernel| kernel.version.as_str()).collect::<Vec<_>>(),
