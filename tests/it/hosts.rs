@@ -189,7 +189,10 @@ fn in_each(hosts: &[Host]) {
                         (Found::Wrong(what), Some(words)) if what.contains(words) => {}
                         (Found::NoSuchHost(why), _) => missing.lock().unwrap().push((host.name, why)),
                         (Found::Wrong(what), _) => {
-                            wrong.lock().unwrap().push(format!("{}: {name}: {what}\n", host.name))
+                            let what = format!("{}: {name}: {what}\n", host.name);
+                            // At once, because the time limit may end this program before the summary.
+                            say(&what);
+                            wrong.lock().unwrap().push(what);
                         }
                         (Found::Good, Some(words)) => {
                             wrong.lock().unwrap().push(format!("{}: {name}: should be refused: {words}\n", host.name));

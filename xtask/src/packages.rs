@@ -7,7 +7,7 @@ use crate::modules::Built;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The environment variable that forbids installation: `cargo xtask test --no-install`.
@@ -69,24 +69,50 @@ const UNPACKED: &[(&str, &str)] = &[
 /// If the directory cannot be written to.
 pub fn unpack(target: &Path) -> Result<()> {
     for (package, what) in UNPACKED {
-        let place = std::path::absolute(target)?.join("packages").join(package);
-        if place.exists() || installed(package) {
-            continue;
-        }
-        let new = place.with_extension("new");
-        let _ = fs::remove_dir_all(&new);
-        fs::create_dir_all(&new)?;
-        let download = ["-q", "-o", "APT::Sandbox::User=", "download", package];
-        let script = "dpkg-deb -x ./*.deb . && rm ./*.deb";
-        let made = run(Command::new("apt-get").args(download).current_dir(&new))
-            .and_then(|()| run(Command::new("sh").args(["-c", script]).current_dir(&new)));
-        match made {
-            // Last, so that an incomplete one is created again.
-            Ok(()) => fs::rename(&new, &place)?,
-            Err(error) => println!("SKIPPED: {what} because {package} cannot be unpacked: {error}"),
+        if !installed(package)
+            && let Err(error) = unpacked(package, target)
+        {
+            println!("SKIPPED: {what} because {package} cannot be unpacked: {error:#}");
         }
     }
     Ok(())
+}
+
+/// The directory `packages/NAME` of cargo's directory `target` with the files of this package. Needs no root, and takes a package
+/// that conflicts with installed ones.
+///
+/// # Errors
+/// If the package cannot be downloaded, or the directory cannot be written to.
+pub fn unpacked(package: &str, target: &Path) -> Result<PathBuf> {
+    let place = std::path::absolute(target)?.join("packages").join(package);
+    if place.exists() {
+        return Ok(place);
+    }
+    let new = place.with_extension("new");
+    let _ = fs::remove_dir_all(&new);
+    fs::create_dir_all(&new)?;
+    let download = ["-q", "-o", "APT::Sandbox::User=", "download", package];
+    let script = "dpkg-deb -x ./*.deb . && rm ./*.deb";
+    run(Command::new("apt-get").args(download).current_dir(&new))?;
+    run(Command::new("sh").args(["-c", script]).current_dir(&new))?;
+    // Last, so that an incomplete one is created again.
+    fs::rename(&new, &place)?;
+    Ok(place)
+}
+
+/// Installs those of these Debian packages that are missing.
+///
+/// # Errors
+/// If apt-get fails, for example because this user is not root.
+pub fn install(packages: &[&str]) -> Result<()> {
+    let missing: Vec<_> = packages.iter().copied().filter(|package| !installed(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("installing {}", missing.join(", "));
+    let mut words = vec!["install", "-q", "-y", "--no-install-recommends"];
+    words.extend(&missing);
+    apt(&["update", "-q"]).and_then(|()| apt(&words)).with_context(|| format!("missing: {}", missing.join(", ")))
 }
 
 /// Installs missing packages, if this is Debian and the user is root; prints a line otherwise.
@@ -106,10 +132,9 @@ pub fn debian() -> Result<()> {
         );
         return Ok(());
     }
-    let mut words = vec!["install", "-q", "-y", "--no-install-recommends"];
-    words.extend(missing.iter().map(|(package, _)| package));
-    if let Err(error) = apt(&["update", "-q"]).and_then(|()| apt(&words)) {
-        println!("SKIPPED: {} packages from {first} on, because of {error}", missing.len());
+    let names: Vec<_> = missing.iter().map(|(package, _)| *package).collect();
+    if let Err(error) = install(&names) {
+        println!("SKIPPED: {} packages from {first} on, because of {error:#}", missing.len());
     }
     Ok(())
 }

@@ -167,8 +167,8 @@ impl Sources {
             });
             ran.next().is_some_and(|passed| passed && ran.all(|passed| passed))
         };
-        let releases: Vec<&str> = self.kernels.iter().filter(is_good).map(|kernel| kernel.release.as_str()).collect();
-        releases.join(", ")
+        let versions: Vec<&str> = self.kernels.iter().filter(is_good).map(|kernel| kernel.version.as_str()).collect();
+        versions.join(", ")
     }
 }
 
@@ -289,7 +289,7 @@ rules, and each rule has tests.
 - *Planted faults* break the rule in the library itself. `cargo xtask mutants` builds the tests with one fault at a time and checks that the
   named tests fail. A released library has none of them. [Mutants](design/mutants.md) has what another tool, which chooses its
   places without thought, finds in the launch path.
-- *Kernels* lists the releases that `cargo xtask kernels` booted and in which these tests passed. [Platforms](platforms.md#kernels) lists what
+- *Kernels* lists the Linux versions that `cargo xtask kernels` booted and in which these tests passed. [Platforms](platforms.md#kernels) lists what
   was not run or was skipped there, and why. All tests also run on the kernel of the developers' machines and of CI.
 
 `behaviour::table` plays each case of [tests/cases](../tests/cases) with each launcher. It compares the state of the caller before and after
@@ -345,8 +345,7 @@ mod tests {
             tests: tests.iter().map(|&(name, outcome)| (name.to_owned(), outcome)).collect(),
             ..Job::default()
         };
-        let kernel =
-            |release: &str, jobs: Vec<Job>| Kernel { version: String::new(), release: release.to_owned(), jobs };
+        let kernel = |version: &str, jobs: Vec<Job>| Kernel { version: version.to_owned(), jobs };
         let fault = |name: &str, tests: Vec<Test>| Fault { name: name.to_owned(), why: "why".to_owned(), tests };
         let rule = Rule {
             what: "A rule.".to_owned(),

@@ -21,7 +21,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// Long enough for anything that is not stuck.
-const LIMIT: Duration = Duration::from_secs(60);
+fn limit() -> Duration {
+    forkless_tests::patience::limit(60)
+}
 
 fn one_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -65,7 +67,7 @@ fn sleeper() -> Command {
 
 /// Waits until there is no child, without launching or reaping: only the runtime's tasks may reap.
 async fn childless(what: &str) {
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + limit();
     while !observe::is_childless() {
         assert!(Instant::now() < deadline, "children are left after {what}: {:?}", observe::children());
         sleep(Duration::from_millis(1)).await;
@@ -139,7 +141,7 @@ pub fn dropped(_: &[String]) {
             drop(Command::new(&missing).launch());
             childless("the drop of a launch that failed").await;
             // A task of the runtime reaps first, and closes the pidfd then.
-            let deadline = Instant::now() + LIMIT;
+            let deadline = Instant::now() + limit();
             while observe::open_fds() != before {
                 assert!(Instant::now() < deadline, "{:?} are open, not {before:?}", observe::open_fds());
                 sleep(Duration::from_millis(1)).await;
@@ -271,9 +273,9 @@ pub fn runtime_gone(_: &[String]) {
         assert!(child.try_wait().expect("wait").is_none());
         one_thread().block_on(async {
             // The child's end can no longer be noticed: this is an error, and not a hang.
-            timeout(LIMIT, child.wait()).await.expect("no hang").expect_err("nobody watches");
+            timeout(limit(), child.wait()).await.expect("no hang").expect_err("nobody watches");
             let mut stream = child.stdout.take().expect("a pipe");
-            timeout(LIMIT, stream.read_u8()).await.expect("no hang").expect_err("nobody watches");
+            timeout(limit(), stream.read_u8()).await.expect("no hang").expect_err("nobody watches");
         });
         child.start_kill().expect("kill");
         eventually("its end", || child.try_wait().expect("wait").is_some());

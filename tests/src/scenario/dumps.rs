@@ -200,7 +200,7 @@ pub fn probe(args: &[String]) {
 pub fn control(_: &[String]) {
     extern "C" fn child(_: *mut libc::c_void) -> i32 {
         // SAFETY: sleeps.
-        unsafe { libc::syscall(libc::SYS_pause) as i32 }
+        unsafe { libc::syscall(libc::SYS_ppoll, 0, 0, 0, 0, 0) as i32 }
     }
     let mut stack = vec![0u128; 4096];
     // SAFETY: the child keeps to its stack, which is there until it has ended; the pid is its own until it is waited for.

@@ -101,7 +101,7 @@ pub fn within<T>(what: &str, act: impl FnOnce() -> T) -> T {
     let (over, limit) = std::sync::mpsc::channel::<()>();
     let late = format!("never came to an end: {what}\n");
     let guard = std::thread::spawn(move || {
-        if limit.recv_timeout(Duration::from_secs(20)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if limit.recv_timeout(forkless_tests::patience::limit(20)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             write_raw(2, late.as_bytes());
             sys::exit(1);
         }

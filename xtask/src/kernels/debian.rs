@@ -1,5 +1,6 @@
 //! Debian's kernels of other suites than the machine's: by apt, with a configuration of its own, from the machine's own mirror.
 
+use super::arch::Arch;
 use crate::dist::output;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -10,6 +11,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// A kernel's packages, unpacked.
 pub struct Kernel {
+    pub arch: Arch,
     /// As `uname -r` has it.
     pub release: String,
     /// The version of Debian's package.
@@ -29,7 +31,7 @@ struct Apt {
 ///
 /// # Errors
 /// Where there is none, the reason.
-pub fn fetch(version: &str, suites: &[&str], arch: &'static str, place: &Path) -> Result<Kernel> {
+pub fn fetch(version: &str, suites: &[&str], arch: Arch, place: &Path) -> Result<Kernel> {
     let mut reasons = Vec::new();
     for suite in suites {
         match from_suite(version, suite, arch, &place.join(suite)) {
@@ -40,10 +42,10 @@ pub fn fetch(version: &str, suites: &[&str], arch: &'static str, place: &Path) -
     bail!("{}", reasons.join("; "))
 }
 
-fn from_suite(version: &str, suite: &str, arch: &'static str, place: &Path) -> Result<Kernel> {
-    let apt = Apt::new(suite, arch, place)?;
+fn from_suite(version: &str, suite: &str, arch: Arch, place: &Path) -> Result<Kernel> {
+    let apt = Apt::new(suite, arch.debian(), place)?;
     apt.run("apt-get", &["-q", "update"], place)?;
-    let all = apt.kernel_packages(&format!("linux-image-{arch}"))?;
+    let all = apt.kernel_packages(&format!("linux-image-{}", arch.debian()))?;
     let package = apt.field(&all[0], "Version")?.context("a package without a version")?;
     ensure!(
         package.strip_prefix(version).is_some_and(|rest| rest.starts_with(['.', '-', '~', '+'])),
@@ -51,25 +53,14 @@ fn from_suite(version: &str, suite: &str, arch: &'static str, place: &Path) -> R
     );
     let tree = place.join(&package);
     if !tree.exists() {
-        let (new, debs) = (place.join("new"), place.join("debs"));
-        for made in [&new, &debs] {
-            let _ = fs::remove_dir_all(made);
-            fs::create_dir_all(made)?;
-        }
-        let words: Vec<&str> = ["-q", "download"].into_iter().chain(all.iter().map(String::as_str)).collect();
-        apt.run("apt-get", &words, &debs)?;
-        for deb in fs::read_dir(&debs)? {
-            output(Command::new("dpkg-deb").arg("-x").arg(deb?.path()).arg(&new))?;
-        }
-        // Last, so that what was left half made is made again.
-        fs::rename(&new, &tree)?;
-        fs::remove_dir_all(&debs)?;
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        apt.unpack(&all, &tree, place)?;
     }
-    found(&tree, package)
+    found(&tree, package, arch)
 }
 
 /// The kernel in an unpacked tree: up to some version in /boot, later beside its modules.
-fn found(tree: &Path, package: String) -> Result<Kernel> {
+fn found(tree: &Path, package: String, arch: Arch) -> Result<Kernel> {
     for modules in ["lib/modules", "usr/lib/modules"] {
         let Ok(releases) = fs::read_dir(tree.join(modules)) else { continue };
         for release in releases {
@@ -78,11 +69,56 @@ fn found(tree: &Path, package: String) -> Result<Kernel> {
             let release = release.file_name().to_string_lossy().into_owned();
             let places = [tree.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
             if let Some(image) = places.into_iter().find(|place| place.exists()) {
-                return Ok(Kernel { release, package, image, modules });
+                return Ok(Kernel { arch, release, package, image, modules });
             }
         }
     }
     bail!("no kernel in {}", tree.display())
+}
+
+/// A Debian of this machine's suite for another architecture: these packages and what they depend on, unpacked in `place`. Nothing
+/// is configured but users and groups.
+///
+/// # Errors
+/// If a package cannot be downloaded.
+pub fn root(packages: &[&str], arch: &'static str, place: &Path) -> Result<PathBuf> {
+    let tree = std::path::absolute(place)?.join("root");
+    if tree.exists() {
+        return Ok(tree);
+    }
+    let apt = Apt::new(&codename(), arch, place)?;
+    apt.run("apt-get", &["-q", "update"], place)?;
+    let words = ["-q", "-y", "--download-only", "--no-install-recommends", "install"];
+    apt.run("apt-get", &[&words, packages].concat(), place)?;
+    let new = tree.with_extension("new");
+    let _ = fs::remove_dir_all(&new);
+    for directory in ["dev", "etc", "proc", "root", "run", "sys", "tmp"] {
+        fs::create_dir_all(new.join(directory))?;
+    }
+    let archives = fs::read_dir(place.join("cache/archives"))?.filter_map(|entry| Some(entry.ok()?.path()));
+    for deb in archives.filter(|path| path.extension().is_some_and(|ending| ending == "deb")) {
+        output(Command::new("dpkg-deb").arg("-x").arg(deb).arg(&new))?;
+    }
+    for file in ["passwd", "group"] {
+        fs::copy(new.join("usr/share/base-passwd").join(file).with_extension("master"), new.join("etc").join(file))?;
+    }
+    fs::rename(&new, &tree)?;
+    Ok(tree)
+}
+
+/// The files of a package of this machine's suite for another architecture.
+///
+/// # Errors
+/// If it cannot be downloaded.
+pub fn unpacked(package: &str, arch: &'static str, place: &Path) -> Result<PathBuf> {
+    let tree = std::path::absolute(place)?.join(package);
+    if tree.exists() {
+        return Ok(tree);
+    }
+    let apt = Apt::new(&codename(), arch, place)?;
+    apt.run("apt-get", &["-q", "update"], place)?;
+    apt.unpack(&[package], &tree, place)?;
+    Ok(tree)
 }
 
 impl Apt {
@@ -113,6 +149,22 @@ impl Apt {
         output(Command::new(program).arg("-c").arg(&self.config).args(words).current_dir(directory))
     }
 
+    /// Downloads these packages and unpacks them in `tree`.
+    fn unpack(&self, packages: &[&str], tree: &Path, place: &Path) -> Result<()> {
+        let (new, debs) = (place.join("new"), place.join("debs"));
+        for made in [&new, &debs] {
+            let _ = fs::remove_dir_all(made);
+            fs::create_dir_all(made)?;
+        }
+        self.run("apt-get", &[&["-q", "download"], packages].concat(), &debs)?;
+        for deb in fs::read_dir(&debs)? {
+            output(Command::new("dpkg-deb").arg("-x").arg(deb?.path()).arg(&new))?;
+        }
+        // Last, so that an incomplete one is made again.
+        fs::rename(&new, tree)?;
+        Ok(fs::remove_dir_all(&debs)?)
+    }
+
     /// A field of a package's newest version.
     fn field(&self, package: &str, name: &str) -> Result<Option<String>> {
         let shown = self.run("apt-cache", &["--no-all-versions", "show", package], Path::new("/"))?;
@@ -138,10 +190,15 @@ impl Apt {
     }
 }
 
+/// The name of this machine's suite.
+fn codename() -> String {
+    let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    system.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("stable").to_owned()
+}
+
 /// The address of the machine's own mirror of its main suite.
 fn mirror() -> Result<String> {
-    let suite = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let suite = suite.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("stable").to_owned();
+    let suite = codename();
     let format = "$(RELEASE) $(COMPONENT) $(REPO_URI)";
     let targets = output(Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]))?;
     let main = targets.lines().find_map(|line| line.strip_prefix(&format!("{suite} main ")));

@@ -1,7 +1,9 @@
 //! A kernel in qemu without hardware support, with the host's root below a layer in memory: runs jobs, and gives what each wrote.
 
-use super::debian::Kernel;
+use super::arch::Arch;
+use super::debian::{self, Kernel};
 use super::image;
+use crate::packages;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -31,18 +33,33 @@ pub struct Done {
     pub output: String,
 }
 
-/// What cargo has built, as it was before the guest: who works on the sources builds it anew meanwhile.
+/// What cargo has built, as it was before the guest: a later build changes nothing in the guest.
 pub struct Programs {
     /// Cargo's directory, where the guest sees the copy.
     built: PathBuf,
+    /// Removed at the end.
     copy: PathBuf,
+    busybox: image::Busybox,
+    /// The guest's Debian, unless it has this machine's.
+    root: Option<PathBuf>,
 }
 
 impl Programs {
     /// # Errors
-    /// A file cannot be linked.
-    pub fn copy(built: PathBuf, copy: PathBuf) -> Result<Self> {
-        let _ = fs::remove_dir_all(&copy);
+    /// A package cannot be downloaded, or a file cannot be linked.
+    pub fn copy(arch: Arch, target: &Path) -> Result<Self> {
+        let place = target.join("kernels");
+        // Unpacked, because it conflicts with the ordinary busybox.
+        let ours = packages::unpacked("busybox-static", target)?;
+        let root = arch.root(&place)?;
+        let guests = match root {
+            None => ours.clone(),
+            Some(_) => debian::unpacked("busybox-static", arch.debian(), &place.join(arch.debian()))?,
+        };
+        let busybox = image::Busybox { ours: ours.join("bin/busybox"), guests: guests.join("bin/busybox") };
+        // Several runs at once, of different kernels, each have a copy.
+        let copy = place.join(format!("programs-{}", std::process::id()));
+        let built = arch.built(target);
         for directory in ["", "deps"] {
             fs::create_dir_all(copy.join(directory))?;
             for entry in fs::read_dir(built.join(directory))?.filter_map(Result::ok) {
@@ -51,7 +68,13 @@ impl Programs {
                 }
             }
         }
-        Ok(Self { built, copy })
+        Ok(Self { built, copy, busybox, root })
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.copy);
     }
 }
 
@@ -83,7 +106,7 @@ pub fn run(
     place: &Path,
     each: &mut dyn FnMut(Done) -> Result<()>,
 ) -> Result<()> {
-    let initramfs = image::initramfs(kernel, directories, place)?;
+    let initramfs = image::initramfs(kernel, &programs.busybox, programs.root.as_deref(), directories, place)?;
     let (work, logs) = (place.join("work"), place.join("logs"));
     let _ = fs::remove_dir_all(&work);
     for directory in [&work.join("results"), &work.join("jobs"), &logs] {
@@ -154,24 +177,15 @@ fn boot(
         let files = format!("local,id={id},path={path},security_model=none,multidevs=remap{how}");
         Ok(["-fsdev".into(), files, "-device".into(), device])
     };
-    let words = format!("console=ttyS0 quiet panic=-1 {STEADY} {}", machine.append);
+    let words = format!("console={} quiet panic=-1 {STEADY} {}", kernel.arch.console(), machine.append);
     let mut qemu = Command::new("timeout");
-    qemu.args([
-        "--foreground",
-        "-s",
-        "KILL",
-        &limit.as_secs().to_string(),
-        "qemu-system-x86_64",
-        "-accel",
-        "tcg",
-        "-cpu",
-        "max,la57=off",
-    ]);
+    qemu.args(["--foreground", "-s", "KILL", &limit.as_secs().to_string()]);
+    qemu.args(kernel.arch.emulator()).args(["-accel", "tcg"]);
     qemu.args(["-smp", &machine.cpus.to_string(), "-m", &machine.memory.to_string()]);
     qemu.args(["-display", "none", "-serial", "stdio", "-monitor", "none", "-no-reboot", "-nic", "none"]);
     qemu.args(share("host", Path::new("/"), ",readonly=on")?).args(share("work", work, "")?);
     qemu.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs).args(["-append", &words]);
-    let mut child = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("qemu-system-x86_64")?;
+    let mut child = qemu.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("timeout")?;
     let mut log = fs::File::create(log)?;
     let mut line = Vec::new();
     let mut reader = BufReader::new(child.stdout.take().context("no output")?);

@@ -8,22 +8,26 @@ mount -t devtmpfs dev /dev
 while read -r module; do insmod "/modules/$module" || echo "@@ problem insmod $module"; done </modules/order
 
 options=trans=virtio,version=9p2000.L,msize=524288
-mkdir -p /host /layer /root
+mkdir -p /host /layer /root /plain
 mount -t 9p -o "ro,cache=loose,$options" host /host || { echo "@@ problem no root from the host"; poweroff -f; }
 mount -t tmpfs -o mode=755 layer /layer
-mkdir -p /layer/upper /layer/work
-mount -t overlay -o lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work overlay /root
+# A directory, below a layer in memory.
+layered() {
+    mkdir -p "/layer/upper$2" "/layer/work$2"
+    mount -t overlay -o "lowerdir=$1,upperdir=/layer/upper$2,workdir=/layer/work$2" overlay "$2"
+}
+read -r system </system
+layered "/host$system" /root
 # The host's own files of these kinds are not ours.
 for place in tmp run dev/shm; do
     mkdir -p "/root/$place"
     mount -t tmpfs -o mode=1777 "$place" "/root/$place"
 done
 chmod 755 /root/run
-# Except for what is tested, wherever it lies.
-mkdir -p /plain
-mount --bind /root /plain
+# Except for what is tested, wherever it lies. The host's root is seen already where it is the guest's system.
+if [ "$system" = / ]; then mount --bind /root /plain; else layered /host /plain; fi
 while read -r directory; do
-    case $directory in /tmp/* | /run/*)
+    case $system:$directory in /:/tmp/* | /:/run/* | /?*:*)
         mkdir -p "/root$directory"
         mount --bind "/plain$directory" "/root$directory"
         ;;

@@ -3,6 +3,7 @@
 //!
 //! The guest sees the host's root, read-only, by 9p, with a layer in memory above it, and a cgroup v2 hierarchy with controllers.
 
+mod arch;
 mod debian;
 mod guest;
 mod image;
@@ -12,15 +13,19 @@ pub mod record;
 mod suites;
 
 use crate::dist::root;
+use crate::packages;
 use anyhow::{Result, bail, ensure};
+use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// What is run, and in which kernels.
 #[derive(clap::Args)]
 pub struct Options {
     /// Linux versions, of 5.10, 6.1, 6.12 and 7.2 (default: all)
     versions: Vec<String>,
+    /// The architecture of the guests
+    #[arg(long, value_enum, default_value_t)]
+    arch: arch::Arch,
     #[command(flatten)]
     choice: suites::Choice,
     #[command(flatten)]
@@ -41,10 +46,24 @@ const KERNELS: [(&str, &[&str]); 4] = [
     ("7.2", &["sid"]),
 ];
 
+/// Debian packages of what the tests in the guests use.
+const NEEDED: [&str; 10] = [
+    "debian-archive-keyring",
+    "pkg-config",
+    "libperl-dev",
+    "libanyevent-fork-perl",
+    "libio-async-perl",
+    "libmojolicious-perl",
+    "libtest-pod-perl",
+    "gdb",
+    "strace",
+    "linux-perf",
+];
+
 /// Boots each kernel and runs the tests.
 ///
 /// # Errors
-/// A test failed, or there is no qemu. A kernel that cannot be had is skipped, and said.
+/// A test failed, or qemu cannot be installed. A kernel that cannot be had is skipped, and said.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.page {
         return write_pages();
@@ -53,20 +72,24 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     if let Some(unknown) = options.versions.iter().find(|version| !known(version)) {
         bail!("no kernel {unknown}: there are {}", KERNELS.map(|(version, _)| version).join(", "));
     }
-    ensure!(
-        Command::new("qemu-system-x86_64").arg("--version").output().is_ok(),
-        "qemu-system-x86_64 is missing: apt-get install qemu-system-x86 busybox-static debian-archive-keyring"
-    );
+    packages::install(&[options.arch.packages(), &NEEDED].concat())?;
     let target = std::path::absolute(target)?;
+    packages::unpack(&target)?;
     let place = target.join("kernels");
-    let jobs = suites::jobs(&options.choice, &target)?;
-    let programs = guest::Programs::copy(target.join("debug"), place.join("programs"))?;
+    // Before the build, because the sources may change later.
+    let commit = record::commit(&root())?;
+    let jobs = suites::jobs(&options.choice, options.arch, &target)?;
+    let programs = guest::Programs::copy(options.arch, &target)?;
     let directories = [root().canonicalize()?, target];
     let named = options.versions.iter().filter_map(|version| KERNELS.iter().find(|(known, _)| known == version));
     let wanted: Vec<_> = if options.versions.is_empty() { KERNELS.iter().collect() } else { named.collect() };
     let (mut is_good, mut had) = (true, false);
     for &&(version, suites) in &wanted {
-        let kernel = match debian::fetch(version, suites, "amd64", &place.join(version)) {
+        let column = options.arch.column(version);
+        let place = place.join(column.replace(' ', "-"));
+        fs::create_dir_all(&place)?;
+        let _lock = record::lock(&place)?;
+        let kernel = match debian::fetch(version, suites, options.arch, &place) {
             Ok(kernel) => kernel,
             Err(error) => {
                 println!("SKIPPED: Linux {version} because {error:#}");
@@ -75,9 +98,8 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         };
         println!("== Linux {} ({})", kernel.release, kernel.package);
         had = true;
-        let place = place.join(version);
         guest::run(&kernel, &options.machine, &jobs, &directories, &programs, &place, &mut |done| {
-            is_good &= options.take(&done, version, &kernel.release)?;
+            is_good &= options.take(&done, &column, &kernel.release, &commit)?;
             Ok(())
         })?;
     }
@@ -88,18 +110,19 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
 
 impl Options {
     /// Shows what came of a job, and adds it to the record; was it good?
-    fn take(&self, done: &guest::Done, version: &str, release: &str) -> Result<bool> {
+    fn take(&self, done: &guest::Done, version: &str, release: &str, commit: &str) -> Result<bool> {
         if self.choice.is_line() {
             println!("{}", done.output);
             return Ok(done.status == Some(0));
         }
-        let job = record::job(done, &self.choice.env, &root())?;
+        let job = record::job(done, &self.choice.env, commit, release)?;
         println!("{:>10}: {}, {} s", job.name, job.cell(), job.seconds);
         job.failures().for_each(|name| println!("            FAILED: {name}"));
         job.skipped.iter().for_each(|(line, times)| println!("            SKIPPED: {line} ({times})"));
         let is_good = job.is_good();
         if self.record {
-            record::write(&root(), record::Entry { version, release, job, is_part: self.choice.is_part() })?;
+            let _lock = record::lock(&root().join("bench/record"))?;
+            record::write(&root(), record::Entry { version, job, is_part: self.choice.is_part() })?;
             write_pages()?;
         }
         Ok(is_good)

@@ -39,7 +39,7 @@ pub fn read(done: &Done) -> Job {
 struct Reader {
     tests: BTreeMap<String, Outcome>,
     skipped: BTreeMap<String, u64>,
-    /// How many the harness says that it runs.
+    /// How many tests the program has, or else how many the harness says that it runs.
     running: u64,
     /// The test whose result is not on the line of its name: others wrote between the two.
     open: Option<String>,
@@ -52,7 +52,9 @@ impl Reader {
     fn line(&mut self, line: &str) {
         if let Some(rest) = line.strip_prefix("test result: ") {
             self.result = Some(rest.to_owned());
-        } else if let Some(rest) = line.strip_prefix("running ").filter(|_| self.running == 0) {
+        } else if let Some(rest) =
+            line.strip_prefix("listed ").or_else(|| line.strip_prefix("running ")).filter(|_| self.running == 0)
+        {
             self.running = crate::count(rest, "test");
         } else if let Some(line) = line.strip_prefix("SKIPPED: ") {
             *self.skipped.entry(line.to_owned()).or_insert(0) += 1;
@@ -118,6 +120,12 @@ mod tests {
         let job = done(text, Some(0));
         assert_eq!(job.tests.keys().collect::<Vec<_>>(), ["a", "d"]);
         assert_eq!(job.cell(), "2 passed, 1 skipped");
+    }
+
+    #[test]
+    fn tests_that_were_not_chosen_count_in_a_program_that_was_cut_off() {
+        let job = done("listed 9 tests\nrunning 2 tests\ntest a ... ok\n", Some(137));
+        assert_eq!(job.cell(), "1 of 9 tests: 1 passed, not done within its time");
     }
 
     #[test]

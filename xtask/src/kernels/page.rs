@@ -33,7 +33,7 @@ pub fn write(root: &Path) -> Result<()> {
 }
 
 fn markdown(kernels: &[Kernel]) -> String {
-    let heads: Vec<&str> = kernels.iter().map(|kernel| kernel.release.as_str()).collect();
+    let heads: Vec<&str> = kernels.iter().map(|kernel| kernel.version.as_str()).collect();
     let mut text = format!("| test program | {} |\n| --- |{}\n", heads.join(" | "), " --- |".repeat(kernels.len()));
     for name in super::suites::names() {
         let jobs = kernels.iter().map(|kernel| kernel.jobs.iter().find(|job| job.name == name));
@@ -75,9 +75,9 @@ mod tests {
             let skipped = BTreeMap::from([("x because y".to_owned(), 2)]);
             Job { name: "faults".into(), more_passed: passed, skipped, ..Job::default() }
         };
-        let kernel = |version: &str, jobs| Kernel { version: version.into(), release: format!("{version}.0"), jobs };
+        let kernel = |version: &str, jobs| Kernel { version: version.into(), jobs };
         let text = markdown(&[kernel("5.10", vec![job(3)]), kernel("6.1", vec![job(4)]), kernel("7.2", Vec::new())]);
-        assert!(text.contains("| test program | 5.10.0 | 6.1.0 | 7.2.0 |\n| --- | --- | --- | --- |\n"), "{text}");
+        assert!(text.contains("| test program | 5.10 | 6.1 | 7.2 |\n| --- | --- | --- | --- |\n"), "{text}");
         assert!(text.contains("| faults | 3 passed, 2 skipped | 4 passed, 2 skipped | not run |\n"), "{text}");
         assert!(text.contains("\nSkipped:\n\n- faults, 5.10, 6.1: x because y\n"), "{text}");
     }

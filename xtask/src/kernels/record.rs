@@ -1,20 +1,21 @@
 //! The record: what each test program came to in each kernel, gathered over several runs.
 
-use super::output;
+use super::output as results;
+use crate::dist::output;
 use anyhow::{Context, Result};
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that was run in one kernel.
 #[derive(Serialize, Deserialize)]
 pub struct Kernel {
+    /// With the architecture after it, if it is another than amd64.
     pub version: String,
-    /// As `uname -r` has it.
-    pub release: String,
     pub jobs: Vec<Job>,
 }
 
@@ -33,6 +34,8 @@ pub struct Job {
     pub date: String,
     /// Of the project, of each run whose results are here.
     pub commits: BTreeSet<String>,
+    /// Of the kernels of these runs, as `uname -r` has them.
+    pub releases: BTreeSet<String>,
     /// Of the last run.
     pub seconds: u64,
     /// Variables of the environment that were set for it.
@@ -101,18 +104,19 @@ impl Job {
     /// The results of a later run of some of its tests.
     fn add(&mut self, later: Self) {
         let (mut tests, mut skipped) = (std::mem::take(&mut self.tests), std::mem::take(&mut self.skipped));
-        let (mut commits, total) = (std::mem::take(&mut self.commits), self.total);
+        let (mut commits, mut releases) = (std::mem::take(&mut self.commits), std::mem::take(&mut self.releases));
+        let total = self.total.max(later.total);
         tests.extend(later.tests);
         skipped.extend(later.skipped);
         commits.extend(later.commits);
-        *self = Self { tests, skipped, commits, total: total.max(later.total), ..later };
+        releases.extend(later.releases);
+        *self = Self { tests, skipped, commits, releases, total, ..later };
     }
 }
 
 /// What is added to the record after each job.
 pub struct Entry<'a> {
     pub version: &'a str,
-    pub release: &'a str,
     pub job: Job,
     /// Some of its tests alone were run: those of earlier runs stay.
     pub is_part: bool,
@@ -120,21 +124,21 @@ pub struct Entry<'a> {
 
 fn add(kernels: &mut Vec<Kernel>, entry: Entry<'_>) {
     let at = kernels.iter().position(|kernel| kernel.version == entry.version).unwrap_or_else(|| {
-        let (version, release) = (entry.version.to_owned(), entry.release.to_owned());
-        kernels.push(Kernel { version, release, jobs: Vec::new() });
+        kernels.push(Kernel { version: entry.version.to_owned(), jobs: Vec::new() });
         kernels.len() - 1
     });
     let kernel = &mut kernels[at];
-    entry.release.clone_into(&mut kernel.release);
     match kernel.jobs.iter_mut().find(|job| job.name == entry.job.name) {
         Some(job) if entry.is_part => job.add(entry.job),
         Some(job) => *job = entry.job,
         None => kernel.jobs.push(entry.job),
     }
-    // By number, not by letter.
-    let number =
-        |kernel: &Kernel| kernel.version.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>();
-    kernels.sort_by_key(number);
+    // By architecture, then by number, not by letter.
+    let order = |kernel: &Kernel| {
+        let (number, arch) = kernel.version.split_once(' ').unwrap_or((&kernel.version, ""));
+        (arch.to_owned(), number.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>())
+    };
+    kernels.sort_by_key(order);
 }
 
 /// The newest record, `bench/record/DATE-kernels`.
@@ -159,6 +163,14 @@ pub fn read(root: &Path) -> Result<Option<(PathBuf, Vec<Kernel>)>> {
     Ok(Some((file.strip_prefix(root)?.to_owned(), kernels)))
 }
 
+/// Keeps other runs from this directory until it is dropped.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn lock(directory: &Path) -> Result<Flock<File>> {
+    Flock::lock(File::open(directory)?, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
+}
+
 /// Adds what a job came to: to the newest record, or a new one of today.
 ///
 /// # Errors
@@ -173,17 +185,25 @@ pub fn write(root: &Path, entry: Entry<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The commit of the sources, marked if they were changed since. The record and the pages made of it are no sources.
+///
+/// # Errors
+/// Without git.
+pub fn commit(root: &Path) -> Result<String> {
+    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root));
+    let commit = git(&["describe", "--always"])?.trim().to_owned();
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/record", ":!docs"])?;
+    Ok(if changed.is_empty() { commit } else { commit + "-dirty" })
+}
+
 /// A job's results, with what was run and when.
 ///
 /// # Errors
 /// Without `date`.
-pub fn job(done: &super::guest::Done, variables: &[String], root: &Path) -> Result<Job> {
-    let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
-    let date = String::from_utf8(date.stdout)?.trim().to_owned();
-    let mut git = Command::new("git");
-    let described = git.args(["describe", "--always", "--dirty"]).current_dir(root).output().context("git")?;
-    let commits = BTreeSet::from([String::from_utf8_lossy(&described.stdout).trim().to_owned()]);
-    Ok(Job { date, commits, variables: variables.to_vec(), ..output::read(done) })
+pub fn job(done: &super::guest::Done, variables: &[String], commit: &str, release: &str) -> Result<Job> {
+    let date = output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
+    let [commits, releases] = [commit, release].map(|word| BTreeSet::from([word.to_owned()]));
+    Ok(Job { date, commits, releases, variables: variables.to_vec(), ..results::read(done) })
 }
 
 #[cfg(test)]
@@ -198,7 +218,7 @@ mod tests {
     fn added(first: Job, then: Job, is_part: bool) -> Job {
         let mut kernels = Vec::new();
         for (job, is_part) in [(first, false), (then, is_part)] {
-            add(&mut kernels, Entry { version: "5.10", release: "r", job, is_part });
+            add(&mut kernels, Entry { version: "5.10", job, is_part });
         }
         kernels.remove(0).jobs.remove(0)
     }
@@ -228,9 +248,12 @@ mod tests {
     #[test]
     fn kernels_are_in_the_order_of_their_numbers() {
         let mut kernels = Vec::new();
-        for version in ["6.12", "5.10", "6.1"] {
-            add(&mut kernels, Entry { version, release: "r", job: Job::default(), is_part: false });
+        for version in ["6.1 arm64", "6.12", "5.10", "6.1"] {
+            add(&mut kernels, Entry { version, job: Job::default(), is_part: false });
         }
-        assert_eq!(kernels.iter().map(|kernel| kernel.version.as_str()).collect::<Vec<_>>(), ["5.10", "6.1", "6.12"]);
+        assert_eq!(
+            kernels.iter().map(|kernel| kernel.version.as_str()).collect::<Vec<_>>(),
+            ["5.10", "6.1", "6.12", "6.1 arm64"]
+        );
     }
 }

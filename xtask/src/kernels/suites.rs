@@ -1,5 +1,6 @@
 //! What is run in each guest: test programs that this machine has built, and scenarios that only a real kernel can play.
 
+use super::arch::Arch;
 use super::guest::Job;
 use crate::dist::{self, root};
 use crate::{modules, packages};
@@ -48,7 +49,7 @@ fn say(built: modules::Built) -> Result<()> {
 const HOSTS: &str = "hosts";
 
 /// Last the one that leaves the system changed.
-const SUITES: [Suite; 20] = [
+static SUITES: [Suite; 20] = [
     suite("forkless-tests", "faults", 20, nothing),
     suite("forkless-tests", "handle", 30, nothing),
     suite("forkless-tests", "visibility", 20, nothing),
@@ -70,6 +71,11 @@ const SUITES: [Suite; 20] = [
     suite("forkless-python", "python", 60, python),
     suite("forkless-tests", HOSTS, 60, nothing),
 ];
+
+/// Those that can run there: a Debian of another architecture has no compiler, and no modules for other languages.
+fn suites_of(arch: Arch) -> impl Iterator<Item = &'static Suite> {
+    SUITES.iter().filter(move |suite| arch.cross().is_none() || suite.package == "forkless-tests")
+}
 
 /// The scenarios of signals that dump core.
 const DUMPS: &str = "dumps";
@@ -129,7 +135,7 @@ struct Profile {
 ///
 /// # Errors
 /// What cargo says, or where nothing is chosen.
-pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
+pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<Job>> {
     if let Some(line) = &choice.run {
         let script = format!("{}cd {}\n{line}\n", choice.environment(), quoted(&root().canonicalize()?));
         return Ok(vec![Job { name: "run".into(), script, limit: Duration::from_secs(3600) }]);
@@ -138,8 +144,8 @@ pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
         bail!("no job {unknown}: there are {}", names().collect::<Vec<_>>().join(", "));
     }
     let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|other| other == name);
-    let suites: Vec<&Suite> = SUITES.iter().filter(|suite| chosen(suite.test)).collect();
-    let built = build()?;
+    let suites: Vec<&Suite> = suites_of(arch).filter(|suite| chosen(suite.test)).collect();
+    let built = build(arch)?;
     for suite in &suites {
         (suite.build)(target).with_context(|| format!("what {} would build", suite.test))?;
     }
@@ -157,6 +163,10 @@ pub fn jobs(choice: &Choice, target: &Path) -> Result<Vec<Job>> {
         writeln!(script, "export CARGO_MANIFEST_DIR={shown}\ncd {shown}")?;
         let words: String = choice.test.iter().map(|word| format!(" {}", quoted(Path::new(word)))).collect();
         let threads = if suite.test == HOSTS { " --test-threads=1" } else { "" };
+        if choice.is_part() {
+            // A run that is cut off counts only the chosen ones.
+            writeln!(script, "echo \"listed $({program} --list 2>/dev/null | grep -c ': test$') tests\"")?;
+        }
         writeln!(script, "exec {program} --show-output{threads}{words}")?;
         let limit = Duration::from_secs(choice.minutes.unwrap_or(suite.limit) * 60);
         jobs.push(Job { name: suite.test.into(), script, limit });
@@ -210,12 +220,16 @@ impl Choice {
 }
 
 /// Builds the test programs and what they run.
-fn build() -> Result<Vec<Message>> {
+fn build(arch: Arch) -> Result<Vec<Message>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root()).args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
     // All in any case: those of other packages would have other features, and everything be built anew.
-    for suite in &SUITES {
+    for suite in suites_of(arch) {
         cargo.args(["-p", suite.package, "--test", suite.test]);
+    }
+    if let Some((triple, linker)) = arch.cross() {
+        let name = triple.to_uppercase().replace('-', "_");
+        cargo.args(["--target", triple]).env(format!("CARGO_TARGET_{name}_LINKER"), linker);
     }
     let done = cargo.stderr(Stdio::inherit()).output().context("cargo")?;
     if !done.status.success() {
