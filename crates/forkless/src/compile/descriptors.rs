@@ -139,7 +139,9 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
             Source::Open { .. } => continue,
             fixed => Origin::Descriptor(fixed.fixed(number).unwrap_or(number)),
         };
-        if let Source::Owned(fd) = source {
+        if let Source::Owned(fd) = source
+            && !planted!("commands-descriptors-not-kept")
+        {
             found.owned.push(Arc::clone(fd));
         }
         if let Origin::Descriptor(passed) = origin {
