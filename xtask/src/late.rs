@@ -235,7 +235,7 @@ fn fill(bytes: &mut Vec<u8>) -> Result<()> {
     ensure!(table >= end, "section headers before the end of the data");
     set(bytes, SHOFF, (table + zeros) as u64);
     for at in (0..sections).map(|n| table + zeros + n * SHDR) {
-        let is_thread_local = word(bytes, at + SH_FLAGS) & u64::from(elf::SHF_TLS.0) != 0;
+        let is_thread_local = word(bytes, at + SH_FLAGS) & elf::SHF_TLS.0 != 0;
         let kind = &mut bytes[at + 4..at + 8];
         if *kind == elf::SHT_NOBITS.0.to_le_bytes() && !is_thread_local {
             kind.copy_from_slice(&elf::SHT_PROGBITS.0.to_le_bytes());
