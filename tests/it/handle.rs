@@ -37,6 +37,7 @@ scenarios! {
     a_handle_that_is_dropped_waits_until_the_child_has_its_pipes "holding-dropped"
     a_childs_input_is_not_held_open "holding-input"
     descriptors_of_the_caller_are_passed_before_a_holding_launch_returns "holding-others"
+    a_holding_launch_keeps_the_descriptors_of_its_command_open "holding-owned"
 }
 
 /// A container's seccomp filter may return any of these errnos.

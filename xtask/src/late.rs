@@ -31,6 +31,9 @@ const TWICE: [&str; 2] = ["posix_spawn", "posix_spawnp"];
 const TABLE: elf::DynamicTag = elf::DynamicTag(0x6000_f001);
 const COUNT: elf::DynamicTag = elf::DynamicTag(0x6000_f002);
 
+/// Type of the program header that tells `late.c` which pages to make read-only, in place of PT_GNU_RELRO.
+const READ_ONLY: elf::ProgramType = elf::ProgramType(0x6000_f003);
+
 /// The relocation that adds the load address, and the one that is a pointer.
 #[cfg(target_arch = "x86_64")]
 const RELATIVE_AND_POINTER: [elf::RelocationType; 2] = [elf::R_X86_64_RELATIVE, elf::R_X86_64_64];
@@ -51,7 +54,7 @@ pub(crate) fn link(archive: &Path, library: &Path, defers: bool) -> Result<()> {
     Link { libc: functions_of_libc(library)?, ..first }.link(library)?;
     if defers {
         let mut bytes = fs::read(library)?;
-        defer(&mut bytes).with_context(|| format!("{}", library.display()))?;
+        defer(&mut bytes).and_then(|()| fill(&mut bytes)).with_context(|| format!("{}", library.display()))?;
         fs::write(library, bytes)?;
     }
     Ok(fs::remove_dir_all(parts)?)
@@ -179,6 +182,7 @@ fn defer(bytes: &mut [u8]) -> Result<()> {
     let thread = segments.iter().find(|one| one.p_type(LittleEndian) == elf::PT_TLS);
     let thread =
         thread.map_or(0..0, |one| one.p_vaddr(LittleEndian)..one.p_vaddr(LittleEndian) + one.p_filesz(LittleEndian));
+    let number = segments.iter().position(|one| one.p_type(LittleEndian) == elf::PT_GNU_RELRO).context("no RELRO")?;
     let dynamic = places(elf::PT_DYNAMIC).next().context("no dynamic section")?;
     let dynamic = dynamic.2 as usize..(dynamic.2 + dynamic.1) as usize;
 
@@ -203,7 +207,60 @@ fn defer(bytes: &mut [u8]) -> Result<()> {
     change(bytes, &dynamic, elf::DT_RELASZ, elf::DT_RELASZ, size - count * RELA)?;
     change(bytes, &dynamic, elf::DT_RELACOUNT, elf::DT_RELACOUNT, 0)?;
     change(bytes, &dynamic, elf::DT_INIT_ARRAY, TABLE, table)?;
-    change(bytes, &dynamic, elf::DT_INIT_ARRAYSZ, COUNT, count)
+    change(bytes, &dynamic, elf::DT_INIT_ARRAYSZ, COUNT, count)?;
+    // `late.c` exchanges these pages for read-only ones, so that the loader need not protect them in a program that starts none.
+    let type_at = word(bytes, PHOFF) as usize + number * PHDR;
+    bytes[type_at..type_at + 4].copy_from_slice(&READ_ONLY.0.to_le_bytes());
+    Ok(())
+}
+
+/// Writes the zeros of `.bss` to the file. So the loader maps them with the other data, and need not map memory for them or clear
+/// the rest of a page, which would copy it.
+fn fill(bytes: &mut Vec<u8>) -> Result<()> {
+    let header = FileHeader64::<LittleEndian>::parse(&**bytes)?;
+    let segments = header.program_headers(LittleEndian, &**bytes)?;
+    let is_loaded = |n: &usize| segments[*n].p_type(LittleEndian) == elf::PT_LOAD;
+    let last = (0..segments.len()).rfind(is_loaded).context("no segment")?;
+    let [offset, address, in_file, in_memory] = {
+        let (last, endian) = (&segments[last], LittleEndian);
+        [last.p_offset(endian), last.p_vaddr(endian), last.p_filesz(endian), last.p_memsz(endian)]
+            .map(|one| one as usize)
+    };
+    let sections = header.section_headers(LittleEndian, &**bytes)?.len();
+    let (end, zeros) = (offset + in_file, (in_memory - in_file).next_multiple_of(16));
+    bytes.splice(end..end, std::iter::repeat_n(0, zeros));
+    let size_at = word(bytes, PHOFF) as usize + last * PHDR + P_FILESZ;
+    set(bytes, size_at, in_memory as u64);
+    let table = word(bytes, SHOFF) as usize;
+    ensure!(table >= end, "section headers before the end of the data");
+    set(bytes, SHOFF, (table + zeros) as u64);
+    for at in (0..sections).map(|n| table + zeros + n * SHDR) {
+        let is_thread_local = word(bytes, at + SH_FLAGS) & elf::SHF_TLS.0 != 0;
+        let kind = &mut bytes[at + 4..at + 8];
+        if *kind == elf::SHT_NOBITS.0.to_le_bytes() && !is_thread_local {
+            kind.copy_from_slice(&elf::SHT_PROGBITS.0.to_le_bytes());
+            let place = offset + word(bytes, at + SH_ADDR) as usize - address;
+            set(bytes, at + SH_OFFSET, place as u64);
+        } else {
+            let offset = word(bytes, at + SH_OFFSET);
+            set(bytes, at + SH_OFFSET, offset + if offset as usize >= end { zeros as u64 } else { 0 });
+        }
+    }
+    Ok(())
+}
+
+// Places in an ELF file of 64 bits: elf(5).
+const PHOFF: usize = 32;
+const SHOFF: usize = 40;
+const PHDR: usize = 56;
+const P_FILESZ: usize = 32;
+const SHDR: usize = 64;
+const SH_FLAGS: usize = 8;
+const SH_ADDR: usize = 16;
+const SH_OFFSET: usize = 24;
+
+fn set(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
 /// Size of a relocation.

@@ -259,6 +259,41 @@ test('node --require forkless/install, and NODE_OPTIONS', () => {
   }
 });
 
+test('process.chdir', () => {
+  const { stdout } = script(`
+    const path = require('node:path');
+    const place = fs.mkdtempSync(path.join(fs.realpathSync(require('node:os').tmpdir()), 'forkless-chdir-'));
+    fs.mkdirSync(place + '/inner');
+    fs.writeFileSync(place + '/inner/own', '#!/bin/sh\\npwd\\n', { mode: 0o755 });
+    const prepared = forkless.prepare('pwd', [], { env: {} });
+    const read = async (child) => {
+      let text = '';
+      for await (const part of child.stdout) text += part;
+      return path.relative(place, text.trim());
+    };
+    const all = async () => [
+      path.relative(place, cp.execSync('pwd', { encoding: 'utf8' }).trim()),
+      path.relative(place, cp.spawnSync('pwd', { encoding: 'utf8', env: {} }).stdout.trim()),
+      await read(cp.exec('exec pwd')),
+      await read(cp.spawn('pwd', { env: {} })),
+      path.relative(place, (await forkless.run('pwd', { env: {} })).stdout.trim()),
+      await read(prepared.spawn()),
+    ].join();
+    const found = [];
+    process.chdir(place);
+    found.push(await all());
+    process.chdir('inner');
+    found.push(await all());
+    // A name with a slash is a path from the working directory of the moment, and so is a relative directory.
+    found.push(cp.execFileSync('./own', { encoding: 'utf8' }).trim() === place + '/inner');
+    found.push(cp.execFileSync('./inner/own', { encoding: 'utf8', cwd: '..' }).trim() === place);
+    // A directory that no longer exists.
+    fs.rmSync(place, { recursive: true });
+    found.push(cp.execSync('echo removed', { encoding: 'utf8' }).trim(), (await forkless.run('echo', ['removed'])).stdout.trim());
+    console.log(found.join(' '));`);
+  assert.strictEqual(stdout, `${','.repeat(5)} ${'inner,'.repeat(5)}inner true true removed removed\n`);
+});
+
 test('cluster', () => {
   const { stdout } = script(`
     const cluster = require('node:cluster');

@@ -21,6 +21,8 @@
 /* Tags of the dynamic section that `cargo xtask dist` writes: where the relocations are that the loader does not see, and how many. */
 #define TAG_TABLE 0x6000f001
 #define TAG_COUNT 0x6000f002
+/* The type of a program header: the pages to make read-only. The loader does not know it. */
+#define PT_READ_ONLY 0x6000f003
 
 #define LOCAL __attribute__((visibility("hidden")))
 
@@ -45,20 +47,20 @@ struct range {
     char *start, *end;
 };
 
-/* The pages that the loader has made read-only after its own relocations. */
+/* The pages that are made read-only when the relocations are done; PT_GNU_RELRO if the loader has done both. */
 static struct range read_only_pages(char *base) {
     const ElfW(Phdr) *header = (const void *)(base + __ehdr_start.e_phoff);
     size_t page = getauxval(AT_PAGESZ);
     for (int n = 0; n < __ehdr_start.e_phnum; n++)
-        if (header[n].p_type == PT_GNU_RELRO) {
+        if (header[n].p_type == PT_READ_ONLY || header[n].p_type == PT_GNU_RELRO) {
             size_t start = (size_t)base + header[n].p_vaddr, end = start + header[n].p_memsz;
             return (struct range){(char *)(start & -page), (char *)(end & -page)};
         }
     return (struct range){base, base};
 }
 
-/* Does the relocations in a copy of the read-only pages, and exchanges the pages for the copy in one step. So they are never
- * writable, and no thread sees a part of the work. Returns false if the kernel refuses. */
+/* Does the relocations in a copy of these pages, makes the copy read-only, and exchanges the pages for the copy in one step. So no
+ * thread sees a part of the work. Returns false if the kernel refuses. */
 static int relocate(char *base, const ElfW(Rela) *table, size_t count, struct range fixed) {
     size_t size = (size_t)(fixed.end - fixed.start);
     char *copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

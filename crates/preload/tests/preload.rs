@@ -302,7 +302,7 @@ fn the_first_launch_may_be_in_any_thread_and_child() {
     assert_eq!(first.with(&library, &["shared"], &[]).len(), 2, "launches in the child and in its parent");
 }
 
-/// The pages that the first launch relocates are never writable, and other calls leave them alone.
+/// The pages that the first launch relocates are read-only afterwards, and other calls leave them alone.
 #[test]
 fn what_the_first_launch_relocates_is_read_only() {
     let Some(library) = library() else { return };
@@ -369,6 +369,31 @@ fn children_look_up_no_function() {
     // A child that calls libc's functions would be seen.
     let (_, others) = looked_up("kinds-in-a-copy");
     assert!(others.len() > 20, "{others:?}");
+}
+
+/// What each program pays: the loader maps the library's file twice, and neither protects a part of it nor adds memory.
+#[test]
+fn the_loader_maps_only_code_and_data() {
+    let Some(library) = library() else { return };
+    let output = Command::new("cat").arg("/proc/self/maps").env("LD_PRELOAD", &library).output().expect("cat");
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Address range, rights, offset, device, inode, path.
+    let fields: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let of_library = |line: &&Vec<&str>| line.get(5).is_some_and(|path| path.ends_with("libforkless_preload.so"));
+    let ours: Vec<_> = fields.iter().filter(of_library).collect();
+    let rights: Vec<_> = ours.iter().map(|line| line[1]).collect();
+    assert_eq!(rights, ["r-xp", "rw-p"], "{text}");
+    // Memory that is not in the file would be mapped behind it.
+    let (start, end) = ours[1][0].split_once('-').expect("a range");
+    let address = |text| u64::from_str_radix(text, 16).expect("an address");
+    let mapped = address(end) - address(start);
+    let bytes = fs::read(&library).expect("the library");
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+    // elf(5): e_phoff, e_phnum; p_type and p_flags, p_memsz.
+    let headers = (0..usize::from(bytes[56])).map(|n| word(32) as usize + 56 * n);
+    let data =
+        headers.filter(|at| word(*at) == 0x6_0000_0001).map(|at| word(at + 40)).max().expect("a segment of data");
+    assert!(data > 100_000 && mapped >= data, "{data} bytes of data, of which {mapped} are mapped: {text}");
 }
 
 /// What each program pays: the relocations that the loader does for the library at the start of a program that starts no other.

@@ -259,6 +259,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("holding-dropped", holding::dropped),
     ("holding-input", holding::input),
     ("holding-others", holding::others),
+    ("holding-owned", holding::owned),
     ("capture-child", capture::child),
     ("capture-input", capture::input),
     ("capture-streams", capture::streams),

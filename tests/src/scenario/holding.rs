@@ -5,6 +5,7 @@ use crate::observe::{self, eventually, scaled};
 use forkless::{Child, Command, DescriptorTable, Passing, Route, Stdio};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 
 /// On one CPU, a child runs only when this thread sleeps.
 fn on_one_cpu() {
@@ -86,10 +87,36 @@ pub fn input(_: &[String]) {
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
 }
 
+/// Descriptors that the command owns stay open until the child has them, although the command is dropped at once.
+pub fn owned(_: &[String]) {
+    on_one_cpu();
+    let programs = Programs::new();
+    let path = programs.path("text");
+    fs::write(&path, "text\n").expect("write");
+    let before = observe::open_fds();
+    for _ in 0..scaled(100) {
+        let file = File::open(&path).expect("open");
+        let mut child = shell("cat <&7").fd(file, 7).launch_holding().expect("launch");
+        assert!(is_copied_below(&child), "{}", child.route());
+        // One of these gets the number of the file if that is closed.
+        let others: Vec<File> = (0..4).map(|_| File::open("/dev/null").expect("open")).collect();
+        assert!(child.wait().expect("the program runs").success());
+        drop(others);
+        let mut found = String::new();
+        child.stdout.take().expect("a pipe").read_to_string(&mut found).expect("read");
+        assert_eq!(found, "text\n");
+        drop(child);
+        assert_eq!(observe::open_fds(), before);
+    }
+}
+
 /// Descriptors with high numbers are passed as always, and so are those of the caller, which may close them.
 pub fn others(_: &[String]) {
     let file = File::open("/dev/null").expect("open");
-    let mut child = shell("test -e /dev/fd/7").fd(file, 7).launch_holding().expect("launch");
+    // SAFETY: `file` stays open until the launch has returned.
+    let callers = unsafe { Stdio::fd(file.as_raw_fd()) };
+    let mut child = shell("test -e /dev/fd/7").fd(callers, 7).launch_holding().expect("launch");
+    drop(file);
     assert!(!is_copied_below(&child), "{}", child.route());
     assert!(child.wait().expect("wait").success());
     let many: Vec<File> = (0..70).map(|_| File::open("/dev/null").expect("open")).collect();

@@ -19,6 +19,8 @@ pub(super) struct Descriptors {
     pub(super) keep: Vec<i32>,
     pub(super) sockets: Vec<RawFd>,
     pub(super) highest_source: RawFd,
+    /// Some of the parent's descriptors that are passed are not in `owned`.
+    pub(super) borrows: bool,
     pub(super) owned: Vec<Arc<OwnedFd>>,
     // Descriptors that the child uses before exec, by their numbers in the child:
     pub(super) program: Option<RawFd>,
@@ -80,6 +82,7 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         keep: vec![0, 1, 2],
         sockets: Vec::new(),
         highest_source: -1,
+        borrows: false,
         owned: Vec::new(),
         program: None,
         ruleset: None,
@@ -136,11 +139,14 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
             Source::Open { .. } => continue,
             fixed => Origin::Descriptor(fixed.fixed(number).unwrap_or(number)),
         };
-        if let Source::Owned(fd) = source {
+        if let Source::Owned(fd) = source
+            && !planted!("commands-descriptors-not-kept")
+        {
             found.owned.push(Arc::clone(fd));
         }
-        if let Origin::Descriptor(source) = origin {
-            found.highest_source = found.highest_source.max(source);
+        if let Origin::Descriptor(passed) = origin {
+            found.highest_source = found.highest_source.max(passed);
+            found.borrows |= !matches!(source, Source::Owned(_));
         }
         found.pairs.push(Pair::new(origin, number));
     }

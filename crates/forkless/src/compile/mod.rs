@@ -90,6 +90,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         back: descriptors.back,
         exec_pipe: descriptors.exec_pipe,
         highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
+        borrows: descriptors.borrows,
         inherit_all: command.inherit_all,
         changes_ids: changes_ids(command),
         vfork: command.setup.simple.oom_score_adj.is_some(),

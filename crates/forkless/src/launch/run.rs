@@ -45,17 +45,17 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Whether the child gets the descriptors of its slots by a copy of the table up to the highest of them, and not from its
+    /// Whether the child gets all descriptors by a copy of the table up to the highest of them, and not from its
     /// parent.
     pub(super) fn copies_slots(&self, plan: &Plan) -> bool {
         /// The kernel copies descriptors in words of so many, whatever the number of those that are wanted.
         const WORD: RawFd = 64;
-        self.may_hold(plan) && self.slots.iter().all(|&slot| slot < WORD)
+        self.may_hold(plan) && plan.highest_source < WORD && self.slots.iter().all(|&slot| slot < WORD)
     }
 
-    /// Whether the caller keeps open whatever the child takes.
+    /// Whether whatever the child takes stays open: the caller keeps the descriptors of the slots, and the plan its own.
     pub(super) fn may_hold(&self, plan: &Plan) -> bool {
-        self.holds && !plan.reads_early && (plan.highest_source < 0 || planted!("callers-descriptors-held"))
+        self.holds && !plan.reads_early && (!plan.borrows || planted!("callers-descriptors-held"))
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) pty: Option<Weak<OwnedFd>>,
     /// The parent's highest descriptor that every run passes; -1: none.
     pub(crate) highest_source: RawFd,
+    /// Some of these are the caller's, which may close them as soon as the launch has returned. The others are the plan's own.
+    pub(crate) borrows: bool,
     /// Every descriptor that is not close-on-exec is inherited.
     pub(crate) inherit_all: bool,
     /// The child gets other IDs, capabilities or user namespaces. Processes that may not inspect the parent may then

@@ -17,6 +17,7 @@ use forkless_core::planted;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr;
 use std::sync::Arc;
 
 /// Variables that are in dash's table before those of the environment. There are others, but an environment that sets
@@ -101,13 +102,16 @@ impl Unchanged {
 
 impl<'a> Given<'a> {
     pub(super) fn of(command: &'a command::Command) -> Self {
+        static UNCHANGED: Once<Unchanged> = Once::new();
+        let known = |block| UNCHANGED.get_or(|| Unchanged::of(block));
         if let Some(ready) = &command.ready {
-            return Self::Other(ready.env.clone());
+            return match (&ready.env, unchanged::given()) {
+                (Held::Process(block), Some(given)) if ptr::eq(*block, given) => Self::Unchanged(known(given)),
+                _ => Self::Other(ready.env.clone()),
+            };
         }
         let command = &command.env;
-        static UNCHANGED: Once<Unchanged> = Once::new();
-        let unchanged = unchanged::get().filter(|_| !command.clear);
-        let unchanged = unchanged.map(|block| UNCHANGED.get_or(|| Unchanged::of(block)));
+        let unchanged = unchanged::get().filter(|_| !command.clear).map(known);
         let sets = |(name, value): (&OsString, &Option<OsString>)| value.is_some() && name != "PATH" && name != "PWD";
         match unchanged {
             Some(known) if command.changes.is_empty() => Self::Unchanged(known),
@@ -287,6 +291,7 @@ fn bash_bucket(name: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CStr;
 
     fn setting(values: &[(&str, &str)]) -> command::Environment {
         let changes = values.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value)))).collect();
@@ -295,6 +300,23 @@ mod tests {
 
     fn parts(block: &Block) -> (Vec<u8>, Vec<usize>) {
         (block.text.clone(), block.starts.clone())
+    }
+
+    /// A caller that gives the whole environment, as Node does, mostly gives that of the process.
+    #[test]
+    fn an_environment_that_is_given_and_unchanged_is_known() {
+        let block = unchanged::given().expect("the kernel's");
+        let strings =
+            || block.starts.iter().map(|&start| CStr::from_bytes_until_nul(&block.text[start..]).expect("NUL"));
+        let mut command = command::Command::new("/bin/sh");
+        command.exactly(vec!["/bin/sh".into()], vec!["sh".into()], strings());
+        let given = Given::of(&command);
+        assert!(matches!(given, Given::Unchanged(_)));
+        assert_eq!(given.path(), last(block, b"PATH"));
+        command.exactly(vec!["/bin/sh".into()], vec!["sh".into()], strings().chain([c"PATH=/elsewhere"]));
+        let given = Given::of(&command);
+        assert!(matches!(given, Given::Other(_)));
+        assert_eq!(given.path(), Some(&b"/elsewhere"[..]));
     }
 
     /// What a pattern gives is what dash would pass on, whichever line it was made for.

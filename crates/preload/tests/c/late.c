@@ -95,19 +95,23 @@ struct pages {
     size_t start, end;
 };
 
+/* The type of the library's program header for them. */
+#define PT_READ_ONLY 0x6000f003
+
 static int find(struct dl_phdr_info *one, size_t size, void *found) {
     (void)size;
     if (!strstr(one->dlpi_name, "libforkless_preload"))
         return 0;
     for (int n = 0; n < one->dlpi_phnum; n++)
-        if (one->dlpi_phdr[n].p_type == PT_GNU_RELRO) {
+        if (one->dlpi_phdr[n].p_type == PT_READ_ONLY) {
             size_t first = one->dlpi_addr + one->dlpi_phdr[n].p_vaddr, page = (size_t)getpagesize();
             *(struct pages *)found = (struct pages){first & -page, (first + one->dlpi_phdr[n].p_memsz) & -page};
         }
     return 1;
 }
 
-/* Whether the pages that are relocated late are those that the loader has mapped, which are still empty. None is writable. */
+/* Whether the pages that are relocated late are those that the loader has mapped, which are still empty. What replaces them is
+ * read-only. */
 static int untouched(void) {
     struct pages wanted = {0};
     CHECK(dl_iterate_phdr(find, &wanted) == 1 && wanted.end > wanted.start);
@@ -119,8 +123,9 @@ static int untouched(void) {
         char rights[5];
         CHECK(sscanf(line, "%zx-%zx %4s", &start, &end, rights) == 3);
         if (start < wanted.end && end > wanted.start) {
-            CHECK(strcmp(rights, "r--p") == 0);
-            of_file += strstr(line, "libforkless_preload") != NULL;
+            int is_of_file = strstr(line, "libforkless_preload") != NULL;
+            CHECK(strcmp(rights, is_of_file ? "rw-p" : "r--p") == 0);
+            of_file += is_of_file;
         }
     }
     fclose(maps);
