@@ -77,6 +77,9 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
 /// descriptors.
 #[inline(always)]
 fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
+    if planted!("every-descriptor-taken-for-a-pipe") {
+        return Some(uapi::O_WRONLY);
+    }
     match pair.origin() {
         Origin::Slot(0) if frame.only_pipes != 0 => Some(uapi::O_RDONLY),
         Origin::Slot(1 | 2) if frame.only_pipes != 0 => Some(uapi::O_WRONLY),
@@ -244,6 +247,9 @@ impl ProcFdPath {
     }
 
     fn push(&mut self, text: &[u8]) {
+        if planted!("pipe-path-not-made") {
+            return;
+        }
         for &byte in text {
             if let Some(place) = self.bytes.get_mut(self.len) {
                 *place = byte;
