@@ -197,7 +197,8 @@ fn by_zygote(row: &Row, traced: &[Traced], whole: bool, cells: &mut Vec<Cell>) {
                     let (launch, refusal, only, leaves) =
                         (launch.clone(), refusal.clone(), only.clone(), leaves.clone());
                     let again = || next.iter().any(|call| call.who == who && row.is_it(call));
-                    let is_made = !row.rare && (first || again());
+                    // A helper may end the first launch after the caller has begun the next.
+                    let is_made = !row.rare && (first || who != Who::Helper && again());
                     cells.push(Cell { launch, refusal, only, first, outcome, is_good_after: false, is_made, leaves });
                 }
             }
