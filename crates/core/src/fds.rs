@@ -77,9 +77,6 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
 /// descriptors.
 #[inline(always)]
 fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
-    if planted!("every-descriptor-taken-for-a-pipe") {
-        return Some(uapi::O_WRONLY);
-    }
     match pair.origin() {
         Origin::Slot(0) if frame.only_pipes != 0 => Some(uapi::O_RDONLY),
         Origin::Slot(1 | 2) if frame.only_pipes != 0 => Some(uapi::O_WRONLY),
