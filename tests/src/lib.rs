@@ -13,6 +13,7 @@ pub mod process;
 pub mod profile;
 pub mod public;
 pub mod state;
+pub mod supervise;
 pub mod table;
 pub mod trace;
 

@@ -484,7 +484,7 @@ const CALLS: &[(&str, i64)] = {
         SYS_getrandom rseq SYS_rseq set_tid_address SYS_set_tid_address sigaltstack SYS_sigaltstack restart_syscall
         SYS_restart_syscall eventfd2 SYS_eventfd2 epoll_create1 SYS_epoll_create1 epoll_ctl SYS_epoll_ctl epoll_pwait
         SYS_epoll_pwait getcwd SYS_getcwd faccessat SYS_faccessat faccessat2 SYS_faccessat2 membarrier SYS_membarrier
-        fallocate SYS_fallocate set_mempolicy SYS_set_mempolicy
+        fallocate SYS_fallocate set_mempolicy SYS_set_mempolicy getcpu SYS_getcpu
     }
 };
 

@@ -3,7 +3,7 @@
 //! A mark is a call of `getpgid(2)` with [`MARK`] by the program's first process.
 
 use crate::{patience, process};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -66,7 +66,7 @@ pub struct Made {
 /// How to trace.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Options {
-    /// A program that a child executes is looked at too.
+    /// A program that the program's own child executes is looked at too, with the children that it makes.
     pub has_helper: bool,
     /// A system call that is answered as by a kernel that does not have it.
     pub missing: Option<i64>,
@@ -113,7 +113,15 @@ pub fn trace(what: &str, mut command: Command, options: Options) -> Option<Trace
         }
     });
     let known = HashMap::from([(pid, Who::Parent)]);
-    let trace = Tracer { main: pid, options, trace: Trace::default(), known }.run(what);
+    let tracer = Tracer {
+        main: pid,
+        options,
+        trace: Trace::default(),
+        known,
+        made_by_helper: HashSet::new(),
+        early: HashSet::new(),
+    };
+    let trace = tracer.run(what);
     drop(over);
     guard.join().expect("guard");
     Some(trace)
@@ -152,6 +160,10 @@ struct Tracer {
     trace: Trace,
     /// Threads, and who they are; those that are nobody of interest are not in it.
     known: HashMap<i32, Who>,
+    /// The children whose program is nobody of interest.
+    made_by_helper: HashSet<i32>,
+    /// Those that have executed a program before their maker's stop came.
+    early: HashSet<i32>,
 }
 
 impl Tracer {
@@ -195,17 +207,25 @@ impl Tracer {
                 if matches!(event, libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) {
                     self.made(pid, event);
                 }
-                if event == libc::PTRACE_EVENT_EXEC
-                    && self.known.remove(&pid) == Some(Who::Child)
-                    && self.options.has_helper
-                {
-                    self.known.insert(pid, Who::Helper);
+                if event == libc::PTRACE_EVENT_EXEC {
+                    self.executed(pid);
                 }
                 0
             }
             // The stop that a traced child begins with.
             libc::SIGSTOP => 0,
             other => other,
+        }
+    }
+
+    /// Notes that a process has executed a program.
+    fn executed(&mut self, pid: i32) {
+        match self.known.remove(&pid) {
+            Some(Who::Child) if self.options.has_helper && !self.made_by_helper.contains(&pid) => {
+                self.known.insert(pid, Who::Helper);
+            }
+            None => _ = self.early.insert(pid),
+            _ => {}
         }
     }
 
@@ -216,7 +236,12 @@ impl Tracer {
         unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, 0, &mut child) };
         let mask = blocked_by(pid);
         let is_thread = thread_group(child as i32) == Some(self.main);
-        self.known.insert(child as i32, if is_thread { Who::Parent } else { Who::Child });
+        if !self.early.remove(&(child as i32)) {
+            self.known.insert(child as i32, if is_thread { Who::Parent } else { Who::Child });
+        }
+        if self.known.get(&pid) == Some(&Who::Helper) {
+            self.made_by_helper.insert(child as i32);
+        }
         if !self.trace.marks.is_empty() && !is_thread {
             self.trace.children.push(Made { event, mask });
         }

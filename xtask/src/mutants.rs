@@ -130,6 +130,9 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         let (name, why, tests) = (fault.name.clone(), fault.why.clone(), fault.tests.clone());
         let result = Tried { name, why, commit: commit.clone(), verdict, seconds, tests };
         if options.record {
+            // Another run may have added its own meanwhile.
+            record = Record::read()?;
+            record.tried.retain(|tried| known.contains(&tried.name));
             record.add(result.clone());
             record.write()?;
         }
@@ -184,7 +187,7 @@ impl Trial {
         ensure!(built.status.success(), "cargo test --no-run: {}", built.status);
         let said = String::from_utf8(built.stdout)?;
         let programs = said.lines().filter_map(|line| program(&serde_json::from_str(line).ok()?)).collect();
-        Ok(Self { programs, output: place.join("output") })
+        Ok(Self { programs, output: place.join(format!("output-{}", std::process::id())) })
     }
 
     /// `passes`: the result of each test without a fault.

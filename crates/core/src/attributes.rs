@@ -8,33 +8,48 @@ use crate::sys::{self, Result, prctl, uapi};
 use crate::zygote_child::{Adopt, CPU_WORDS, LIMITS, what};
 
 /// Reads the calling thread's attributes that a child can take on, except the working directory, umask and ignored
-/// signals.
+/// signals. `differs` gets a bit for each attribute that cannot be read: a filter refuses the call.
 pub fn observe(adopt: &mut Adopt) {
-    // SAFETY: each call returns a number, or writes into memory that is large enough.
-    let ask = |number: u32, args: [usize; 6]| unsafe { sys::syscall(number, args) }.unwrap_or(0);
+    let mut unread = 0;
+    let mut ask = |what: i32, number: u32, args: [usize; 6]| {
+        // SAFETY: each call returns a number, or writes into memory that is large enough.
+        unsafe { sys::syscall(number, args) }.unwrap_or_else(|_| {
+            unread |= 1 << what;
+            0
+        })
+    };
     for (number, value) in adopt.values.iter_mut().enumerate() {
-        ask(uapi::__NR_prlimit64, [0, number, 0, value.as_mut_ptr() as usize, 0, 0]);
+        ask(what::LIMIT, uapi::__NR_prlimit64, [0, number, 0, value.as_mut_ptr() as usize, 0, 0]);
     }
-    adopt.group = sys::getpgrp();
+    adopt.group = ask(what::GROUP, uapi::__NR_getpgid, [0; 6]) as i32;
     // The system call returns 20 minus the nice value.
-    adopt.nice = 20 - ask(uapi::__NR_getpriority, [0; 6]) as i32;
+    adopt.nice = 20 - ask(what::NICE, uapi::__NR_getpriority, [0; 6]) as i32;
     let mut priority = 0i32;
-    let policy = ask(uapi::__NR_sched_getscheduler, [0; 6]) as i32;
-    ask(uapi::__NR_sched_getparam, [0, &raw mut priority as usize, 0, 0, 0, 0]);
+    let policy = ask(what::SCHEDULER, uapi::__NR_sched_getscheduler, [0; 6]) as i32;
+    ask(what::SCHEDULER, uapi::__NR_sched_getparam, [0, &raw mut priority as usize, 0, 0, 0, 0]);
     adopt.scheduler = [policy, priority];
-    let cpus = adopt.cpus.as_mut_ptr() as usize;
-    adopt.cpu_words = (ask(uapi::__NR_sched_getaffinity, [0, CPU_WORDS * 8, cpus, 0, 0, 0]) / 8) as u32;
-    adopt.io_priority = ask(uapi::__NR_ioprio_get, [1, 0, 0, 0, 0, 0]) as i32;
-    adopt.timer_slack = ask(uapi::__NR_prctl, [prctl::PR_GET_TIMERSLACK as usize, 0, 0, 0, 0, 0]) as u64;
-    adopt.personality = ask(uapi::__NR_personality, [u32::MAX as usize, 0, 0, 0, 0, 0]) as u32;
+    let cpus = [0, CPU_WORDS * 8, adopt.cpus.as_mut_ptr() as usize, 0, 0, 0];
+    adopt.cpu_words = (ask(what::AFFINITY, uapi::__NR_sched_getaffinity, cpus) / 8) as u32;
+    adopt.io_priority = ask(what::IO_PRIORITY, uapi::__NR_ioprio_get, [1, 0, 0, 0, 0, 0]) as i32;
+    let get_slack = [prctl::PR_GET_TIMERSLACK as usize, 0, 0, 0, 0, 0];
+    adopt.timer_slack = ask(what::TIMER_SLACK, uapi::__NR_prctl, get_slack) as u64;
+    let get_personality = [u32::MAX as usize, 0, 0, 0, 0, 0];
+    adopt.personality = ask(what::PERSONALITY, uapi::__NR_personality, get_personality) as u32;
+    adopt.differs = unread;
 }
 
 /// Marks the attributes that the child must take on: those that differ between the caller (`asked`) and the helper
-/// (`own`). `kept`: the helper is bound to one CPU.
+/// (`own`). `kept`: the helper is bound to one CPU. Of an attribute that the caller could not read, the child has the
+/// helper's, which is the caller's at the helper's start.
 pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
+    let unread = if planted!("unread-taken-for-zero") { 0 } else { asked.differs };
+    let is_read = |what: i32| unread >> what & 1 == 0;
+    if !is_read(what::AFFINITY) {
+        (asked.cpu_words, asked.cpus) = (own.cpu_words, own.cpus);
+    }
     // RLIMIT_NPROC applies to the clone itself, so the helper takes it on before.
     let nproc = uapi::RLIMIT_NPROC as usize;
-    let differs = asked.values[nproc] != own.values[nproc];
+    let differs = asked.values[nproc] != own.values[nproc] && is_read(what::LIMIT);
     if differs && set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
         own.values[nproc] = asked.values[nproc];
     }
@@ -42,18 +57,18 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
     let words = (asked.cpu_words as usize).min(CPU_WORDS);
     let differs = [
         (what::DIRECTORY, true),
-        (what::GROUP, asked.group != own.group),
-        (what::LIMIT, asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
-        (what::NICE, asked.nice != own.nice),
-        (what::SCHEDULER, asked.scheduler != own.scheduler),
+        (what::GROUP, asked.group != own.group && is_read(what::GROUP)),
+        (what::LIMIT, is_read(what::LIMIT) && asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
+        (what::NICE, asked.nice != own.nice && is_read(what::NICE)),
+        (what::SCHEDULER, asked.scheduler != own.scheduler && is_read(what::SCHEDULER)),
         (
             what::AFFINITY,
             kept || asked.cpu_words != own.cpu_words
                 || asked.cpus.iter().zip(&own.cpus).take(words).any(|(asked, own)| asked != own),
         ),
-        (what::IO_PRIORITY, asked.io_priority != own.io_priority),
-        (what::TIMER_SLACK, asked.timer_slack != own.timer_slack),
-        (what::PERSONALITY, asked.personality != own.personality),
+        (what::IO_PRIORITY, asked.io_priority != own.io_priority && is_read(what::IO_PRIORITY)),
+        (what::TIMER_SLACK, asked.timer_slack != own.timer_slack && is_read(what::TIMER_SLACK)),
+        (what::PERSONALITY, asked.personality != own.personality && is_read(what::PERSONALITY)),
     ];
     asked.differs = differs.into_iter().filter(|(_, differs)| *differs).fold(0, |bits, (what, _)| bits | 1 << what);
 }

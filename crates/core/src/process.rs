@@ -56,6 +56,9 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
 /// Whether the parent, which waits for this child, has died. If the parent is in another PID namespace, it has no pid
 /// here, but may be visible in `/proc` as mounted in that namespace. False if it cannot be determined.
 pub fn has_lost_parent(frame: &Frame) -> bool {
+    if planted!("living-parent-taken-for-dead") {
+        return true;
+    }
     match sys::getppid() {
         0 => status_number(b"\nPPid:").is_some_and(|parent| parent as i32 != frame.host),
         parent => parent != frame.host,
@@ -66,6 +69,9 @@ pub fn has_lost_parent(frame: &Frame) -> bool {
 /// contains the program's name, which may be anything. This needs a descriptor for a moment, so the file-descriptor
 /// table must be the child's own.
 pub(crate) fn status_number(label: &[u8]) -> Option<u32> {
+    if planted!("own-status-not-read") {
+        return None;
+    }
     // Not zeroed first: that would compile to a call of memset, the only one in this crate.
     let mut buffer = MaybeUninit::<[u8; 1024]>::uninit();
     // SAFETY: the path ends in NUL, the kernel writes at most the buffer's length, and the descriptor is this

@@ -29,6 +29,9 @@ pub const LIMITS: usize = 16;
 /// The maximum size of a CPU set, in words of 64 CPUs.
 pub const CPU_WORDS: usize = 128;
 
+/// No umask.
+pub const SAME: u32 = u32::MAX;
+
 /// A frame, and the attributes that the child takes on before it plays.
 #[repr(C)]
 pub struct Sent {
@@ -55,7 +58,7 @@ pub struct Adopt {
     pub differs: u32,
     /// A descriptor of the caller's directory.
     pub directory: i32,
-    /// The caller's umask.
+    /// The caller's umask; [`SAME`]: the helper has it.
     pub umask: u32,
     /// The caller's process group.
     pub group: i32,
@@ -92,12 +95,15 @@ macro_rules! taken_on {
             pub const CHECKED: i32 = 10;
             /// The futex word in the child's robust list.
             pub const WORD: i32 = 11;
+            /// The umask.
+            pub const UMASK: i32 = 12;
 
             /// The name of an attribute, for errors.
             pub fn words(what: i32) -> Option<&'static str> {
                 match what {
                     $($name => Some($words),)*
                     WORD => Some("robust list"),
+                    UMASK => Some("umask"),
                     _ => None,
                 }
             }
@@ -161,8 +167,11 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
         unsafe { sys::syscall(number, args) }.map(drop)
     };
     let umask = if planted!("umask-of-the-helper") { 0o22 } else { adopt.umask };
-    // SAFETY: changes the child, which shares its working directory with no other process.
-    let _ = unsafe { sys::syscall(uapi::__NR_umask, [umask as usize, 0, 0, 0, 0, 0]) };
+    if umask != SAME {
+        frame.detail.store(what::UMASK, Relaxed);
+        // SAFETY: changes the child, which shares its umask with no other process.
+        unsafe { sys::syscall(uapi::__NR_umask, [umask as usize, 0, 0, 0, 0, 0]) }?;
+    }
     call(what::DIRECTORY, uapi::__NR_fchdir, [adopt.directory as usize, 0, 0, 0, 0, 0])?;
     call(what::GROUP, uapi::__NR_setpgid, [0, adopt.group as usize, 0, 0, 0, 0])?;
     for (number, value) in adopt.values.iter().enumerate() {

@@ -24,7 +24,7 @@ use forkless_core::planted;
 use forkless_core::sys::{self, prctl, uapi};
 use namespaces::{Name, Namespaces, Tasks};
 use rustix::buffer::spare_capacity;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, StatxFlags, stat, statx};
 use std::fs::File;
 use std::io;
 use std::thread::{self, ThreadId};
@@ -146,8 +146,8 @@ impl Files {
 /// The attributes that are compared before each launch.
 pub(crate) struct Identity {
     status: Status,
-    session: i32,
-    /// `None` if it cannot be read.
+    /// `None` if it cannot be read, as are the others.
+    session: Option<i32>,
     user_namespace: Option<Name>,
     root: Option<Place>,
     /// See [`cgroup`].
@@ -170,7 +170,7 @@ impl Identity {
         Ok(Self {
             hidden: Hidden::of_caller(&status, thread)?,
             status,
-            session: 0,
+            session: Some(0),
             user_namespace: tasks.user_namespace(sys::gettid()).ok(),
             root: place("/"),
             cgroup,
@@ -200,7 +200,7 @@ impl Identity {
         Self {
             status,
             user_namespace: files.tasks.user_namespace(thread).ok(),
-            session: kernel::session(pid).unwrap_or(0),
+            session: kernel::session(pid).ok(),
             root: place(root),
             cgroup,
             oom_score_adj: whole(&files.oom_score_adj, 16).ok(),
@@ -222,8 +222,11 @@ impl Identity {
         let in_another = self.user_namespace.is_none() || self.user_namespace != other.user_namespace;
         let others = [
             (in_another && !planted!("zygote-user-namespace-not-compared"), "user namespace"),
-            (self.session != other.session, "session"),
-            (self.root != other.root, "root directory or mount namespace"),
+            (self.session.is_none() || self.session != other.session, "session"),
+            (
+                self.root.is_none() && !planted!("unread-root-accepted") || self.root != other.root,
+                "root directory or mount namespace",
+            ),
             (self.cgroup.is_none() || self.cgroup != other.cgroup, "cgroup"),
             (self.oom_score_adj.is_none() || self.oom_score_adj != other.oom_score_adj, "oom_score_adj"),
         ];
@@ -239,10 +242,14 @@ pub(crate) type Place = (u64, u64, u64);
 pub(crate) fn place(path: &str) -> Option<Place> {
     // STATX_MNT_ID needs Linux 5.8. Before that the ID is 0.
     let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
-    statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted).ok().map(|found| {
-        let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-        (device, found.stx_ino, found.stx_mnt_id)
-    })
+    match statx(CWD, path, AtFlags::NO_AUTOMOUNT, wanted) {
+        Ok(found) => {
+            let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+            Some((device, found.stx_ino, found.stx_mnt_id))
+        }
+        // Some sandboxes refuse the newer call. Then the mount is not known.
+        Err(_) => stat(path).ok().map(|found| (found.st_dev, found.st_ino, 0)),
+    }
 }
 
 /// Restrictions that a thread can put on itself, and that only the thread itself can read: no file of `/proc` shows them
@@ -284,7 +291,10 @@ impl Hidden {
 
     fn difference(&self, other: &Self) -> Option<&'static str> {
         let found = [
-            (self.securebits != other.securebits && !planted!("securebits-not-compared"), "securebits"),
+            (
+                self.securebits < 0 || self.securebits != other.securebits && !planted!("securebits-not-compared"),
+                "securebits",
+            ),
             (self.mdwe != other.mdwe && !planted!("mdwe-not-compared"), "MDWE setting"),
             (self.filters_of != other.filters_of, "seccomp filters"),
         ];
@@ -316,7 +326,26 @@ mod tests {
         let hidden = caller.hidden.clone();
         assert_eq!(caller.difference(&Identity::of(pid, hidden.clone()).expect("/proc")), None);
         let mut other = Identity::of(pid, hidden).expect("/proc");
-        other.session += 1;
+        other.session = other.session.map(|session| session + 1);
         assert_eq!(caller.difference(&other), Some("session"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_either_differs() {
+        let pid = sys::getpid();
+        let files = Files::of(pid).expect("/proc");
+        let read = || Identity::of_caller(Status::of_caller().expect("/proc"), &files).expect("/proc");
+        let differs = |unread: fn(&mut Identity)| {
+            let (mut caller, mut other) = (read(), read());
+            unread(&mut caller);
+            unread(&mut other);
+            caller.difference(&other)
+        };
+        assert_eq!(differs(|_| ()), None);
+        assert_eq!(differs(|identity| identity.session = None), Some("session"));
+        assert_eq!(differs(|identity| identity.root = None), Some("root directory or mount namespace"));
+        assert_eq!(differs(|identity| identity.cgroup = None), Some("cgroup"));
+        assert_eq!(differs(|identity| identity.oom_score_adj = None), Some("oom_score_adj"));
+        assert_eq!(differs(|identity| identity.hidden.securebits = -1), Some("securebits"));
     }
 }

@@ -4,16 +4,18 @@
 //! The filter may refuse the system calls that checks need. But a filter belongs to a thread: so one thread launches
 //! under it, and a second one without it checks. They communicate through memory only.
 
-use forkless::{Error, Launcher, Prepared, mapped_stacks};
+use forkless::zygote::{Zygote, ZygoteOptions};
+use forkless::{Child, Error, Launcher, Prepared, mapped_stacks};
 use forkless_tests::filter::hang;
-use forkless_tests::matrix::cells::{Cell, Launch};
+use forkless_tests::matrix::cells::{Cell, HANG, KILLS, Launch, ZYGOTE};
 use forkless_tests::matrix::{Outcome, Setup};
 use forkless_tests::state::{State, errno_after};
+use forkless_tests::supervise::{Reply, Supervisor};
 use forkless_tests::table::parent::{
     Place, become_it, complain, keep_complaints, limit_it, make, refusals_of, refuse, unmet,
 };
 use forkless_tests::table::{Ask, ask, errno};
-use forkless_tests::trace::{mark, stop_for_tracer};
+use forkless_tests::trace::{Who, mark, stop_for_tracer};
 use serde::Deserialize;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
@@ -27,8 +29,6 @@ const EXIT: i32 = 7;
 
 /// The caller's, not close-on-exec: no program is to have it.
 const LEAK: i32 = 21;
-
-const SIGSYS: i32 = 31;
 
 /// A cell that takes longer hangs, in seconds.
 const LIMIT: u32 = 10;
@@ -68,15 +68,17 @@ fn own_place() -> (TempDir, Place) {
 }
 
 /// A launch that can be made again and again.
-struct Made {
+struct Made<'a> {
     prepared: Prepared,
     form: String,
+    /// The launcher, if it is a zygote.
+    zygote: Option<&'a Zygote>,
 }
 
 /// How long a child is watched that is to hang.
 const WATCHED: Duration = Duration::from_millis(50);
 
-impl Made {
+impl<'a> Made<'a> {
     fn new(launch: &Launch, setup: &Setup, place: &Place) -> io::Result<Self> {
         let own = setup.ask.program == Ask::default().program;
         let program = match setup.ask.program.as_str() {
@@ -91,15 +93,29 @@ impl Made {
             "posix_spawn" => Launcher::PosixSpawn,
             _ => Launcher::Clone,
         });
-        Ok(Self { prepared: command.prepare()?, form: launch.form.clone() })
+        Ok(Self { prepared: command.prepare()?, form: launch.form.clone(), zygote: None })
+    }
+
+    fn by(self, zygote: &'a Zygote) -> Self {
+        Self { zygote: Some(zygote), ..self }
+    }
+
+    fn launch(&self) -> io::Result<Child> {
+        match self.zygote {
+            Some(zygote) => zygote.launch(&self.prepared),
+            None => self.prepared.launch(),
+        }
     }
 
     fn go(&self) -> io::Result<ExitStatus> {
-        let child = match self.form.as_str() {
-            "status" => return self.prepared.status(),
-            "output" => return self.prepared.output().map(|output| output.status),
-            "launch" => self.prepared.launch(),
-            _ => self.prepared.spawn(),
+        let child = match (self.form.as_str(), self.zygote) {
+            ("status", None) => return self.prepared.status(),
+            ("status", Some(zygote)) => return zygote.status(&self.prepared),
+            ("output", None) => return self.prepared.output().map(|output| output.status),
+            ("output", Some(zygote)) => return zygote.output(&self.prepared).map(|output| output.status),
+            ("launch", _) => self.launch(),
+            (_, None) => self.prepared.spawn(),
+            (_, Some(zygote)) => zygote.spawn(&self.prepared),
         };
         let mut child = child?;
         drop((child.stdin.take(), child.stdout.take(), child.stderr.take()));
@@ -112,7 +128,14 @@ impl Made {
 fn play_hanging(cell: &Cell, made: &Made, watch: &Watch) -> Result<(), String> {
     let listener = hang(refusals_of(&cell.refusal)[0]).expect("a filter");
     let before = watch.state();
-    let mut child = made.prepared.launch().map_err(|error| format!("launch: {error}"))?;
+    hangs(made)?;
+    let changes = before.differences(&watch.state());
+    drop(listener);
+    if changes.is_empty() { Ok(()) } else { Err(format!("the parent has changed: {}", changes.join("; "))) }
+}
+
+fn hangs(made: &Made) -> Result<(), String> {
+    let mut child = made.launch().map_err(|error| format!("launch: {error}"))?;
     drop((child.stdin.take(), child.stdout.take(), child.stderr.take()));
     match child.wait_timeout(WATCHED) {
         Ok(None) => {}
@@ -127,10 +150,7 @@ fn play_hanging(cell: &Cell, made: &Made, watch: &Watch) -> Result<(), String> {
     if killed != Some(libc::SIGKILL) {
         return Err(format!("it does not say that the child was killed: {answer:?}"));
     }
-    drop(child);
-    let changes = before.differences(&watch.state());
-    drop(listener);
-    if changes.is_empty() { Ok(()) } else { Err(format!("the parent has changed: {}", changes.join("; "))) }
+    Ok(())
 }
 
 fn traced(batch: &Batch) -> ExitCode {
@@ -141,6 +161,14 @@ fn traced(batch: &Batch) -> ExitCode {
     limit_it(&setup.parent).expect("limits");
     refuse(&launch.base).expect("a filter");
     stop_for_tracer();
+    mark();
+    let zygote;
+    let made = if launch.launcher == ZYGOTE {
+        zygote = Zygote::start(&ZygoteOptions::new()).expect("a zygote");
+        made.by(&zygote)
+    } else {
+        made
+    };
     mark();
     for _ in 0..2 {
         let status = made.go();
@@ -283,7 +311,10 @@ fn play(cell: &Cell, setup: &Setup, place: &Place) -> bool {
     let good = Made::new(&Launch { form: "spawn".into(), ..cell.launch.clone() }, &plain, place).expect("prepare");
     limit_it(&setup.parent).expect("limits");
     let watch = Watch::start();
-    let answer = play_under(cell, &made, &good, &watch);
+    let answer = match cell.launch.launcher.as_str() {
+        ZYGOTE => play_by_zygote(cell, made, &watch),
+        _ => play_under(cell, &made, &good, &watch),
+    };
     // Said by the thread that can.
     let verdict = 1 + u32::from(answer.is_err());
     *watch.complaint.lock().unwrap() = answer.err().map_or(String::new(), |what| format!("{name}: {what}\n"));
@@ -342,11 +373,84 @@ fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<()
     if changes.is_empty() { Ok(()) } else { Err(format!("the parent has changed: {}", changes.join("; "))) }
 }
 
+/// The same of a launch by a zygote. The supervisor answers only during launches, not when the first helper is started.
+fn play_by_zygote(cell: &Cell, made: Made, watch: &Watch) -> Result<(), String> {
+    if cell.answer() == "TRAP" {
+        handle_sigsys();
+    }
+    let refuse_it = || refuse(&cell.refusal).expect("a filter");
+    let (who, reply) = (cell.only.as_deref(), reply(cell));
+    let supervisor = who.map(|_| {
+        let hanging = format!("{} HANG {}", cell.call(), cell.condition());
+        Supervisor::start(refusals_of(hanging.trim())[0], reply).expect("a supervisor")
+    });
+    let before = watch.state();
+    if supervisor.is_none() && cell.first {
+        refuse_it();
+    }
+    let zygote = Zygote::start(&ZygoteOptions::new()).map_err(|error| format!("the zygote: {error}"))?;
+    let made = made.by(&zygote);
+    if !cell.first {
+        let status = made.go();
+        if !matches!(&status, Ok(status) if status.code() == Some(EXIT)) {
+            return Err(format!("the launch before the filter: {status:?}"));
+        }
+    }
+    if supervisor.is_none() && !cell.first {
+        refuse_it();
+    }
+    let stacks = mapped_stacks();
+    for turn in 0..2 {
+        if let Some(supervisor) = &supervisor {
+            let who = match who {
+                Some("parent") => Who::Parent,
+                Some("helper") => Who::Helper,
+                _ => Who::Child,
+            };
+            supervisor.answer(who, zygote.pid().map_or(0, |pid| pid as i32));
+        }
+        if cell.outcome == Outcome::Hangs {
+            hangs(&made).map_err(|what| format!("launch {turn}: {what}"))?;
+            continue;
+        }
+        let answer = made.go();
+        check(cell, turn, &answer).map_err(|what| format!("launch {turn}: {what}"))?;
+    }
+    if mapped_stacks() > stacks + 1 {
+        return Err(format!("{stacks} stacks have become {}", mapped_stacks()));
+    }
+    if let Some(supervisor) = &supervisor {
+        supervisor.rest();
+        if supervisor.answered() == 0 && cell.is_made {
+            return Err("the call was not made".into());
+        }
+    }
+    // The end of the helper, too, leaves nothing.
+    drop(zygote);
+    if matches!(cell.outcome, Outcome::Io(_)) {
+        while forkless::reap_orphans() > 0 {}
+    }
+    let mut changes = before.differences(&watch.state());
+    changes.retain(|change| !cell.leaves.iter().any(|what| change.starts_with(what.as_str())));
+    if changes.is_empty() { Ok(()) } else { Err(format!("the parent has changed: {}", changes.join("; "))) }
+}
+
+/// The supervisor's reply.
+fn reply(cell: &Cell) -> Reply {
+    match (cell.answer(), cell.only.as_deref()) {
+        (HANG, Some("helper")) => Reply::HangThenKill,
+        (HANG, _) => Reply::Hang,
+        (answer, _) if KILLS.contains(&answer) => Reply::Kill,
+        (name, _) => Reply::Errno(errno(name)),
+    }
+}
+
 const MARKER: i32 = 12345;
 
 /// Whether the result is the expected one. `turn`: the number of launches before.
 fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<(), String> {
-    let killed = forkless_tests::matrix::cells::KILLS.contains(&cell.answer());
+    let killed = KILLS.contains(&cell.answer());
+    let signal = if cell.only.is_some() { libc::SIGKILL } else { libc::SIGSYS };
     let (step, number) = match &cell.outcome {
         Outcome::Either([step, _]) if answer.is_err() => (step, (!killed).then(|| errno(cell.answer()))),
         Outcome::Works(_) | Outcome::Either(_) => return works(answer, |status| status.code() == Some(EXIT)),
@@ -354,7 +458,7 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
         Outcome::OnceError(_) if turn > 0 || answer.is_ok() => {
             return works(answer, |status| status.code() == Some(EXIT));
         }
-        Outcome::Status(_) => return works(answer, |status| status.signal() == Some(SIGSYS)),
+        Outcome::Status(_) => return works(answer, |status| status.signal() == Some(signal)),
         Outcome::Io(_) => {
             let number = answer.as_ref().err().and_then(io::Error::raw_os_error);
             let expected = if killed { libc::ENOSYS } else { errno(cell.answer()) };
@@ -378,7 +482,8 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
     if detail.errno() != number && !is_trap {
         return Err(format!("the errno is {:?}, should be {number:?}: {error}", detail.errno()));
     }
-    if killed && !is_trap && !error.to_string().contains("SIGSYS") {
+    let name = if cell.only.is_some() { "signal 9" } else { "SIGSYS" };
+    if killed && !is_trap && !error.to_string().contains(name) {
         return Err(format!("it does not say what killed the child: {error}"));
     }
     Ok(())

@@ -212,6 +212,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("ids-asked-for", ids::asked_for_meanwhile),
     ("ids-refused-meanwhile", ids::refused_meanwhile),
     ("ids-other-credentials", ids::closed_for_other_credentials),
+    ("maps-forked", maps::forked),
     ("maps-host", maps::host),
     ("maps-host-stopped", maps::host_stopped),
     ("maps-host-killed", maps::host_killed),

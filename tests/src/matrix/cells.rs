@@ -26,6 +26,8 @@ pub struct Traced {
     pub calls: Vec<Call>,
     /// Those of the next one.
     pub next: Vec<Call>,
+    /// Those of the start of a zygote.
+    pub start: Vec<Call>,
 }
 
 /// One cell: a launch under one refusal.
@@ -35,12 +37,16 @@ pub struct Cell {
     pub launch: Launch,
     /// The refusal, as the filters are written.
     pub refusal: String,
+    /// The process whose calls alone are refused, by a [supervisor](crate::supervise). None: a filter refuses those of all.
+    pub only: Option<String>,
     /// Is the filter there from the first launch on? Else it comes after one.
     pub first: bool,
     /// The expected outcome.
     pub outcome: Outcome,
     /// Does a plain launch by the same launcher not make the call? Then it must work.
     pub is_good_after: bool,
+    /// Must a launch have made the call? Some are made only where one process waits for another.
+    pub is_made: bool,
     /// See [`Row::leaves`].
     pub leaves: Vec<String>,
 }
@@ -51,7 +57,18 @@ impl Cell {
         let Launch { launcher, base, form, setup } = &self.launch;
         let when = if self.first { "" } else { ", after a first launch" };
         let base = if base.is_empty() { String::new() } else { format!(" ({base})") };
-        format!("{} [{launcher}{base}, {form}, {setup}{when}]", self.refusal)
+        let only = self.only.as_ref().map_or(String::new(), |only| format!(" in the {only}"));
+        format!("{}{only} [{launcher}{base}, {form}, {setup}{when}]", self.refusal)
+    }
+
+    /// The call's name.
+    pub fn call(&self) -> &str {
+        self.refusal.split(' ').next().unwrap_or("")
+    }
+
+    /// Which of the calls of that name are refused.
+    pub fn condition(&self) -> &str {
+        self.refusal.split(' ').nth(2).unwrap_or("")
     }
 
     /// The filter's result for the call.
@@ -64,7 +81,10 @@ impl Cell {
 pub const HANG: &str = "HANG";
 
 /// Launchers whose `launch` does not wait for the child's exec.
-const GO_ON: [&str; 2] = ["clone", "fork"];
+const GO_ON: [&str; 3] = ["clone", "fork", "zygote"];
+
+/// The launcher whose processes have filters of their own.
+pub const ZYGOTE: &str = "zygote";
 
 /// The results of filters that are no errno.
 pub const KILLS: [&str; 3] = ["TRAP", "KILL_THREAD", "KILL"];
@@ -120,7 +140,8 @@ pub fn cells(matrix: &Matrix, traced: &[Traced], whole: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     for row in &matrix.call {
         let mut seen = Vec::new();
-        for Traced { launch, calls, .. } in traced.iter().filter(|traced| row.is_for(&traced.launch.launcher)) {
+        let others = |traced: &&Traced| row.is_for(&traced.launch.launcher) && traced.launch.launcher != ZYGOTE;
+        for Traced { launch, calls, .. } in traced.iter().filter(others) {
             let mut who: Vec<Who> = calls.iter().filter(|call| row.is_it(call)).map(|call| call.who).collect();
             if row.untraced {
                 who.push(Who::Parent);
@@ -138,12 +159,55 @@ pub fn cells(matrix: &Matrix, traced: &[Traced], whole: bool) -> Vec<Cell> {
             seen.push(key);
             add(row, launch, traced, &mut cells);
         }
+        by_zygote(row, traced, whole, &mut cells);
         hanging(row, matrix, traced, whole, &mut cells);
     }
     cells
 }
 
-/// The cells of a call that hangs: in a launch that a child alone makes it in, and whose caller does not wait for the child.
+/// The cells of a launch by a zygote: each process that makes the call has its own. A filter refuses what only the child calls,
+/// as it would in a sandbox. Otherwise a supervisor refuses it to one process.
+fn by_zygote(row: &Row, traced: &[Traced], whole: bool, cells: &mut Vec<Cell>) {
+    let fits = |traced: &&Traced| traced.launch.launcher == ZYGOTE && row.is_for(ZYGOTE);
+    let mut seen = Vec::new();
+    for Traced { launch, calls, start, next } in traced.iter().filter(fits) {
+        let makes = |who: Who| calls.iter().any(|call| call.who == who && row.is_it(call));
+        let is_only_childs =
+            ![Who::Parent, Who::Helper].into_iter().any(makes) && !start.iter().any(|call| row.is_it(call));
+        for who in [Who::Parent, Who::Helper, Who::Child].into_iter().filter(|who| row.is_by(*who) && makes(*who)) {
+            let key = (launch.form.clone(), who);
+            let is_plain = PLAIN.contains(&launch.setup.as_str());
+            if !whole && (seen.contains(&key) || !is_plain && launch.form != "spawn") {
+                continue;
+            }
+            seen.push(key);
+            let kills = match who {
+                Who::Parent => &[][..],
+                Who::Child if is_only_childs => &KILLS[..],
+                Who::Child | Who::Helper => &KILLS[2..],
+            };
+            for answer in row.answers().chain(kills.iter().copied()) {
+                let (refusal, leaves) = (row.refusal(answer), [row.leaves.clone(), vec!["errno".into()]].concat());
+                let only = (!is_only_childs).then(|| super::word(who).to_owned());
+                for first in [true, false] {
+                    let outcome = outcome(row, launch, answer, first, who);
+                    if matches!(outcome, Outcome::NotPlayed(_)) {
+                        continue;
+                    }
+                    let (launch, refusal, only, leaves) =
+                        (launch.clone(), refusal.clone(), only.clone(), leaves.clone());
+                    let again = || next.iter().any(|call| call.who == who && row.is_it(call));
+                    // A helper may end the first launch after the caller has begun the next.
+                    let is_made = !row.rare && (first || who != Who::Helper && again());
+                    cells.push(Cell { launch, refusal, only, first, outcome, is_good_after: false, is_made, leaves });
+                }
+            }
+        }
+    }
+}
+
+/// The cells of a call that hangs: in a launch that a child alone makes it in, and whose caller does not wait for the child; and
+/// in a zygote's helper.
 fn hanging(row: &Row, matrix: &Matrix, traced: &[Traced], whole: bool, cells: &mut Vec<Cell>) {
     for launcher in GO_ON.into_iter().filter(|launcher| row.is_for(launcher) && !row.untraced) {
         let fits = |traced: &&Traced| {
@@ -154,8 +218,31 @@ fn hanging(row: &Row, matrix: &Matrix, traced: &[Traced], whole: bool, cells: &m
         let all = traced.iter().filter(fits).filter(|traced| by(traced, Who::Child) && !by(traced, Who::Parent));
         for Traced { launch, .. } in all.take(if whole { usize::MAX } else { 1 }) {
             let (launch, refusal, outcome) = (launch.clone(), row.refusal(HANG), Outcome::Hangs);
-            cells.push(Cell { launch, refusal, first: false, outcome, is_good_after: false, leaves: Vec::new() });
+            let only = (launcher == ZYGOTE).then(|| "child".to_owned());
+            cells.push(Cell {
+                launch,
+                refusal,
+                only,
+                first: false,
+                outcome,
+                is_good_after: false,
+                is_made: false,
+                leaves: Vec::new(),
+            });
         }
+    }
+    let helpers = |traced: &&Traced| {
+        let is_call = |call: &Call| call.who == Who::Helper && row.is_it(call);
+        traced.launch.launcher == ZYGOTE
+            && row.is_for(ZYGOTE)
+            && row.is_by(Who::Helper)
+            && traced.next.iter().any(is_call)
+    };
+    for Traced { launch, .. } in traced.iter().filter(helpers).take(if whole { usize::MAX } else { 1 }) {
+        let (launch, refusal, only) = (launch.clone(), row.refusal(HANG), Some("helper".to_owned()));
+        let outcome = Outcome::Works("another helper makes the launch when the one that hangs has been killed".into());
+        let (is_made, leaves) = (!row.rare, vec!["errno".into()]);
+        cells.push(Cell { launch, refusal, only, first: true, outcome, is_good_after: false, is_made, leaves });
     }
 }
 
@@ -175,36 +262,43 @@ fn add(row: &Row, launch: &Launch, traced: &[Traced], cells: &mut Vec<Cell>) {
     }
     // A filter that kills the parent leaves nothing to check; one that traps needs a handler.
     let kills = if makes(launch, Who::Parent) { &KILLS[..1] } else { &KILLS[..] };
-    let usual = USUAL.iter().filter(|usual| row.errnos.iter().all(|errno| errno != *usual));
-    let errnos = row.errnos.iter().map(String::as_str).chain(usual.copied());
-    for answer in errnos.chain(kills.iter().copied()) {
+    let who = if makes(launch, Who::Child) { Who::Child } else { Who::Parent };
+    for answer in row.answers().chain(kills.iter().copied()) {
         for first in [true, false] {
-            let outcome = outcome(row, launch, answer, first, makes(launch, Who::Child));
+            let outcome = outcome(row, launch, answer, first, who);
             if matches!(outcome, Outcome::NotPlayed(_)) {
                 continue;
             }
-            let refusal = row.refusal(answer);
-            cells.push(Cell { launch: launch.clone(), refusal, first, outcome, is_good_after, leaves: leaves.clone() });
+            let (launch, refusal, only, leaves) = (launch.clone(), row.refusal(answer), None, leaves.clone());
+            cells.push(Cell { launch, refusal, only, first, outcome, is_good_after, is_made: false, leaves });
         }
     }
 }
 
-fn outcome(row: &Row, launch: &Launch, answer: &str, first: bool, is_childs: bool) -> Outcome {
+impl Row {
+    /// The errnos to try.
+    fn answers(&self) -> impl Iterator<Item = &str> {
+        let usual = USUAL.into_iter().filter(|usual| self.errnos.iter().all(|errno| errno != usual));
+        self.errnos.iter().map(String::as_str).chain(usual)
+    }
+}
+
+fn outcome(row: &Row, launch: &Launch, answer: &str, first: bool, who: Who) -> Outcome {
     let fits = |but: &&But| {
         is_in(&but.launchers, &launch.launcher)
             && is_in(&but.forms, &launch.form)
             && is_in(&but.answers, answer)
             && is_in(&but.setups, &launch.setup)
             && is_in(&but.bases, &launch.base)
-            && but.child.is_none_or(|only| only == is_childs)
+            && but.child.is_none_or(|only| only == (who == Who::Child))
             && but.first.is_none_or(|only| only == first)
     };
     if let Some(but) = row.but.iter().find(fits) {
         return but.outcome.clone();
     }
-    if KILLS.contains(&answer) && is_childs {
-        row.killed.clone().unwrap_or(row.refused.clone())
-    } else {
-        row.refused.clone()
+    match who {
+        Who::Child if KILLS.contains(&answer) => row.killed.clone().unwrap_or(row.refused.clone()),
+        Who::Helper if KILLS.contains(&answer) => Outcome::Works("another helper".into()),
+        _ => row.refused.clone(),
     }
 }

@@ -1,13 +1,15 @@
 //! Generates docs/refused.md from the matrix.
 
+use super::cells::ZYGOTE;
 use super::{But, Matrix, Outcome, Row};
 use std::fmt::Write;
 
 /// The launchers' headings, in the page's order.
-const HEADINGS: [(&str, &str); 3] = [
+const HEADINGS: [(&str, &str); 4] = [
     ("clone", "`Launcher::Clone`, the default"),
     ("fork", "`Launcher::Fork`"),
     ("posix_spawn", "`Launcher::PosixSpawn`"),
+    (ZYGOTE, "`Zygote`"),
 ];
 
 const HEAD: &str = "# Refused system calls
@@ -22,11 +24,16 @@ KILL_PROCESS.
 After each launch the caller's descriptors, signal mask, signal actions, dumpable flag, working directory, umask, ids and children must be as
 before, and a plain launch that does not need the call must work. Exceptions are noted as *leaves*.
 
-- **who**: the process that makes the call: the parent, before or after the clone, or the child.
+- **who**: the process that makes the call: the parent, before or after the clone, the child, or a zygote's helper.
 - **refused**: the call fails with an error. *works*: how the launch continues. Otherwise the launch fails with an error of the named step and the
   call's errno, unless another errno is named.
 - **killed**: the filter kills the child that makes the call. If a step is named, the launch fails with an error of that step that says so.
   A filter that kills the caller leaves no process to report to. With TRAP, the caller's handler for SIGSYS decides the result of the call.
+
+Caller, helper and child of a zygote make the same calls, and inherit the same filters. So the test refuses a call to one of the three: a supervisor
+(SECCOMP_RET_USER_NOTIF) answers that one with an error, kills it by SIGKILL, or does not answer. It starts when the helper is ready. A call that only
+the child makes is refused by filters, as with the other launchers. If the filter comes after a first launch, a helper under that filter makes the next.
+A helper that is killed is replaced: another one makes the launch.
 
 Names of system calls: `dup3`; `close_range arg2=0` if the third argument is 0; `clone3 arg0&256` if it has this bit.
 ";
@@ -53,9 +60,10 @@ fn hangs(page: &mut String, matrix: &Matrix) {
         "
 ## Calls that hang
 
-A system call of the child may never return, for example on a file system whose server is gone. With `Launcher::Clone` and `Launcher::Fork`,
+A system call of the child may never return, for example on a file system whose server is gone. With `Launcher::Clone`, `Launcher::Fork` and a `Zygote`,
 `launch` returns all the same, a wait with a timeout ends, and the child can be killed. The test has each of the child's calls hang, by a filter
-whose listener does not answer (SECCOMP_RET_USER_NOTIF). `spawn`, `status` and `output` wait for the child's exec, so they wait as long as the call.
+whose listener does not answer (SECCOMP_RET_USER_NOTIF). A call of a zygote's helper that hangs holds every form, until the helper is killed: then another
+one makes the launch. `spawn`, `status` and `output` wait for the child's exec, so they wait as long as the call.
 So does `launch` with these settings:
 
 | setting | reason |
@@ -80,6 +88,7 @@ fn line(page: &mut String, row: &Row, launcher: &str) {
     }
     let refused = refused.join("; ");
     let killed = match (&row.killed, row.who.contains("child")) {
+        (_, false) if row.who.contains("helper") => "works: another helper".to_owned(),
         (_, false) => String::new(),
         (Some(outcome), true) => words(outcome),
         (None, true) => words(&row.refused),

@@ -128,3 +128,17 @@ pub fn child_stopped(_: &[String]) {
     }
     observe::assert_no_orphans();
 }
+
+/// A forked child has a pidfd, waits for its maps, gets them, and runs its program.
+pub fn forked(_: &[String]) {
+    if !is_possible() {
+        return;
+    }
+    let mut child = mapped(false, 1).launcher(Launcher::Fork).pidfd(true).launch().expect("launch");
+    assert!(child.pidfd().is_some(), "a forked child has the pidfd that was asked for");
+    let ended = child.wait_timeout(forkless_tests::patience::limit(10)).expect("wait");
+    if ended.is_none() {
+        child.kill().and_then(|()| child.wait()).expect("the child is ours");
+    }
+    assert!(ended.is_some_and(|status| status.success()), "a forked child waits for its maps: {ended:?}");
+}

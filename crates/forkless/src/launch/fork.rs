@@ -134,6 +134,7 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
 /// other code has reaped it.
 fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
     match kernel::pidfd_open(pid) {
+        Ok(_) if planted!("forked-child-without-pidfd") => Ok(None),
         Ok(pidfd) => Ok(Some(pidfd)),
         Err(error @ (errno::EMFILE | errno::ENOMEM)) => Err(error),
         Err(_) => Ok(None),
@@ -156,7 +157,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::plan::IdMaps) -> 
         nap(&frame.asked, ASK_WANTED, PATIENCE);
     }
     // The child has left before it asked, so an earlier step has failed: the caller reports that step.
-    if !asks() {
+    if !asks() || planted!("forked-maps-not-written") {
         return Ok(());
     }
     maps::write(pid, &frame.go, id_maps, false, || true).map_err(|(error, what)| {

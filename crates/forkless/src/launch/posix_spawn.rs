@@ -166,7 +166,7 @@ impl<'a> Request<'a> {
 
     /// The system calls that have an equivalent: the working directory by descriptor, and the scheduler.
     fn call(&mut self, op: &Op, extensions: Extensions) -> c_int {
-        let Some(call) = self.plan.call(op) else { return 0 };
+        let Some(call) = self.plan.call(op).filter(|_| !planted!("spawn-call-ignored")) else { return 0 };
         match (describe::step_of(op), extensions.fchdir) {
             // SAFETY: the actions are initialized; the plan holds the descriptor.
             (Step::Chdir, Some(fchdir)) => unsafe { fchdir(&mut self.actions, call.args[0] as c_int) },
@@ -266,7 +266,7 @@ impl<'a> Request<'a> {
 
     /// Whether this is the highest possible number, which is filled only after the others have been closed.
     fn is_last(&self, target: RawFd) -> bool {
-        self.last.is_some_and(|(last, _)| last == target)
+        self.last.is_some_and(|(last, _)| last == target) && !planted!("spawn-last-number-not-known")
     }
 
     /// Closes the descriptors that the program must not inherit: the gaps between its numbers one by one, the rest at
@@ -276,6 +276,9 @@ impl<'a> Request<'a> {
     /// before the limit was lowered. Then the rest begins one number lower.
     fn close_others(&mut self, extensions: Extensions) -> c_int {
         let Some(close_from) = extensions.close_from else { return errno::ENOSYS };
+        if planted!("spawn-others-inherited") {
+            return 0;
+        }
         if limit().is_some_and(|limit| self.plan.keep().iter().any(|&number| number as u64 >= limit)) {
             // A descriptor at or above the limit cannot be made; that step reports the error.
             return 0;

@@ -31,7 +31,7 @@ use forkless_core::plan::{self, OpCode, Pair, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::sys::{self, errno, uapi};
-use forkless_core::zygote_child::what;
+use forkless_core::zygote_child::{SAME, what};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::io;
 use std::mem::offset_of;
@@ -181,6 +181,8 @@ pub(crate) fn attempt(
     let directory = directory().map_err(|error| {
         Refused::Callers(Error::new(plan.program(), Step::Adopt, error.raw_os_error()).on("directory"))
     })?;
+    let mask =
+        sys::signal_mask().map_err(|error| Refused::Callers(Error::new(plan.program(), Step::Signals, error)))?;
     let list = write_calls(calls);
     let arena = plan.arena();
     let (mut stack, base, id) = match helper.parcel(size_of_val(arena) + list.len()) {
@@ -189,7 +191,7 @@ pub(crate) fn attempt(
     };
     let mut descriptors = Descriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
     descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
-    fill(plan, run, &mut stack, base, caller.status(), &mut descriptors);
+    fill(plan, run, &mut stack, base, caller.status(), mask, &mut descriptors);
     // SAFETY: the parcel is ours until it is sent.
     *unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() }.sent.checked.get_mut() =
         if waits { GO_WAIT } else { GO };
@@ -197,8 +199,12 @@ pub(crate) fn attempt(
     let parcel = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     // SAFETY: the parcel has room for the arena and the list behind it.
     unsafe { base.byte_add(ARENA_AT + size_of_val(arena)).copy_from(NonNull::from(&*list).cast(), list.len()) };
+    if helper.identity.status().umask_and_ignored().0 == Some(parcel.sent.adopt.umask) {
+        parcel.sent.adopt.umask = SAME;
+    }
     let cpus = parcel.sent.adopt.cpus.get(..parcel.sent.adopt.cpu_words as usize).unwrap_or(&[]);
-    parcel.order.kept = helper.keep_near(processor::are_few(cpus)) as u32;
+    let is_few = !cpus.is_empty() && processor::are_few(cpus);
+    parcel.order.kept = helper.keep_near(is_few) as u32;
     parcel.order.calls = if list.is_empty() { 0 } else { size_of_val(arena) as u32 };
     parcel.order.calls_len = list.len() as u32;
     parcel.order.descriptors = descriptors.places.len() as u32;
@@ -300,7 +306,8 @@ fn finish(
             return Err(before.map_or_else(|| map_error(plan, errno, what), |outcome| failed(plan, outcome)).into());
         }
     }
-    wait_for(&mut running, run.form, true, None);
+    // The child has its own copies of the descriptors, so `launch` need not wait until it has begun.
+    wait_for(&mut running, run.form, planted!("zygote-launch-waits-for-the-child"), None);
     if !running.left {
         return Ok(running);
     }
@@ -328,16 +335,17 @@ fn finish(
     }
 }
 
-/// Puts a run, a plan's arena and the caller's attributes into a parcel.
+/// Puts a run, a plan's arena and the caller's attributes into a parcel. `mask`: the caller's
+/// blocked signals.
 fn fill(
     plan: &Plan,
     run: &Run<'_>,
     stack: &mut Stack,
     base: NonNull<u8>,
     status: &Status,
+    mask: u64,
     descriptors: &mut Descriptors<'_>,
 ) {
-    let mask = sys::signal_mask().unwrap_or(0);
     stack.begin(|frame| {
         frame.host = sys::getpid();
         frame.parent = if plan.is_in_other_pids { 0 } else { frame.host };
@@ -365,7 +373,7 @@ fn fill(
     sent.announce = (run.form == Form::Launch || plan.id_maps.is_some()) as u32;
     observe(&mut sent.adopt);
     let (umask, ignored) = status.umask_and_ignored();
-    (sent.adopt.umask, sent.adopt.ignored) = (umask.unwrap_or(0o022), ignored.unwrap_or(0));
+    (sent.adopt.umask, sent.adopt.ignored) = (umask.unwrap_or(SAME), ignored.unwrap_or(0));
     order.namespaces = plan.namespaces;
     (order.cgroup, order.pid_namespace) = (-1, -1);
     // A child that changes its IDs makes the helper's memory non-dumpable until it has left, so the helper waits.

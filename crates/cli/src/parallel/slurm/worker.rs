@@ -90,7 +90,7 @@ impl Inner {
     }
 
     fn end(&mut self, fields: &[String], is_cut: bool) {
-        let cut = u8::from(is_cut).to_string();
+        let cut = u8::from(is_cut && !planted!("jobs-ended-by-slurm-logged")).to_string();
         let mut fields: Vec<&[u8]> = fields.iter().map(String::as_bytes).collect();
         fields.insert(fields.len() - 1, cut.as_bytes());
         self.add("end", &fields);
@@ -394,7 +394,7 @@ impl Sink for Answers {
             inner.suspects.push_back((Instant::now(), fields.into()));
             return Ok(());
         }
-        let is_cut = is_failure && inner.is_stopped && !planted!("jobs-ended-by-slurm-logged");
+        let is_cut = is_failure && inner.is_stopped;
         inner.end(&fields, is_cut);
         if inner.outbox.is_full() { inner.send() } else { Ok(()) }
     }
