@@ -43,7 +43,7 @@ fn what_a_library_has_written_to_its_constants_stays() {
     put(
         "library.c",
         "#include <sys/mman.h>\n\
-         __attribute__((aligned(4096))) const volatile int table[64 * 1024] = { 1 };\n\
+         __attribute__((aligned(4096))) const int table[64 * 1024] = { 1 };\n\
          __attribute__((constructor)) static void at_start(void) {\n\
          \tmprotect((void *)table, 4096, PROT_READ | PROT_WRITE);\n\
          \t*(int *)table = 2;\n\
@@ -51,7 +51,7 @@ fn what_a_library_has_written_to_its_constants_stays() {
     );
     put(
         "program.c",
-        "#include <stdio.h>\nextern const volatile int table[64 * 1024];\n\
+        "#include <stdio.h>\nextern const int table[64 * 1024];\n\
          int main(void) { return printf(\"%d %d\\n\", table[40 * 1024], table[0]) < 0; }\n",
     );
     let path = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
