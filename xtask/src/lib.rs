@@ -26,6 +26,7 @@ pub mod targets;
 pub mod tools;
 pub mod trust;
 pub mod version;
+pub mod warm_suites;
 pub mod wrappers;
 
 /// The number before `word` in "ok. 3 passed; 0 failed; …".

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
     background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, settings,
-    site, slurm, soak, suite, targets, tools, trust, version, wrappers,
+    site, slurm, soak, suite, targets, tools, trust, version, warm_suites, wrappers,
 };
 
 #[derive(Parser)]
@@ -58,6 +58,8 @@ enum Task {
         /// The directory to write it to
         directory: PathBuf,
     },
+    /// Run the test suites of Debian's sed and grep, with their programs launched as always and warm
+    WarmSuites(warm_suites::Options),
     /// Print the tables of docs/scale.md from its simulation, or run large scenes on a real Slurm
     Scale(slurm::Options),
     /// Make crates, Debian packages and an archive of the command in target/packages
@@ -134,6 +136,7 @@ fn task() -> Result<()> {
             return dist::licences(&place);
         }
         Task::Warm { directory } => return dist::warm(directory, &target.join("warm-build")),
+        Task::WarmSuites(options) => return warm_suites::run(options, &target),
         Task::Scale(options) => return slurm::run(options),
         Task::Package(options) => return release::make(options, &target),
         Task::Node => {

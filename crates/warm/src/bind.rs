@@ -21,23 +21,23 @@ const MOST: usize = 256;
 
 /// `struct dl_phdr_info`, up to the fields that are used.
 #[repr(C)]
-struct Info {
-    base: usize,
+pub(crate) struct Info {
+    pub(crate) base: usize,
     name: *const c_char,
-    headers: *const Segment,
-    count: u16,
+    pub(crate) headers: *const Segment,
+    pub(crate) count: u16,
 }
 
 /// Elf64_Phdr.
 #[repr(C)]
-struct Segment {
-    kind: u32,
-    flags: u32,
+pub(crate) struct Segment {
+    pub(crate) kind: u32,
+    pub(crate) flags: u32,
     offset: u64,
-    address: usize,
+    pub(crate) address: usize,
     physical: u64,
     in_file: u64,
-    length: usize,
+    pub(crate) length: usize,
     align: u64,
 }
 

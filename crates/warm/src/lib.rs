@@ -9,11 +9,11 @@
 //! [`program`].
 //!
 //! The library lives in programs that know nothing of it. So it has no heap and no thread-local storage, and calls no
-//! function of libc except `dlsym(3)`, `dl_iterate_phdr(3)`, those that it stands for, and `memcpy(3)` and similar ones.
-//! Everything else is a system call.
+//! function of libc except `dlsym(3)`, `dl_iterate_phdr(3)`, those that it stands for, and `memcmp(3)`, which only the template
+//! calls. Everything else is a system call, or in [`memory`].
 //!
 //! Read it in this order: [`start`] (libc's two names), [`template`] (the loop), [`program`] (the child), [`bind`] (what
-//! the loader would do in each child).
+//! the loader would do in each child), [`pages`] (what page faults would do in each child).
 //!
 //! # Safety
 //! The template has one thread: the caller checks that. So the library's static memory needs no lock.
@@ -32,3 +32,7 @@ mod template;
 mod program;
 
 mod bind;
+
+mod pages;
+
+mod memory;

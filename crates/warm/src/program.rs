@@ -55,9 +55,10 @@ pub(crate) struct Program {
     thread_number: u64,
     /// PR_GET_NAME.
     name: [u8; 16],
-    argc: c_int,
-    argv: *mut *mut c_char,
 }
+
+/// A child's arguments, as `main(3)` gets them.
+pub(crate) type Arguments = (c_int, *mut *mut c_char);
 
 unsafe extern "C" {
     static mut environ: *mut *mut c_char;
@@ -78,18 +79,11 @@ impl Program {
         robust: [0; 2],
         thread_number: 0,
         name: [0; 16],
-        argc: 0,
-        argv: null_mut(),
     };
 
     /// The address for CLONE_CHILD_SETTID.
     pub(crate) fn thread_number(&self) -> u64 {
         self.thread_number
-    }
-
-    /// The child's arguments.
-    pub(crate) fn arguments(&self) -> (c_int, *mut *mut c_char) {
-        (self.argc, self.argv)
     }
 
     /// Notes what a child needs. The error is a [`refusal`].
@@ -134,36 +128,30 @@ impl Program {
         self.map = addresses().ok_or(refusal::KERNEL)?;
         // It fails where the kernel has no CONFIG_CHECKPOINT_RESTORE.
         // SAFETY: the addresses are those that this process has.
-        unsafe { self.set_map() }.map_err(|_| refusal::KERNEL)
-    }
-
-    /// PR_SET_MM_MAP.
-    unsafe fn set_map(&self) -> Result<()> {
-        let args = [PR_SET_MM, PR_SET_MM_MAP, &raw const self.map as usize, size_of::<Map>(), 0, 0];
-        // SAFETY: the kernel reads the map. What it changes is only shown.
-        unsafe { sys::syscall(uapi::__NR_prctl, args) }.map(drop)
+        unsafe { set_map(&self.map) }.map_err(|_| refusal::KERNEL)
     }
 
     /// Gives this child the arguments and the environment of a plan, and what else `execve(2)` makes new. It is the part
-    /// that can fail.
-    pub(crate) unsafe fn become_of(&mut self, plan: *const Header) -> Result<()> {
+    /// that can fail. It writes to nothing of `self`: that page would be copied for it.
+    pub(crate) unsafe fn become_of(&self, plan: *const Header) -> Result<Arguments> {
         // SAFETY: this is the child, and the plan is whole.
         unsafe {
-            self.lay_out(plan)?;
+            let mut map = self.map;
+            let arguments = self.lay_out(plan, &mut map)?;
             if !planted!("warm-arguments-not-shown") {
-                self.set_map()?;
+                set_map(&map)?;
             }
             self.renew_secrets()?;
             let name = [prctl::PR_SET_NAME as usize, self.name.as_ptr() as usize, 0, 0, 0, 0];
             sys::syscall(uapi::__NR_prctl, name)?;
+            Ok(arguments)
         }
-        Ok(())
     }
 
     /// Lays out count, arguments, environment, auxiliary vector and strings in one block, in the order in which
     /// `execve(2)` lays them out on the stack: some programs step from one to the next. The kernel shows the strings only
-    /// if they lie in anonymous memory.
-    unsafe fn lay_out(&mut self, plan: *const Header) -> Result<()> {
+    /// if they lie in anonymous memory. Notes in `map` where they lie.
+    unsafe fn lay_out(&self, plan: *const Header, map: &mut Map) -> Result<Arguments> {
         // SAFETY: the vectors of a plan end in zero words, and hold addresses of strings that end in NUL.
         unsafe {
             let (argv, envp) = (at::<u64>(plan, (*plan).argv), environment(plan));
@@ -176,9 +164,8 @@ impl Program {
             let end = copy(argv, argc, to_argv, strings);
             let last = copy(envp, envc, to_envp, end);
             to_envp.add(envc + 1).copy_from_nonoverlapping(self.auxv, self.auxv_words);
-            (self.map.arg_start, self.map.arg_end) = (strings as u64, end as u64);
-            (self.map.env_start, self.map.env_end) = (end as u64, last as u64);
-            (self.argc, self.argv) = (argc as c_int, to_argv.cast());
+            (map.arg_start, map.arg_end) = (strings as u64, end as u64);
+            (map.env_start, map.env_end) = (end as u64, last as u64);
             let vector = to_envp.cast::<*mut c_char>();
             (environ, __environ) = (vector, vector);
             let full = *to_argv as *mut c_char;
@@ -187,8 +174,8 @@ impl Program {
                 (program_invocation_name, __progname_full) = (full, full);
                 (program_invocation_short_name, __progname) = (short, short);
             }
+            Ok((argc as c_int, to_argv.cast()))
         }
-        Ok(())
     }
 
     /// New bytes at AT_RANDOM, and from them a new stack canary, as libc makes it.
@@ -246,6 +233,13 @@ impl Program {
         frame.word.store(LEFT, Release);
         sys::futex_wake(&frame.word);
     }
+}
+
+/// PR_SET_MM_MAP.
+unsafe fn set_map(map: &Map) -> Result<()> {
+    let args = [PR_SET_MM, PR_SET_MM_MAP, &raw const *map as usize, size_of::<Map>(), 0, 0];
+    // SAFETY: the kernel reads the map. What it changes is only shown.
+    unsafe { sys::syscall(uapi::__NR_prctl, args) }.map(drop)
 }
 
 /// The usual length of arguments, environment and auxiliary vector.

@@ -4,7 +4,8 @@
 //! closed the socket or has ended.
 
 use crate::bind::bind_functions;
-use crate::program::Program;
+use crate::pages::Pages;
+use crate::program::{Arguments, Program};
 use crate::start::has_fork_handlers;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
@@ -50,6 +51,7 @@ struct State {
     /// The attributes that a child of this process inherits from it.
     own: MaybeUninit<Adopt>,
     parcels: [Mapped; PARCELS],
+    pages: Pages,
 }
 
 /// Each begins a page: a page that both the template and the child write to would be copied for both.
@@ -65,14 +67,15 @@ static STATE: Place<State> = Place(UnsafeCell::new(State {
     descriptors: [0; MAX_PATCHES],
     own: MaybeUninit::uninit(),
     parcels: [NOTHING; PARCELS],
+    pages: Pages::NONE,
 }));
 
-/// Only children write to it once a template serves.
+/// Nothing writes to it once a template serves.
 static PROGRAM: Place<Program> = Place(UnsafeCell::new(Program::EMPTY));
 
 /// Serves, if this process was started as a template; returns in each child with the child's arguments. Otherwise
 /// returns the arguments at once.
-pub(crate) unsafe fn stop(argc: c_int, argv: *mut *mut c_char) -> (c_int, *mut *mut c_char) {
+pub(crate) unsafe fn stop(argc: c_int, argv: *mut *mut c_char) -> Arguments {
     if !is_template() {
         return (argc, argv);
     }
@@ -148,11 +151,13 @@ impl State {
         self.own = MaybeUninit::new(unsafe { zeroed() });
         // SAFETY: just initialized.
         observe(unsafe { self.own.assume_init_mut() });
+        // SAFETY: the only thread, before the program's own code.
+        unsafe { self.pages.begin() };
         Ok(())
     }
 
     /// Serves until the parent has ended or closed the socket. Returns in each child.
-    fn serve(&mut self, program: &mut Program) -> (c_int, *mut *mut c_char) {
+    fn serve(&mut self, program: &mut Program) -> Arguments {
         loop {
             let before = self.count;
             match self.receive() {
@@ -249,7 +254,7 @@ impl State {
     }
 
     /// Does what a message requests. Returns a child's arguments in the child.
-    fn take(&mut self, program: &mut Program, message: &Message) -> Option<(c_int, *mut *mut c_char)> {
+    fn take(&mut self, program: &mut Program, message: &Message) -> Option<Arguments> {
         let at = message.parcel as usize;
         match message.kind() {
             Some(Kind::Map) => {
@@ -283,12 +288,7 @@ impl State {
         None
     }
 
-    fn launch(
-        &mut self,
-        program: &mut Program,
-        memory: NonNull<u8>,
-        length: usize,
-    ) -> Option<(c_int, *mut *mut c_char)> {
+    fn launch(&mut self, program: &mut Program, memory: NonNull<u8>, length: usize) -> Option<Arguments> {
         let parcel = memory.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
         match self.try_launch(program, memory, length, parcel) {
             Ok(child) => child,
@@ -312,7 +312,7 @@ impl State {
         memory: NonNull<u8>,
         length: usize,
         parcel: *mut Parcel,
-    ) -> Result<Option<(c_int, *mut *mut c_char)>, (u32, i32)> {
+    ) -> Result<Option<Arguments>, (u32, i32)> {
         let received = self.descriptors.get(..self.count).unwrap_or(&[]);
         // SAFETY: a mapped parcel, and no other code uses it now.
         let is_whole = unsafe { parcel::patch(memory, length, received) };
@@ -336,6 +336,8 @@ impl State {
             return Err((failure::PLAN, errno::EINVAL));
         }
         sent.frame.plan.store(arena.as_ptr().cast(), Relaxed);
+        // SAFETY: the template's only thread.
+        unsafe { self.pages.apply() };
         // SAFETY: all zeroes are valid arguments.
         let mut args: uapi::clone_args = unsafe { zeroed() };
         args.flags =
@@ -349,26 +351,36 @@ impl State {
         match unsafe { sys::syscall(uapi::__NR_clone3, [&raw const args as usize, SIZE, 0, 0, 0, 0]) } {
             // SAFETY: this is the child.
             Ok(0) => Ok(Some(unsafe { self.run(program, parcel) })),
-            Ok(_) => Ok(None),
+            Ok(child) => {
+                // SAFETY: the template's only thread.
+                unsafe { self.pages.watch(child as i32) };
+                Ok(None)
+            }
             Err(error) => Err((failure::CLONE, error)),
         }
     }
 
     /// The child: takes on the caller's attributes, plays the plan up to its last step, and returns its arguments.
-    unsafe fn run(&mut self, program: &mut Program, parcel: *const Parcel) -> (c_int, *mut *mut c_char) {
+    unsafe fn run(&mut self, program: &mut Program, parcel: *const Parcel) -> Arguments {
         // SAFETY: the parcel is mapped until this function unmaps it, and belongs to this run.
         let sent = unsafe { &(*parcel).sent };
         let frame = &sent.frame;
         // SAFETY: this is the child.
-        unsafe { adopt(sent) };
+        unsafe {
+            self.pages.await_watch();
+            adopt(sent);
+        }
         let plan = frame.plan.load(Relaxed).cast_const();
         // Everything that can fail comes before the plan's first step: then the caller can launch in another way.
         // SAFETY: the plan lies in the parcel.
-        if let Err(error) = unsafe { program.become_of(plan) } {
-            frame.errno.store(error, Relaxed);
-            fence(Release);
-            sys::exit(127);
-        }
+        let arguments = match unsafe { program.become_of(plan) } {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                frame.errno.store(error, Relaxed);
+                fence(Release);
+                sys::exit(127);
+            }
+        };
         // SAFETY: this is the child; the plan is used until it is released.
         unsafe {
             if !play_all_but_last(frame) {
@@ -382,7 +394,7 @@ impl State {
         for place in &self.parcels {
             unmap(place);
         }
-        program.arguments()
+        arguments
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Kernel {
 }
 
 /// What apt is to know: nothing of this machine but the address of its mirror.
-struct Apt {
+pub(crate) struct Apt {
     config: PathBuf,
     arch: &'static str,
 }
@@ -86,7 +86,7 @@ pub fn root(packages: &[&str], arch: &'static str, place: &Path) -> Result<PathB
     if tree.exists() {
         return Ok(tree);
     }
-    let apt = Apt::new(&codename(), arch, place)?;
+    let apt = Apt::new(&own_suite(), arch, place)?;
     apt.run("apt-get", &["-q", "update"], place)?;
     let words = ["-q", "-y", "--download-only", "--no-install-recommends", "install"];
     apt.run("apt-get", &[&words, packages].concat(), place)?;
@@ -115,21 +115,23 @@ pub fn unpacked(package: &str, arch: &'static str, place: &Path) -> Result<PathB
     if tree.exists() {
         return Ok(tree);
     }
-    let apt = Apt::new(&codename(), arch, place)?;
+    let apt = Apt::new(&own_suite(), arch, place)?;
     apt.run("apt-get", &["-q", "update"], place)?;
     apt.unpack(&[package], &tree, place)?;
     Ok(tree)
 }
 
 impl Apt {
-    fn new(suite: &str, arch: &'static str, place: &Path) -> Result<Self> {
+    pub(crate) fn new(suite: &str, arch: &'static str, place: &Path) -> Result<Self> {
         ensure!(Path::new(KEYRING).exists(), "no {KEYRING} (package debian-archive-keyring)");
         let place = std::path::absolute(place)?;
         for directory in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(place.join(directory))?;
         }
         fs::write(place.join("status"), "")?;
-        fs::write(place.join("sources.list"), format!("deb [signed-by={KEYRING}] {} {suite} main\n", mirror()?))?;
+        let mirror = mirror()?;
+        let lines = ["deb", "deb-src"].map(|kind| format!("{kind} [signed-by={KEYRING}] {mirror} {suite} main\n"));
+        fs::write(place.join("sources.list"), lines.concat())?;
         let shown = place.display();
         let config = place.join("apt.conf");
         fs::write(
@@ -145,7 +147,7 @@ impl Apt {
         Ok(Self { config, arch })
     }
 
-    fn run(&self, program: &str, words: &[&str], directory: &Path) -> Result<String> {
+    pub(crate) fn run(&self, program: &str, words: &[&str], directory: &Path) -> Result<String> {
         output(Command::new(program).arg("-c").arg(&self.config).args(words).current_dir(directory))
     }
 
@@ -190,15 +192,15 @@ impl Apt {
     }
 }
 
-/// The name of this machine's suite.
-fn codename() -> String {
-    let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    system.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("stable").to_owned()
+/// The machine's own suite.
+pub(crate) fn own_suite() -> String {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or("stable").to_owned()
 }
 
 /// The address of the machine's own mirror of its main suite.
 fn mirror() -> Result<String> {
-    let suite = codename();
+    let suite = own_suite();
     let format = "$(RELEASE) $(COMPONENT) $(REPO_URI)";
     let targets = output(Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]))?;
     let main = targets.lines().find_map(|line| line.strip_prefix(&format!("{suite} main ")));

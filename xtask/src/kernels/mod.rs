@@ -4,7 +4,7 @@
 //! The guest sees the host's root, read-only, by 9p, with a layer in memory above it, and a cgroup v2 hierarchy with controllers.
 
 mod arch;
-mod debian;
+pub(crate) mod debian;
 mod guest;
 mod image;
 mod output;

@@ -282,6 +282,9 @@ impl Cloner for Warm {
         match by_template(set, request.as_ref(), plan, run) {
             Ok((template, answer)) => {
                 Counts::add(&set.counts.warm);
+                if let Ok(request) = request {
+                    set.succeed(&template, request);
+                }
                 let source = Source::Template(Arc::downgrade(set), Arc::downgrade(&template));
                 answer.map(|running| Running { route: Route::Warm, origin: Some(Box::new(source)), ..running })
             }

@@ -87,7 +87,7 @@ impl WarmOptions {
     }
 
     /// Sets the time after which a template ends in any case (default: 10 minutes). All children of a template have the
-    /// same layout of their memory.
+    /// same layout of their memory. Its successor is started by a launch in the last quarter of this time.
     ///
     /// ```
     /// let mut options = forkless::warm::WarmOptions::new();
@@ -98,7 +98,7 @@ impl WarmOptions {
         self
     }
 
-    /// Sets the number of launches after which a template is replaced (default: 100).
+    /// Sets the number of launches of a template (default: 100). Its successor is started in the last quarter of them.
     ///
     /// ```
     /// let mut options = forkless::warm::WarmOptions::new();

@@ -9,6 +9,9 @@
 //!   template: they are those of the launch, also if threads of this process differ.
 //! - It blocks all signals of the host, so no handler runs on it. It holds no lock while it starts the template.
 //! - A forked copy of this process has no guards, and launches cold.
+//!
+//! A launch by a template that is near its end starts the *successor*, with a guard of its own. When the successor is ready,
+//! it takes the template's place in the set, and the template ends.
 
 use super::Reason;
 use super::files::Stamp;
@@ -246,14 +249,27 @@ impl Set {
         }
         state.entries.insert(key.clone(), Entry::Starting);
         drop(state);
-        let set = Arc::clone(self);
         if planted!("warm-start-not-beside") {
-            return set.guard(&request);
+            return Arc::clone(self).guard(&request, true);
         }
-        let builder = thread::Builder::new().name("forkless-warm".into()).stack_size(STACK);
-        if without_signals(|| builder.spawn(move || set.guard(&request))).is_err() {
+        if !self.start_guard(request, true) {
             self.put(&key, Entry::Later(Instant::now() + PAUSE, "no thread could be started"));
         }
+    }
+
+    /// Starts the successor of the template that has made a launch like this one, if that is near its end. If it cannot be
+    /// started, the template serves to its end, and the launch after that starts the next one.
+    pub(super) fn succeed(self: &Arc<Self>, template: &Template, request: Request) {
+        if template.wants_successor(&self.limits) {
+            self.start_guard(request, false);
+        }
+    }
+
+    /// Starts a guard. Returns whether there is a thread for it.
+    fn start_guard(self: &Arc<Self>, request: Request, is_first: bool) -> bool {
+        let set = Arc::clone(self);
+        let builder = thread::Builder::new().name("forkless-warm".into()).stack_size(STACK);
+        without_signals(|| builder.spawn(move || set.guard(&request, is_first))).is_ok()
     }
 
     /// Starts the template, and waits until it is ready. The error: why there is none.
@@ -284,8 +300,8 @@ impl Set {
         }
     }
 
-    /// The work of a guard.
-    fn guard(self: Arc<Self>, request: &Request) {
+    /// The work of a guard. `is_first`: its template succeeds no other one.
+    fn guard(self: Arc<Self>, request: &Request, is_first: bool) {
         let program = request.program().as_os_str().as_bytes();
         match Template::start(request, &self.library, &self.limits) {
             Ok(template) => {
@@ -306,13 +322,15 @@ impl Set {
                 if !planted!("warm-refusals-forgotten") {
                     state.refused.insert(program.to_vec(), (stamp, reason));
                 }
-                state.entries.remove(&request.key);
+                let old = state.entries.remove(&request.key);
                 drop(state);
+                drop(old);
                 self.changed.notify_all();
             }
-            Err(Refusal::Now(why)) => {
+            Err(Refusal::Now(why)) if is_first => {
                 self.put(&request.key, Entry::Later(Instant::now() + PAUSE, why));
             }
+            Err(Refusal::Now(_)) => {}
         }
     }
 
@@ -322,12 +340,14 @@ impl Set {
         let is_open = !state.is_closed;
         let mut old = vec![];
         if is_open {
+            // First its predecessor, which must not cost another program its template.
+            old.extend(state.entries.remove(key));
             if matches!(entry, Entry::Ready(_)) {
-                old = state.make_room(self.limits.templates);
+                old.extend(state.make_room(self.limits.templates));
             }
             let now = Instant::now();
             state.entries.retain(|_, entry| !matches!(entry, Entry::Later(when, _) if *when < now));
-            old.extend(state.entries.insert(key.to_vec(), entry));
+            state.entries.insert(key.to_vec(), entry);
         }
         drop(state);
         self.changed.notify_all();

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Timeout for a template to report: in real time, because it can wait, but does not work. The watch has seen it load.
@@ -48,6 +48,8 @@ pub(super) struct Template {
     used: AtomicU64,
     /// How many launches in a row had a caller with other attributes.
     misfits: AtomicU32,
+    /// Its successor was asked for.
+    is_succeeded: AtomicBool,
 }
 
 /// Why a template is not used for a caller.
@@ -123,6 +125,7 @@ impl Template {
             launches: AtomicU32::new(0),
             used: AtomicU64::new(0),
             misfits: AtomicU32::new(0),
+            is_succeeded: AtomicBool::new(false),
         };
         // Whatever changed while it started.
         match template.is_usable(limits).is_ok() && template.compare(false).is_ok() {
@@ -177,6 +180,13 @@ impl Template {
     pub(super) fn note_use(&self) {
         self.launches.fetch_add(1, Ordering::Relaxed);
         self.used.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether it is time to start its successor: in the last quarter of its launches or of its life. True once.
+    pub(super) fn wants_successor(&self, limits: &Limits) -> bool {
+        let left = limits.launches.saturating_sub(self.launches.load(Ordering::Relaxed));
+        let is_near_its_end = left > 0 && left <= limits.launches / 4 || self.age() >= limits.life - limits.life / 4;
+        is_near_its_end && !planted!("warm-no-successor") && !self.is_succeeded.swap(true, Ordering::Relaxed)
     }
 
     /// The time since its start.

@@ -7,6 +7,8 @@ mod equivalence;
 
 mod conditions;
 
+mod pages;
+
 mod templates;
 
 mod faults;

@@ -121,17 +121,40 @@ fn a_template_that_does_not_answer_is_replaced() {
 
 #[test]
 fn a_template_is_replaced_after_its_launches() {
-    let warm = options().launches(5).open().expect("a set");
+    // So few that none of them is in the last quarter.
+    let warm = options().launches(3).open().expect("a set");
     let prepared = command("/bin/true", &[]).prepare().expect("a plan");
-    for _ in 0..3 {
+    for _ in 0..5 {
         warm.start(&prepared).expect("a template");
-        for _ in 0..5 {
+        for _ in 0..3 {
             assert!(is_warm(&warm.spawn(&prepared).expect("a child")));
         }
         let child = warm.spawn(&prepared).expect("a child");
         assert_eq!(child.cold_reason(), Some("the template has served long enough"));
     }
     assert_eq!(warm.stats().warm, 15, "{:?}", warm.stats());
+}
+
+/// The successor is started in the last quarter of a template's launches, so that no launch is cold.
+#[test]
+fn a_template_that_is_near_its_end_has_a_successor() {
+    // With room for one: the successor takes the template's place, and no other program's.
+    let warm = options().launches(8).templates(2).open().expect("a set");
+    let of = |program| command(program, &[]).prepare().expect("a plan");
+    let (other, prepared) = (of("/bin/false"), of("/bin/true"));
+    warm.start(&other).expect("a template");
+    warm.start(&prepared).expect("a template");
+    for _ in 0..4 {
+        let templates = warm.templates();
+        for _ in 0..6 {
+            assert!(is_warm(&warm.spawn(&prepared).expect("a child")));
+        }
+        until("no successor is started", || warm.templates() != templates && warm.templates().len() == 2);
+        let common = templates.iter().filter(|pid| warm.templates().contains(pid)).count();
+        assert_eq!(common, 1, "the template of the other program has made room");
+        until("the template stays", || templates.iter().filter(|&&pid| has_ended(pid)).count() == 1);
+    }
+    assert_eq!((warm.stats().cold, warm.stats().starts), (0, 6), "{:?}", warm.stats());
 }
 
 #[test]
