@@ -428,7 +428,8 @@ fn readme_has_the_figures_of_its_record() {
     // The PNG is made with it, by the same code; its bytes may depend on the CPU's arithmetic.
     for name in ["files", "files-dark"] {
         let svg = |place: &Path| fs::read_to_string(place.join(name).with_extension("svg")).expect("a picture");
-        assert_eq!(svg(&place), svg(&root().join(&record)), "{again}");
+        // Without the pictures, which are long.
+        assert!(svg(&place) == svg(&root().join(&record)), "{name}.svg is not what the record gives: {again}");
         assert!(root().join(&record).join(name).with_extension("png").exists(), "{again}");
     }
 }
