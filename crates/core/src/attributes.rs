@@ -45,7 +45,11 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
     let unread = if planted!("unread-taken-for-zero") { 0 } else { asked.differs };
     let is_read = |what: i32| unread >> what & 1 == 0;
     if !is_read(what::AFFINITY) {
-        (asked.cpu_words, asked.cpus) = (own.cpu_words, own.cpus);
+        asked.cpu_words = own.cpu_words;
+        for (asked, own) in asked.cpus.iter_mut().zip(&own.cpus) {
+            // SAFETY: a reference. Volatile, because the compiler would make a call of memcpy of this loop.
+            unsafe { (&raw mut *asked).write_volatile(*own) };
+        }
     }
     // RLIMIT_NPROC applies to the clone itself, so the helper takes it on before.
     let nproc = uapi::RLIMIT_NPROC as usize;
