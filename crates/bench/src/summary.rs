@@ -425,6 +425,7 @@ pub(crate) fn pace(row: &Row) -> String {
 fn comparison(factor: f64) -> String {
     match factor {
         f if f >= 1.995 => format!("{} × as fast", figure(f)),
+        f if (f.max(1.0 / f) - 1.0) * 100.0 < 0.5 => "equally fast".to_owned(),
         f if f >= 1.0 => format!("{} faster", percent(f)),
         f if 1.0 / f < 1.995 => format!("{} slower", percent(1.0 / f)),
         f if f >= 0.1 => format!("{f:.2} × as fast"),
@@ -455,6 +456,13 @@ mod tests {
             row("forkless-status", crowd, 200.0, 200.0),
         ];
         Report::new(Machine::read(), rows, Vec::new())
+    }
+
+    /// A difference that would be printed as "0 %" is none.
+    #[test]
+    fn small_differences_are_none() {
+        let words = [1.0, 1.004, 1.0 / 1.004, 1.006, 1.0 / 1.006].map(comparison);
+        assert_eq!(words, ["equally fast", "equally fast", "equally fast", "1 % faster", "1 % slower"]);
     }
 
     #[test]
