@@ -134,7 +134,12 @@ impl Package {
         );
         fs::write(directory.join("changelog.Debian"), changelog)?;
         if self.name == "forkless" {
-            third_party::write(&directory.join("THIRD-PARTY.txt"), &directory.join("sbom.json"))?;
+            third_party::write(
+                "forkless-cli",
+                "forkless",
+                &directory.join("THIRD-PARTY.txt"),
+                &directory.join("sbom.json"),
+            )?;
             run(Command::new("gzip").arg("-9n").arg(directory.join("THIRD-PARTY.txt")))?;
         }
         let mut pages = vec![directory.join("changelog.Debian")];

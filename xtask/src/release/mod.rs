@@ -159,7 +159,7 @@ impl Build {
         for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             fs::copy(root().join(file), inside.join(file)).with_context(|| file.to_owned())?;
         }
-        third_party::write(&inside.join("THIRD-PARTY.txt"), &inside.join("sbom.json"))?;
+        third_party::write("forkless-cli", "forkless", &inside.join("THIRD-PARTY.txt"), &inside.join("sbom.json"))?;
         self.tar(&tree, &name, &out.join(format!("{name}.tar.gz")))
     }
 

@@ -26,7 +26,9 @@ pub(super) fn python(build: &Build, out: &Path) -> Result<()> {
     }
     // pyproject.toml names it.
     let licences = root().join("bindings/python/THIRD-PARTY.txt");
-    third_party::write_licences_of("forkless-python", &licences)?;
+    let sbom = place.join("forkless-python.cdx.json");
+    fs::create_dir_all(&place)?;
+    third_party::write("forkless-python", "forkless", &licences, &sbom)?;
     // maturin looks for zig by the python of PATH.
     let path = zig::path(&python)?;
     let maturin = |task: &str| {
@@ -40,7 +42,8 @@ pub(super) fn python(build: &Build, out: &Path) -> Result<()> {
     let mut wheel = maturin("build");
     // zig is the linker that knows the symbols of old versions of glibc.
     wheel
-        .args(["--quiet", "--release", "--locked", "--strip", "--zig", "--compatibility", PLATFORM])
+        .args(["--quiet", "--release", "--locked", "--strip", "--zig", "--compatibility", PLATFORM, "--sbom-include"])
+        .arg(&sbom)
         .arg("--interpreter");
     let wheel = run(wheel.arg(&python).envs(super::without_paths()?));
     fs::remove_file(licences)?;

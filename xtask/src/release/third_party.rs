@@ -25,9 +25,9 @@ struct Package {
     source: Option<String>,
 }
 
-/// Writes both files for the command.
-pub(super) fn write(licences: &Path, sbom: &Path) -> Result<()> {
-    let packages = linked("forkless-cli")?;
+/// Writes both files for a crate of ours that users know as `name`.
+pub(super) fn write(krate: &str, name: &str, licences: &Path, sbom: &Path) -> Result<()> {
+    let packages = linked(krate)?;
     write_licences(&packages, licences)?;
     let components: Vec<_> = packages
         .iter()
@@ -39,7 +39,7 @@ pub(super) fn write(licences: &Path, sbom: &Path) -> Result<()> {
                     "licenses": licences.collect::<Vec<_>>() })
         })
         .collect();
-    let forkless = json!({ "type": "application", "name": "forkless", "version": env!("CARGO_PKG_VERSION") });
+    let forkless = json!({ "type": "application", "name": name, "version": env!("CARGO_PKG_VERSION") });
     let bom = json!({ "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
                       "metadata": { "component": forkless }, "components": components });
     Ok(fs::write(sbom, serde_json::to_string_pretty(&bom)? + "\n")?)
