@@ -79,6 +79,9 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
 
 /// `prlimit64(2)` of the calling process.
 fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
+    if planted!("zygote-count-of-processes-of-the-helper") {
+        return Ok(());
+    }
     // SAFETY: the kernel reads two words.
     unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
 }
