@@ -91,7 +91,7 @@ impl Command {
     /// is launched as always, and [`Child::cold_reason`] says why.
     ///
     /// The command is then looked up in `PATH` and its environment copied before each launch, as by
-    /// [`prepare`](Self::prepare). [`launch`](Self::launch) returns as late as [`spawn`](Self::spawn) if it is warm.
+    /// [`prepare`](Self::prepare). A warm [`launch`](Self::launch) returns when the child exists and has its arguments.
     ///
     /// ```no_run
     /// use forkless::{Command, warm::Warm};
@@ -318,9 +318,11 @@ fn by_template(
         Err(Unfit::Unknown(why)) => return Err(Cold::for_now(why)),
     };
     template.note_use();
-    // Whatever the caller wants to wait for: only a child that has begun its program has not failed before its first
-    // step, and those failures must not be reported.
-    let run = Run { form: Form::Spawn, ..*run };
+    // A caller that waits for the end must learn before whether the child has failed before its first step: then the
+    // launch is made in another way.
+    let launches = run.form == Form::Launch && !template.helper.has_many_children() && !planted!("warm-launch-waits");
+    let form = if launches { Form::Launch } else { Form::Spawn };
+    let run = Run { form, ..*run };
     let answer = match attempt(plan, &run, &[], &template.helper, status, false) {
         Ok(running) => {
             template.note_fit();

@@ -50,6 +50,45 @@ fn a_template_that_fails_makes_the_launch_cold() {
     assert_eq!(by_template(&warm, &prepared).expect("warm again").stdout, b"text\n");
 }
 
+/// `launch` returns when the child exists, and not when it has made its steps: here it opens a pipe that nobody writes to
+/// yet. With many such children `launch` waits for the steps, because a template has a limited number of parcels.
+#[test]
+fn launch_does_not_wait_for_the_childs_steps() {
+    let warm = warm();
+    let directory = tempfile::tempdir().expect("a directory");
+    let fifo = |name: &str| {
+        let path = directory.path().join(name);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .expect("a FIFO");
+        path
+    };
+    let reads = |path: &Path| {
+        let mut command = command("/bin/cat", &[]);
+        command.stdin(forkless::Stdio::open(path, 0, 0)).stdout(forkless::Stdio::piped()).warm(&warm);
+        command.prepare().expect("a plan")
+    };
+    warm.start(&reads(&fifo("first"))).expect("a template");
+    let names: Vec<_> = (0..20).map(|n| n.to_string()).collect();
+    let children: Vec<_> = names.iter().map(|name| reads(&fifo(name)).launch().expect("a child")).collect();
+    for (name, child) in names.iter().zip(children) {
+        assert!(is_warm(&child));
+        std::fs::write(directory.path().join(name), name).expect("a reader");
+        assert_eq!(child.wait_with_output().expect("its output").stdout, name.as_bytes());
+    }
+    // More children than a template has parcels, none of which is waited for: it goes on serving.
+    let quick = prepared(command("/bin/cat", &[]).stdin(forkless::Stdio::null()).warm(&warm));
+    let children: Vec<_> = (0..300).map(|_| quick.launch().expect("a child")).collect();
+    assert!(children.iter().all(is_warm));
+    assert!(children.into_iter().all(|mut child| child.wait().expect("its status").success()));
+    assert_eq!(warm.stats().starts, 1);
+}
+
 #[test]
 fn a_stopped_template_loses_no_launch() {
     let warm = warm();
