@@ -23,6 +23,7 @@ scenarios! {
     killed_helpers_lose_no_child_in_a_storm "zygote-kill-storm"
     a_child_of_a_killed_helper_reports_its_exec "zygote-held"
     a_stopped_helper_is_continued "zygote-stopped"
+    launches_beside_changes_of_ids_do_not_fail "zygote-beside-ids"
     many_descriptors_and_large_environments "zygote-large"
     launches_by_a_zygote_leak_nothing "zygote-leaks"
     lost_descriptors_fail_one_launch "zygote-lost"

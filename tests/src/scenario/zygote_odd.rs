@@ -1,12 +1,14 @@
 //! Launches by a zygote that are abandoned, dropped, or redirected: they must not affect later ones.
 
 use crate::elf::Programs;
-use crate::observe::{self, eventually, skip};
+use crate::observe::{self, eventually, scaled, skip};
 use crate::zygote::{error_of, helper_pid, says, zygote};
 use forkless::{Command, Error, Namespace, Stdio, Step};
 use forkless_tests::filter::{self, Answer, Refusal};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 
 /// A launch of which not all descriptors come to the helper, or not all can be sent, fails, and the next one does not.
 pub fn lost(_: &[String]) {
@@ -107,6 +109,36 @@ fn takes_on([permitted, effective, bounding]: [u64; 3]) {
     // SAFETY: a header of two words, and two sets of three.
     let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A helper is non-dumpable while one of its children changes its ids. A caller without CAP_SYS_PTRACE may not inspect it
+/// then, and launches by it nevertheless.
+pub fn beside_ids(_: &[String]) {
+    if !forkless_tests::process::is_root() {
+        return skip("launches by a zygote beside changes of ids", "that needs root");
+    }
+    const CAP_SYS_PTRACE: u64 = 1 << 19;
+    takes_on(capabilities().map(|set| set & !CAP_SYS_PTRACE));
+    let zygote = zygote();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let mut command = Command::new("/bin/true");
+            let other = command.uid(1000).prepare().expect("prepare");
+            let mut count = 0;
+            while !done.load(Relaxed) {
+                assert!(zygote.status(&other).expect("as another user").success());
+                count += 1;
+            }
+            count
+        });
+        let plain = Command::new("/bin/true").prepare().expect("prepare");
+        let answers: Vec<_> = (0..scaled(500)).map(|_| zygote.status(&plain)).collect();
+        done.store(true, Relaxed);
+        assert!(beside.join().expect("a thread") > 0);
+        answers.into_iter().for_each(|status| assert!(status.expect("status").success()));
+    });
+    assert_eq!(zygote.stats().starts, 1, "one helper for all of them");
 }
 
 /// A caller that has entered a user namespace has its children there, though it looks the same in every other way: root with all

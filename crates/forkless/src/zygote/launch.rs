@@ -216,6 +216,9 @@ pub(crate) fn attempt(
         .into());
     };
     places.copy_from_slice(&descriptors.places);
+    if plan.changes_ids {
+        helper.note_change_of_ids();
+    }
     let started = Instant::now();
     if let Err(error) = helper.send(id, &descriptors.fds) {
         stack.frame().word.store(LEFT, Ordering::Release);

@@ -50,42 +50,59 @@ fn a_template_that_fails_makes_the_launch_cold() {
     assert_eq!(by_template(&warm, &prepared).expect("warm again").stdout, b"text\n");
 }
 
-/// `launch` returns when the child exists, and not when it has made its steps: here it opens a pipe that nobody writes to
-/// yet. With many such children `launch` waits for the steps, because a template has a limited number of parcels.
+/// FIFOs in a directory, by number. A child that opens one waits in that step until somebody writes to it.
+fn fifos(count: usize) -> (tempfile::TempDir, Vec<PathBuf>) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let directory = tempfile::tempdir().expect("a directory");
+    let paths: Vec<_> = (0..count).map(|n| directory.path().join(n.to_string())).collect();
+    for path in &paths {
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    }
+    (directory, paths)
+}
+
+/// Launches `cat` of each FIFO by the template, on another thread.
+fn launch_readers(warm: &forkless::warm::Warm, paths: &[PathBuf]) -> std::thread::JoinHandle<Vec<forkless::Child>> {
+    let reads = |path: &PathBuf| {
+        let mut command = command("/bin/cat", &[]);
+        command.stdin(Stdio::open(path, 0, 0)).stdout(Stdio::piped()).warm(warm);
+        command.prepare().expect("a plan")
+    };
+    let plans: Vec<_> = paths.iter().map(reads).collect();
+    warm.start(&plans[0]).expect("a template");
+    std::thread::spawn(move || plans.iter().map(|plan| plan.launch().expect("a child")).collect())
+}
+
+/// `launch` returns when the child exists, and not when it has made its steps.
 #[test]
 fn launch_does_not_wait_for_the_childs_steps() {
     let warm = warm();
-    let directory = tempfile::tempdir().expect("a directory");
-    let fifo = |name: &str| {
-        let path = directory.path().join(name);
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &path,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-            0,
-        )
-        .expect("a FIFO");
-        path
-    };
-    let reads = |path: &Path| {
-        let mut command = command("/bin/cat", &[]);
-        command.stdin(forkless::Stdio::open(path, 0, 0)).stdout(forkless::Stdio::piped()).warm(&warm);
-        command.prepare().expect("a plan")
-    };
-    warm.start(&reads(&fifo("first"))).expect("a template");
-    let names: Vec<_> = (0..20).map(|n| n.to_string()).collect();
-    let children: Vec<_> = names.iter().map(|name| reads(&fifo(name)).launch().expect("a child")).collect();
-    for (name, child) in names.iter().zip(children) {
+    let (_directory, paths) = fifos(20);
+    let launches = launch_readers(&warm, &paths);
+    until("launches that do not wait", || launches.is_finished());
+    for (path, child) in paths.iter().zip(launches.join().expect("children")) {
         assert!(is_warm(&child));
-        std::fs::write(directory.path().join(name), name).expect("a reader");
-        assert_eq!(child.wait_with_output().expect("its output").stdout, name.as_bytes());
+        std::fs::write(path, "text").expect("a reader");
+        assert_eq!(child.wait_with_output().expect("its output").stdout, b"text");
     }
-    // More children than a template has parcels, none of which is waited for: it goes on serving.
-    let quick = prepared(command("/bin/cat", &[]).stdin(forkless::Stdio::null()).warm(&warm));
-    let children: Vec<_> = (0..300).map(|_| quick.launch().expect("a child")).collect();
-    assert!(children.iter().all(is_warm));
-    assert!(children.into_iter().all(|mut child| child.wait().expect("its status").success()));
+}
+
+/// A template has 256 parcels. With many children that use one, `launch` waits for the steps.
+#[test]
+fn more_children_than_parcels_are_launched() {
+    let warm = warm();
+    let (_directory, paths) = fifos(300);
+    let launches = launch_readers(&warm, &paths);
+    // Long enough for all of them, if none waited.
+    std::thread::sleep(Duration::from_secs(3));
+    // Not all at once: the others are not there yet.
+    let writes =
+        std::thread::spawn(move || paths.iter().for_each(|path| std::fs::write(path, "text").expect("a reader")));
+    until("all launches", || launches.is_finished() && writes.is_finished());
+    for child in launches.join().expect("children") {
+        assert!(is_warm(&child));
+        assert_eq!(child.wait_with_output().expect("its output").stdout, b"text");
+    }
     assert_eq!(warm.stats().starts, 1);
 }
 
