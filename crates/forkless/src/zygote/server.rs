@@ -346,7 +346,8 @@ impl<'a> Server<'a> {
                     // A child that has changed its IDs has made this process's memory non-dumpable. If it cannot be
                     // determined that the child has given the memory up, it stays so: then the caller starts another
                     // helper, if it has to inspect this one.
-                    if vfork && self.is_dumpable && sibling_has_left(cloned.pid) {
+                    let is_closed = vfork && self.is_dumpable && kernel::prctl(Prctl::Dumpable, 0) != Ok(1);
+                    if is_closed && sibling_has_left(cloned.pid) {
                         let _ = kernel::prctl(Prctl::SetDumpable, 1);
                     }
                     return Ok(());
