@@ -27,6 +27,10 @@ def leaves_nothing_behind():
         os.waitpid(-1, os.WNOHANG)
 
 
+# How many times as long as usual a test may take: an emulated machine is slow.
+SLOW = int(os.environ.get("FORKLESS_TEST_SLOW", "1"))
+
+
 @pytest.fixture
 def installed():
     assert forkless.install()
@@ -37,7 +41,7 @@ def installed():
 @pytest.fixture(autouse=True)
 def ends():
     """Limits the time of a test."""
-    signal.alarm(60)
+    signal.alarm(60 * SLOW)
     yield
     signal.alarm(0)
 
