@@ -40,10 +40,18 @@ def installed():
 
 @pytest.fixture(autouse=True)
 def ends():
-    """Limits the time of a test."""
+    """Limits the time of a test: it fails, or the second signal ends the run."""
+
+    def takes_too_long(*_):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        raise TimeoutError("the test takes too long")
+
+    before = signal.signal(signal.SIGALRM, takes_too_long)
     signal.alarm(60 * SLOW)
     yield
     signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def descriptors():
