@@ -104,6 +104,8 @@ mod zygote_bounds;
 
 #[path = "../scenario/zygote_odd.rs"]
 mod zygote_odd;
+#[path = "../scenario/zygote_scheduling.rs"]
+mod zygote_scheduling;
 
 #[path = "../scenario/sigpipe.rs"]
 mod sigpipe;
@@ -297,6 +299,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-basics", zygote::basics),
     ("zygote-calls", zygote::calls),
     ("zygote-follows", zygote::follows),
+    ("zygote-scheduling", zygote_scheduling::scheduling),
     ("zygote-groups", zygote_bounds::groups),
     ("zygote-cgroups", zygote_bounds::cgroups),
     ("zygote-thread-cgroup", zygote_bounds::thread_cgroup),
