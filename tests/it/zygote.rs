@@ -30,6 +30,8 @@ scenarios! {
     a_caller_in_a_user_namespace_is_noticed "zygote-user-namespace"
     a_caller_under_landlock_is_noticed "zygote-landlock"
     restrictions_that_proc_does_not_show_are_noticed "zygote-hidden"
+    equally_many_filters_of_two_threads_are_not_taken_for_the_same "zygote-equal-filters"
+    filters_that_a_program_is_executed_with_need_no_other_helper "zygote-common-filters"
     a_pid_namespace_is_joined_for_one_launch "zygote-pid-namespace"
     a_plan_outlives_every_handle_while_a_child_reads_it "zygote-dropped-before-exec"
     a_forked_process_cannot_use_the_zygote "zygote-fork-copy"

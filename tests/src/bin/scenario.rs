@@ -104,6 +104,8 @@ mod zygote_bounds;
 
 #[path = "../scenario/zygote_odd.rs"]
 mod zygote_odd;
+#[path = "../scenario/zygote_scheduling.rs"]
+mod zygote_scheduling;
 
 #[path = "../scenario/sigpipe.rs"]
 mod sigpipe;
@@ -232,6 +234,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("death-main-thread-gone", death::main_thread_gone),
     ("keeper-shows", keeper::shows),
     ("keeper-own-rights", keeper::own_rights),
+    ("keeper-equal-filters", keeper::equal_filters),
     ("keeper-own-ids", keeper::own_ids),
     ("keeper-common-rights", keeper::common_rights),
     ("keeper-unknown-rights", keeper::unknown_rights),
@@ -297,6 +300,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-basics", zygote::basics),
     ("zygote-calls", zygote::calls),
     ("zygote-follows", zygote::follows),
+    ("zygote-scheduling", zygote_scheduling::scheduling),
     ("zygote-groups", zygote_bounds::groups),
     ("zygote-cgroups", zygote_bounds::cgroups),
     ("zygote-thread-cgroup", zygote_bounds::thread_cgroup),
@@ -310,6 +314,9 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-leaks", zygote::leaks),
     ("zygote-landlock", zygote_odd::landlock),
     ("zygote-hidden", zygote_odd::hidden),
+    ("zygote-equal-filters", zygote_odd::equal_filters),
+    ("zygote-common-filters", zygote_odd::common_filters),
+    ("zygote-common-filters-host", zygote_odd::common_filters_host),
     ("zygote-asks", zygote_odd::asks),
     ("zygote-lost", zygote_odd::lost),
     ("zygote-user-namespace", zygote_odd::user_namespace),

@@ -165,6 +165,7 @@ pub fn follows(_: &[String]) {
     let direct = || String::from_utf8(shell(ask).output().expect("output").stdout).expect("text");
     let same = |what: &str| assert_eq!(says(&zygote, ask), direct().trim(), "{what}");
     same("at first");
+    crate::zygote_scheduling::reset_on_fork(&zygote);
     // SAFETY: settings of this process, which has one thread; each is undone with it.
     unsafe {
         libc::umask(0o027);
