@@ -106,6 +106,29 @@ fn more_children_than_parcels_are_launched() {
     assert_eq!(warm.stats().starts, 1);
 }
 
+/// Kills a template that somebody waits for in vain, so that a test fails instead of waiting.
+struct Watchdog(Option<std::sync::mpsc::Sender<()>>, std::thread::JoinHandle<bool>);
+
+impl Watchdog {
+    fn over(template: u32) -> Self {
+        let (over, limit) = std::sync::mpsc::channel();
+        let watches = move || {
+            let has_fired =
+                limit.recv_timeout(Duration::from_secs(45)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            if has_fired {
+                signal(template, rustix::process::Signal::KILL);
+            }
+            has_fired
+        };
+        Self(Some(over), std::thread::spawn(watches))
+    }
+
+    fn ends(mut self) {
+        drop(self.0.take());
+        assert!(!self.1.join().expect("a thread"), "a launch waits for its template for ever");
+    }
+}
+
 #[test]
 fn a_stopped_template_loses_no_launch() {
     let warm = warm();
@@ -118,6 +141,7 @@ fn a_stopped_template_loses_no_launch() {
         assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
         reason
     };
+    let watchdog = Watchdog::over(template);
     signal(template, rustix::process::Signal::STOP);
     assert_eq!(launched(), None);
     // The stop is reported to other code of this process.
@@ -143,6 +167,7 @@ fn a_stopped_template_loses_no_launch() {
     });
     assert!(reasons.is_empty(), "{reasons:?}");
     assert_eq!(warm.templates(), [template]);
+    watchdog.ends();
 }
 
 /// Another process traces the template and stops it, and no signal continues it: the launch is cold after ten seconds.
@@ -167,7 +192,9 @@ fn a_template_that_does_not_answer_is_replaced() {
         tracer.wait().expect("its end");
         return;
     }
+    let watchdog = Watchdog::over(template);
     let child = warm.spawn(&prepared).expect("a child");
+    watchdog.ends();
     assert_eq!(child.cold_reason(), Some("the template has ended"));
     assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
     assert_eq!(by_template(&warm, &prepared).expect("warm again").stdout, b"text\n");
