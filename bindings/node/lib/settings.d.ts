@@ -65,7 +65,7 @@ export interface Settings {
   oomScoreAdj?: number;
   /** Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all). */
   memoryPolicy?: string;
-  /** Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork. */
+  /** Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork unless the caller becomes the program. */
   memoryDenyWriteExecute?: boolean;
   /** Set the root directory: chroot(2). */
   chroot?: string;

@@ -71,7 +71,7 @@ class Settings(TypedDict, total=False):
     memory_policy: str | None
     """Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all)."""
     memory_deny_write_execute: bool | None
-    """Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork."""
+    """Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork unless the caller becomes the program."""
     chroot: StrOrBytesPath | None
     """Set the root directory: chroot(2)."""
     controlling_terminal: int | None
