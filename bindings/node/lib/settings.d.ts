@@ -21,8 +21,8 @@ export interface Settings {
   /** Signals that are blocked, by number. */
   blockSignals?: Iterable<number>;
   /**
-   * Launch it warm if it can be: from a template of the program (docs/warm.md). Experimental. The program must be an absolute path, and
-   * `libforkless_warm.so` be installed.
+   * Launch it warm if it can be: from a template of the program (docs/warm.md). Experimental. Needs `libforkless_warm.so`; without it
+   * the launch fails.
    */
   warm?: boolean;
   /** The launcher (default: clone). */

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 class Settings(TypedDict, total=False):
-    """Keywords of `run`, `Popen`, `prepare` and the functions of `forkless.asyncio`; None is as if it were not there. None makes the launch
-    fork. Each is a builder of the Rust library's Command, where it is documented (`docs/settings.md`); names may be given in any case.
+    """Keywords of `run`, `Popen`, `prepare` and the functions of `forkless.asyncio`; None is as if it were not there. No keyword makes
+    the launch fork, except launcher="fork". Each is a builder of the Rust library's Command, where it is documented (`docs/settings.md`); names
+    may be given in any case.
     """
 
     fds: Mapping[int, FileDescriptorLike] | None
