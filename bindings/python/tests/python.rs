@@ -78,7 +78,8 @@ fn run(python: &Path, seconds: u32, words: &[&str]) -> Command {
 #[test]
 fn pytest_passes() {
     let Some(python) = python() else { return };
-    let words = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "--tb", "short", "--color", "no", "."];
+    let words =
+        ["-m", "pytest", "--quiet", "--maxfail", "3", "-p", "no:cacheprovider", "--tb", "short", "--color", "no", "."];
     let counts = must(&mut run(python, 900, &words));
     say(&format!("pytest: {counts}"));
     assert!(counts.contains(" passed"), "{counts}");
