@@ -365,10 +365,11 @@ impl State {
         // SAFETY: the parcel is mapped until this function unmaps it, and belongs to this run.
         let sent = unsafe { &(*parcel).sent };
         let frame = &sent.frame;
+        let is_early = planted!("warm-child-announced-early");
         // SAFETY: this is the child.
         unsafe {
             self.pages.await_watch();
-            if planted!("warm-child-announced-early") {
+            if is_early {
                 announce(sent);
             }
             adopt_unannounced(sent);
@@ -380,7 +381,7 @@ impl State {
             Ok(arguments) => arguments,
             Err(error) => fail(frame, error),
         };
-        if !planted!("warm-child-announced-early") {
+        if !is_early {
             announce(sent);
         }
         // SAFETY: this is the child; the plan is used until it is released.
