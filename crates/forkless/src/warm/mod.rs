@@ -26,7 +26,8 @@
 //! way. [`WarmOptions`] limits their number, their launches and their time. A template also ends when a child of it has
 //! crashed, and when its set is dropped.
 //!
-//! Each template has a thread of this process, which starts it and then sleeps. It blocks all signals.
+//! Each template has a thread of this process, which starts it, and sleeps until the template and all its children have
+//! ended. It blocks all signals.
 //!
 //! # Forbidden for the machine
 //! If the file `/etc/forkless/warm` begins with the word `off`, or cannot be read, all launches are cold. A process reads it

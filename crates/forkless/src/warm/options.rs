@@ -64,7 +64,8 @@ impl WarmOptions {
     }
 
     /// Sets the number of templates that are kept at most (default: 16). The one that was not used for the longest time
-    /// makes room. 0: all launches are cold. Each template has a thread of this process, which sleeps.
+    /// makes room. 0: all launches are cold. Each template has a thread of this process, which sleeps until the template and
+    /// its children have ended.
     ///
     /// ```
     /// let mut options = forkless::warm::WarmOptions::new();
