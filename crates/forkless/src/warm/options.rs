@@ -1,6 +1,7 @@
 //! The configuration of a set of templates.
 
-use super::{Warm, library};
+use super::Warm;
+use super::library::Library;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -53,6 +54,11 @@ impl WarmOptions {
     /// 2. if that directory is named `bin`: in `../lib/forkless` and `../lib/x86_64-linux-gnu/forkless`;
     /// 3. in `/usr/local/lib/forkless`, `/usr/lib/x86_64-linux-gnu/forkless`, `/usr/lib/forkless` and
     ///    `/usr/lib64/forkless`.
+    ///
+    /// It becomes part of the programs that are started. So the search uses no file that another user than root and the
+    /// effective one owns or may write to, or may replace: the same holds for each directory above it. A program with more
+    /// rights than its user (setuid, capabilities) searches only in the last four directories. A path that is set here is
+    /// not checked.
     ///
     /// ```
     /// let mut options = forkless::warm::WarmOptions::new();
@@ -118,12 +124,12 @@ impl WarmOptions {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if `libforkless_warm.so` is not there; `InvalidInput` if its path is not absolute, or contains a
+    /// `NotFound` if `libforkless_warm.so` is not there, or others may replace it; `InvalidInput` if its path is not absolute, or contains a
     /// character that separates the entries of `LD_PRELOAD`.
     pub fn open(&self) -> io::Result<Warm> {
         let library = match &self.library {
-            Some(path) => library::checked(path)?,
-            None => library::find()?,
+            Some(path) => Library::named(path)?,
+            None => Library::find()?,
         };
         Ok(Warm::with(library, self.limits))
     }

@@ -17,6 +17,7 @@
 
 use super::Reason;
 use super::files::Stamp;
+use super::library::Library;
 use super::options::Limits;
 use super::request::Request;
 use super::template::{Refusal, Template};
@@ -28,7 +29,6 @@ use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -108,7 +108,7 @@ impl Counts {
 }
 
 pub(super) struct Set {
-    pub(super) library: PathBuf,
+    pub(super) library: Library,
     limits: Limits,
     /// The [process](process::generation) that made it.
     owner: u32,
@@ -137,7 +137,7 @@ impl Cold {
 }
 
 impl Set {
-    pub(super) fn new(library: PathBuf, limits: Limits) -> Self {
+    pub(super) fn new(library: Library, limits: Limits) -> Self {
         Self {
             library,
             limits,
