@@ -26,7 +26,8 @@
 //! way. [`WarmOptions`] limits their number, their launches and their time. A template also ends when a child of it has
 //! crashed, and when its set is dropped.
 //!
-//! Each template has a thread of this process, which starts it and then sleeps. It blocks all signals.
+//! Each template has a thread of this process, which starts it, and sleeps until the template and all its children have
+//! ended. It blocks all signals.
 //!
 //! # Forbidden for the machine
 //! If the file `/etc/forkless/warm` begins with the word `off`, or cannot be read, all launches are cold. A process reads it
@@ -46,11 +47,12 @@ use crate::step::Step;
 use crate::wait::sigchld_discards;
 use crate::zygote::launch::{Again, Refused, attempt};
 use forkless_core::planted;
+use library::Library;
 use options::Limits;
 use request::Request;
 use set::{Cold, Counts, Set, Source};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 use template::{Template, Unfit};
@@ -115,7 +117,7 @@ impl Drop for Owner {
 
 impl std::fmt::Debug for Warm {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Warm").field("library", &self.set().library).field("stats", &self.stats()).finish()
+        out.debug_struct("Warm").field("library", &self.set().library.path).field("stats", &self.stats()).finish()
     }
 }
 
@@ -154,7 +156,7 @@ impl Warm {
         }
     }
 
-    fn with(library: PathBuf, limits: Limits) -> Self {
+    fn with(library: Library, limits: Limits) -> Self {
         Self(Arc::new(Owner(Arc::new(Set::new(library, limits)))))
     }
 

@@ -385,6 +385,40 @@ fn landlock_of_the_caller_is_noticed() {
     });
 }
 
+/// Before Linux 5.16 a caller with a seccomp filter is non-dumpable until its child has executed its program, and waits for
+/// that. A program under watch cannot execute anything while its caller waits.
+#[test]
+fn a_filter_of_the_caller_before_linux_5_16_is_a_reason() {
+    in_own_process("conditions::a_filter_of_the_caller_before_linux_5_16_is_a_reason", || {
+        const PR_GET_DUMPABLE: usize = 3;
+        const PR_SET_SECCOMP: usize = 22;
+        const PR_SET_NO_NEW_PRIVS: usize = 38;
+        let prctl = |args: [usize; 3]| {
+            // SAFETY: each call takes numbers, or the filter below.
+            unsafe { sys::syscall(uapi::__NR_prctl, [args[0], args[1], args[2], 0, 0, 0]) }.expect("prctl")
+        };
+        forkless::assume_old_kernel();
+        let plan = prepared(&mut command("/bin/echo", &["text"]));
+        // In a container it may have one from the start.
+        if !forkless_core::signals::has_filter() {
+            by_template(&warm(), &plan).expect("warm without a filter");
+        }
+        // One instruction: all calls are allowed.
+        let filter = [0x0006u16, 0, 0x0000, 0x7fff];
+        let program = (1usize, filter.as_ptr());
+        prctl([PR_SET_NO_NEW_PRIVS, 1, 0]);
+        prctl([PR_SET_SECCOMP, 2, &raw const program as usize]);
+        let warm = warm();
+        let why = warm.start(&plan).expect_err("a reason").to_string();
+        assert_eq!(why, "the caller has a seccomp filter, and Linux is older than 5.16");
+        assert_eq!(prctl([PR_GET_DUMPABLE, 0, 0]), 1);
+        let child = warm.spawn(&plan).expect("a child");
+        assert_eq!(child.cold_reason(), Some(&*why));
+        assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
+        assert_eq!((warm.stats().refusals, warm.templates()), (0, vec![]));
+    });
+}
+
 /// `personality(2)` of the calling thread.
 fn rustix_personality(value: usize) {
     // SAFETY: changes a number of the calling thread.

@@ -2,6 +2,7 @@
 
 use crate::common::{SCENARIO, by_template, command, in_own_process, is_warm, library, options, prepared, until, warm};
 use forkless::Stdio;
+use forkless::warm::Warm;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -277,6 +278,59 @@ fn idle_and_old_templates_end() {
     });
 }
 
+/// The number of this process's threads that guard templates.
+fn guards() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc").flatten();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.map(name).filter(|name| name == "forkless-warm\n").count()
+}
+
+/// A program that asks for a parent-death signal does not get it when its template ends, only when this process does.
+#[test]
+fn children_with_a_death_signal_outlive_their_template() {
+    in_own_process("templates::children_with_a_death_signal_outlive_their_template", || {
+        // PR_SET_PDEATHSIG with SIGTERM. With an argument, it crashes.
+        const CODE: &str = "kill $ARGV[0], $$ if @ARGV; syscall(157, 1, 15, 0, 0, 0) == 0 or die; \
+                            $| = 1; print qq(ready\\n); <STDIN>; print qq(end\\n)";
+        let plan = |args: &[&str]| {
+            let mut command = command("/usr/bin/perl", &[&["-e", CODE], args].concat());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).prepare().expect("a plan")
+        };
+        let outlives = |warm: Warm, ends_the_template: &dyn Fn(Warm) -> Option<Warm>| {
+            warm.start(&plan(&[])).expect("a template");
+            let template = warm.templates();
+            let mut child = warm.spawn(&plan(&[])).expect("a child");
+            assert_eq!(child.cold_reason(), None);
+            let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+            let mut text = String::new();
+            output.read_line(&mut text).expect("a line");
+            let warm = ends_the_template(warm);
+            until("the template stays", || template.iter().all(|&pid| has_ended(pid)));
+            // For a guard that does not wait for the child.
+            std::thread::sleep(Duration::from_millis(300));
+            drop(child.stdin.take());
+            output.read_to_string(&mut text).expect("text");
+            let end = child.wait().expect("its end");
+            assert!(end.success() && text == "ready\nend\n", "{end}, {text:?}");
+            drop(warm);
+            until("a guard stays", || guards() == 0);
+        };
+        outlives(options().idle(Duration::from_secs(1)).open().expect("a set"), &Some);
+        outlives(options().launches(1).open().expect("a set"), &|warm| {
+            let child = warm.spawn(&plan(&[])).expect("a child");
+            assert_eq!(child.cold_reason(), Some("the template has served long enough"));
+            Some(warm)
+        });
+        outlives(warm(), &|warm| {
+            let mut child = warm.spawn(&plan(&["SEGV"])).expect("a child");
+            assert_eq!(child.cold_reason(), None);
+            assert_eq!(child.wait().expect("its end").code(), None);
+            Some(warm)
+        });
+        outlives(warm(), &|_| None);
+    });
+}
+
 /// The number of this process's children of this name, dead or alive.
 fn children(name: &str) -> usize {
     let own = std::process::id().to_string();
@@ -459,6 +513,44 @@ fn templates_end_with_their_owner() {
     let pid = text.lines().find_map(|line| line.rsplit_once("template ")?.1.parse::<u32>().ok());
     let pid = pid.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
     until("the template outlives its owner", || has_ended(pid));
+}
+
+/// A forked copy of the owner lives on. It has a copy of the template's socket, so the template does not see the socket end.
+#[test]
+fn templates_end_though_a_copy_of_their_owner_lives() {
+    let test = "templates::templates_end_though_a_copy_of_their_owner_lives";
+    library();
+    if std::env::var_os(SCENARIO).is_some_and(|name| name == test) {
+        let warm = warm();
+        by_template(&warm, &command("/bin/true", &[]).prepare().expect("a plan")).expect("warm");
+        const FORK: u32 = 57;
+        // SAFETY: a copy of this process with its own memory. It makes only the two calls below: it waits until standard
+        // input ends, and ends.
+        unsafe {
+            if forkless_core::sys::syscall(FORK, [0; 6]) == Ok(0) {
+                let mut byte = [0u8];
+                let _ = forkless_core::sys::syscall(0, [0, byte.as_mut_ptr() as usize, 1, 0, 0, 0]);
+                let _ = forkless_core::sys::syscall(231, [0; 6]);
+            }
+        }
+        println!("template {}", warm.templates()[0]);
+        std::process::abort();
+    }
+    let mut owner = Std::new(std::env::current_exe().expect("a program"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(SCENARIO, test)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("a process");
+    // Until the copy ends.
+    let copy = owner.stdin.take();
+    let lines = BufReader::new(owner.stdout.take().expect("a pipe")).lines();
+    let pid = lines.map_while(Result::ok).find_map(|line| line.rsplit_once("template ")?.1.parse::<u32>().ok());
+    let pid = pid.expect("a template");
+    owner.wait().expect("its end");
+    until("the template outlives its owner", || has_ended(pid));
+    drop(copy);
 }
 
 #[test]
