@@ -166,6 +166,26 @@ fn a_change_of_ids_waits_until_the_child_has_given_up_the_memory() {
     assert!(names.iter().any(|name| name == "kcmp"), "{names:?}");
 }
 
+/// The same for a zygote's helper, whose memory such a child shares: only then may it be dumpable again.
+#[test]
+fn a_zygotes_helper_waits_until_the_child_has_given_up_the_memory() {
+    // SAFETY: reads a number.
+    if unsafe { libc::geteuid() } != 0 {
+        let line = b"SKIPPED: system calls of a zygote's change of ids because it needs root\n";
+        let _ = io::Write::write_all(&mut io::stderr(), line);
+        return;
+    }
+    let options = Options { has_helper: true, ..Options::default() };
+    let Some(trace) = trace_with("zygote-uid", options) else { return };
+    let calls = trace.of(Who::Helper);
+    let at = |is_it: &dyn Fn(&Call) -> bool| calls.iter().position(is_it);
+    let clone = at(&|call| call.number == libc::SYS_clone3).expect("a child");
+    let open = |call: &Call| call.number == libc::SYS_prctl && call.args[0] == libc::PR_SET_DUMPABLE as u64;
+    let open = at(&open).expect("a helper that is dumpable again");
+    let look = calls[..open].iter().rposition(|call| call.number == libc::SYS_kcmp);
+    assert!(look.is_some_and(|look| clone < look), "{:?}", names(&calls));
+}
+
 /// Without kcmp the parent reads `/proc`.
 #[test]
 fn a_change_of_ids_waits_without_kcmp_too() {

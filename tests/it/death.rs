@@ -57,6 +57,11 @@ fn a_child_has_the_rights_of_the_thread_that_launched_it() {
 }
 
 #[test]
+fn equally_many_filters_of_two_threads_are_not_taken_for_the_same() {
+    runner::run("keeper-equal-filters");
+}
+
+#[test]
 fn a_child_has_the_ids_of_the_thread_that_launched_it() {
     runner::run("keeper-own-ids");
 }

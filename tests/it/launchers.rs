@@ -57,6 +57,8 @@ scenarios! {
     a_forked_child_that_fails_is_visible: "fork-failed-is-visible";
     a_forked_child_is_waited_for_without_free_descriptors: "fork-unwatched";
     a_forked_child_gets_its_id_maps_and_its_pidfd: "maps-forked";
+    a_child_gets_its_id_maps_while_its_thread_is_suspended: "maps-meanwhile";
+    pipes_that_the_child_opens_again_keep_their_direction: "pipes-again";
     exec_is_reported_by_a_pipe: "exec-reported";
     exec_turns_the_process_into_the_program: "exec";
     exec_waits_for_a_number_that_another_thread_opens: "exec-beside-open";

@@ -119,6 +119,11 @@ fn a_forked_process_reuses_the_stacks_of_its_parents_children() {
 }
 
 #[test]
+fn a_host_that_is_not_dumpable_stays_so() {
+    runner::run("ids-own-zero");
+}
+
+#[test]
 fn overlapping_id_changes_record_dumpable_once() {
     runner::run("ids-overlap");
 }

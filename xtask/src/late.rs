@@ -163,7 +163,8 @@ fn functions_of_libc(library: &Path) -> Result<BTreeSet<String>> {
 }
 
 /// Hides the relocations that only add the load address from the loader, and tells `late.c` where they are. It hides the
-/// initialization functions too: there is only that of Rust's standard library, for the arguments of `main`, which are not used.
+/// initialization functions too: there is that of Rust's standard library, for the arguments of `main`, which are not used, and that
+/// of forkless, which looks for seccomp filters, for zygotes and keepers: this library has none.
 fn defer(bytes: &mut [u8]) -> Result<()> {
     let header = FileHeader64::<LittleEndian>::parse(&*bytes)?;
     let segments = header.program_headers(LittleEndian, &*bytes)?;
@@ -200,7 +201,7 @@ fn defer(bytes: &mut [u8]) -> Result<()> {
             bytes[place..place + 8].copy_from_slice(&addend.to_le_bytes());
         }
     }
-    ensure!(value(bytes, &dynamic, elf::DT_INIT_ARRAYSZ)? == 8, "more than one function for initialization");
+    ensure!(value(bytes, &dynamic, elf::DT_INIT_ARRAYSZ)? == 16, "not two functions for initialization");
 
     change(bytes, &dynamic, elf::DT_RELA, elf::DT_RELA, table + count * RELA)?;
     let size = value(bytes, &dynamic, elf::DT_RELASZ)?;

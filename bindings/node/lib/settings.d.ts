@@ -21,8 +21,8 @@ export interface Settings {
   /** Signals that are blocked, by number. */
   blockSignals?: Iterable<number>;
   /**
-   * Launch it warm if it can be: from a template of the program (docs/warm.md). Experimental. The program must be an absolute path, and
-   * `libforkless_warm.so` be installed.
+   * Launch it warm if it can be: from a template of the program (docs/warm.md). Experimental. Needs `libforkless_warm.so`; without it
+   * the launch fails.
    */
   warm?: boolean;
   /** The launcher (default: clone). */
@@ -65,7 +65,7 @@ export interface Settings {
   oomScoreAdj?: number;
   /** Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all). */
   memoryPolicy?: string;
-  /** Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork. */
+  /** Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork unless the caller becomes the program. */
   memoryDenyWriteExecute?: boolean;
   /** Set the root directory: chroot(2). */
   chroot?: string;

@@ -107,7 +107,7 @@ Forkless - start programs without fork: the time does not grow with perl's memor
 
 =head1 DESCRIPTION
 
-C<fork> copies the page tables of perl. With 1 GiB of memory, each C<system> takes more than 100 milliseconds, and perl then copies
+C<fork> copies the page tables of perl. With 1 GiB of memory, each C<system> takes 21 milliseconds, and perl then copies
 each page that it writes to. This module starts programs without C<fork>. Until it executes the program, the child shares perl's memory and only
 makes a prepared list of system calls.
 
@@ -275,24 +275,27 @@ affect them.
     perl -Mblib ../../crates/bench/engines/perl/compare.pl PROGRAM
 
 alternates the methods in one process and prints medians. The times below are in microseconds, from before the call until the program has been
-waited for. The program is static and only exits (F<crates/bench/c/target.c> of the sources). The machine had 2 busy cores, perl 5.36,
-Proc::FastSpawn 1.2 and Linux 6.18:
+waited for. The program is static and only exits (F<crates/bench/c/target.c> of the sources). The machine had 2 CPUs, perl 5.36.0,
+Proc::FastSpawn 1.2 and Linux 6.18 (F<bench/record/2026-11-22-libraries/perl.txt> of the sources):
 
                                        small perl  200 MiB more  1 GiB more
-    spawn, waitpid   Proc::FastSpawn         46.3          46.7        46.4
-                     Forkless                48.9          49.1        49.0
-    spawnp, waitpid  Proc::FastSpawn          272        21,234     154,412
-                     Forkless                54.9          54.5        54.2
-    system, a list   perl                     301        25,623     188,501
-                     Forkless                54.5          54.5        53.9
-    qx               perl                     318        24,069     165,509
-                     Forkless                60.4          60.0        60.0
-    Forkless->new(...)->status               66.2          65.6        65.7
+    spawn, waitpid   Proc::FastSpawn         45.9          46.1        46.6
+                     Forkless                48.4          48.5        49.2
+    spawnp, waitpid  Proc::FastSpawn        505.1       4,481.3    20,985.0
+                     Forkless               133.3         148.8       139.5
+    system, a list   perl                   504.1       4,435.1    21,307.1
+                     Forkless               128.9         142.0        71.1
+    system, a line   perl                 1,161.6       5,129.5    22,512.2
+    for a shell      Forkless               859.6       1,138.6     1,115.4
+    qx               perl                   519.8       4,439.6    21,118.3
+                     Forkless               130.9         145.7        83.6
+    Forkless->new(...)->status              136.4         136.3       134.7
+
+Compare the two lines of a pair, not different pairs. On this virtual machine a child that starts on the other, idle CPU takes 70
+microseconds longer than on its parent's CPU, and which of the two happens can last for many launches.
 
 C<spawn> of Proc::FastSpawn calls vfork(2). C<spawn> of Forkless takes 5 to 6 percent longer, because it waits for the exec with a system call of its
-own; if each launch differs from the one before, it takes 10 percent longer. The other rows were measured without a forking method among
-them: after a fork, each page that is written to is copied, and the times rise to up to three times as much. A command line that needs a shell
-also costs the start of the shell, with both.
+own. A command line that needs a shell also costs the start of the shell, with both.
 
 =head1 INSTALLATION
 

@@ -76,7 +76,10 @@ sub children {
     is($! + 0, ECHILD, '… and sets ECHILD');
     is(`echo x`, "x\n", '… qx returns the output');
     is($?, -1, '… without a status');
-    is(capture(['echo', 'y'])->stdout, "y\n", '… capture returns the output');
+    # Before Linux 6.15 the status is lost, and with it the capture.
+    my $captured = capture(['echo', 'y']);
+    my $is_lost  = !$captured && $! == ECHILD;
+    ok($is_lost || $captured->stdout eq "y\n", '… capture returns the output, or that the status is lost');
     my $child = Forkless->new(cmd => ['true'])->spawn;
     my $status = $child->wait;
     ok(!defined $status || $status == 0, '… a child object returns the status, or that it is lost');

@@ -40,10 +40,19 @@ pub(crate) fn of(
 
 /// The exception for an error outside a launch.
 pub(crate) fn plain(py: Python<'_>, error: io::Error) -> PyErr {
-    match error.raw_os_error() {
-        Some(errno) => of_errno(py, errno, None),
-        None => PyOSError::new_err(in_python(&error.to_string())),
+    if let Some(errno) = error.raw_os_error() {
+        return of_errno(py, errno, None);
     }
+    let words = in_python(&error.to_string());
+    // Some errors of the library have a text instead of an errno. Python selects the class by the errno.
+    let errno = match error.kind() {
+        io::ErrorKind::NotFound => libc::ENOENT,
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        _ => return PyOSError::new_err(words),
+    };
+    // Python shows the errno itself.
+    let words = words.strip_suffix(&format!(" (os error {errno})")).unwrap_or(&words).to_owned();
+    PyOSError::new_err((errno, words))
 }
 
 /// The `OSError` for an errno, as `os` raises it.

@@ -27,6 +27,10 @@ def leaves_nothing_behind():
         os.waitpid(-1, os.WNOHANG)
 
 
+# How many times as long as usual a test may take: an emulated machine is slow.
+SLOW = int(os.environ.get("FORKLESS_TEST_SLOW", "1"))
+
+
 @pytest.fixture
 def installed():
     assert forkless.install()
@@ -36,10 +40,18 @@ def installed():
 
 @pytest.fixture(autouse=True)
 def ends():
-    """Limits the time of a test."""
-    signal.alarm(60)
+    """Limits the time of a test: it fails, or the second signal ends the run."""
+
+    def takes_too_long(*_):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        raise TimeoutError("the test takes too long")
+
+    before = signal.signal(signal.SIGALRM, takes_too_long)
+    signal.alarm(60 * SLOW)
     yield
     signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def descriptors():

@@ -35,7 +35,7 @@ fn add_warm_library(python: &Path, target: &Path) {
     if cfg!(not(all(target_arch = "x86_64", target_env = "gnu"))) {
         return;
     }
-    let mut find = run(python, "60", &["-c", "import forkless; print(forkless.__path__[0])"]);
+    let mut find = run(python, 60, &["-c", "import forkless; print(forkless.__path__[0])"]);
     let package = PathBuf::from(must(&mut find));
     let probe = package.join("probe");
     // Otherwise its owner may have installed it before.
@@ -63,9 +63,14 @@ fn must(command: &mut Command) -> String {
 
 /// A Python command with a generous timeout, in the directory of the tests, where `import forkless` does not find the sources of the
 /// package.
-fn run(python: &Path, seconds: &str, words: &[&str]) -> Command {
+fn run(python: &Path, seconds: u32, words: &[&str]) -> Command {
+    let slow = std::env::var("FORKLESS_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let mut command = Command::new("timeout");
-    command.args([seconds]).arg(python).args(words).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
+    command
+        .arg((seconds * slow).to_string())
+        .arg(python)
+        .args(words)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
     command.env_remove("PYTHONPATH").env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
@@ -73,8 +78,9 @@ fn run(python: &Path, seconds: &str, words: &[&str]) -> Command {
 #[test]
 fn pytest_passes() {
     let Some(python) = python() else { return };
-    let words = ["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "--tb", "short", "--color", "no", "."];
-    let counts = must(&mut run(python, "900", &words));
+    let words =
+        ["-m", "pytest", "--quiet", "--maxfail", "3", "-p", "no:cacheprovider", "--tb", "short", "--color", "no", "."];
+    let counts = must(&mut run(python, 900, &words));
     say(&format!("pytest: {counts}"));
     assert!(counts.contains(" passed"), "{counts}");
 }
@@ -104,19 +110,19 @@ fn examples_of_the_page_about_agents_work() {
         page.split("```python\n").skip(1).map(|rest| rest.split("```").next().expect("an end")).collect();
     assert!(!examples.is_empty(), "no examples");
     for example in examples {
-        must(&mut run(python, "60", &["-c", example]));
+        must(&mut run(python, 60, &["-c", example]));
     }
 }
 
 /// CPython's own tests of `subprocess`, run on forkless.
 fn standard(how: &str) {
     let Some(python) = python() else { return };
-    let has_tests = run(python, "60", &["-c", "import test.test_subprocess"]).output();
+    let has_tests = run(python, 60, &["-c", "import test.test_subprocess"]).output();
     if !has_tests.is_ok_and(|output| output.status.success()) {
         say("SKIPPED: CPython's test_subprocess because this Python was installed without its tests");
         return;
     }
-    say(&must(&mut run(python, "500", &["standard.py", how])));
+    say(&must(&mut run(python, 500, &["standard.py", how])));
 }
 
 #[test]
@@ -133,5 +139,5 @@ fn cpython_tests_pass_with_forkless_popen() {
 #[test]
 fn the_benchmark_runs() {
     let Some(python) = python() else { return };
-    must(&mut run(python, "300", &["../bench/bench.py", "--smoke"]));
+    must(&mut run(python, 300, &["../bench/bench.py", "--smoke"]));
 }

@@ -14,7 +14,7 @@ import time
 import pytest
 
 import forkless
-from conftest import python
+from conftest import SLOW, python
 
 PIPE = forkless.PIPE
 
@@ -184,7 +184,7 @@ def test_a_process_forked_from_many_threads_launches():
         for _ in range(20):
             pid = os.fork()
             if pid == 0:
-                signal.alarm(20)
+                signal.alarm(20 * SLOW)
                 os._exit(forkless.run(["true"]).returncode)
             assert os.waitpid(pid, 0)[1] == 0
     finally:

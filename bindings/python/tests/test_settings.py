@@ -101,6 +101,8 @@ def test_new_namespaces():
         mounts = [("tmpfs", directory, "size=1m"), ("dir", f"{directory}/a", 0o755), ("symlink", "a", f"{directory}/b")]
         listed = says(f"ls {directory}", unshare=["user", "mount"], mounts=mounts, **maps)
         assert listed.split() == ["a", "b"] and os.listdir(directory) == []
+        if tuple(map(int, os.uname().release.split(".")[:2])) < (5, 12):
+            pytest.skip("mount_setattr(2) needs Linux 5.12")
         mounts = [("bind_read_only", directory, directory)]
         line = f"touch {directory}/x 2>/dev/null || echo refused"
         assert says(line, unshare=["user", "mount"], mounts=mounts, **maps) == "refused"

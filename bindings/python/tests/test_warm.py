@@ -1,6 +1,7 @@
 """Tests of warm programs. tests/python.rs installs libforkless_warm.so with the package."""
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -106,8 +107,29 @@ def test_an_ineligible_launch_is_cold_with_its_reason():
     assert warm.templates == [] and warm.stats["cold"] == 1
     with pytest.raises(TypeError, match="^warm: "):
         forkless.run(["true"], warm=1)
-    with pytest.raises(OSError):
-        forkless.Warm(library="/no/such/library.so")
+
+
+def refusal(library):
+    """The error of a set with this library. Other platforms have no warm programs, whatever the library."""
+    with pytest.raises(OSError) as raised:
+        forkless.Warm(library=library)
+    if "need x86-64 and glibc" in str(raised.value):
+        pytest.skip(str(raised.value))
+    return raised.value
+
+
+def test_a_missing_library_raises_file_not_found_error():
+    error = refusal("/no/such/library.so")
+    assert isinstance(error, FileNotFoundError) and error.errno == errno.ENOENT
+    assert str(error) == "[Errno 2] /no/such/library.so: No such file or directory"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may search each directory")
+def test_an_unreadable_directory_of_the_library_raises_permission_error(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    error = refusal(closed / "library.so")
+    assert isinstance(error, PermissionError) and error.errno == errno.EACCES
 
 
 def test_templates_end_with_the_last_owner_of_their_set():

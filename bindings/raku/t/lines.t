@@ -16,7 +16,7 @@ sub file($name, $content, $mode = 0o644) {
 
 file 'text', "one\ntwo\n";
 file 'plain', "exit 3\n";
-file 'script', qq[echo "script \$0 \$1"; exit 4\n], 0o755;
+file 'own-script', qq[echo "script \$0 \$1"; exit 4\n], 0o755;
 file 'hashed', "#!/bin/sh\necho \"hashed \$1\"; exit 5\n", 0o755;
 file 'broken', "#!/no/such/interpreter\n", 0o755;
 file 'not a program', buf8.new(0x7f, 0x45, 0x4c, 0x46, 9, 9, 9), 0o755;
@@ -62,8 +62,8 @@ my @table =
     ['ls', False, %(env => { PATH => '' })],
     ['ls text', False, %(env => { A => '1' })],
     ['./hashed x', True],
-    ['./script x', False],
-    ['script x', False, %(env => { PATH => ~$place })],
+    ['./own-script x', False],
+    ['own-script x', False, %(env => { PATH => ~$place })],
     ['./broken', False],
     ['./plain', False],
     ['./directory', False],

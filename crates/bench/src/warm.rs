@@ -101,10 +101,7 @@ fn refusal(program: &Program) -> Result<Option<String>> {
 }
 
 /// A template and the plan that it launches.
-pub(crate) struct Warmed {
-    warm: Warm,
-    plan: Prepared,
-}
+pub(crate) struct Warmed(Prepared);
 
 impl Warmed {
     /// Starts the template, which is not measured.
@@ -112,17 +109,17 @@ impl Warmed {
     /// # Errors
     /// If there is none.
     pub(crate) fn new(job: &Job<'_>) -> Result<Self> {
-        let plan = command(job)?.pidfd(false).prepare().context("not prepared")?;
         let warm = open()?;
+        let plan = command(job)?.pidfd(false).warm(&warm).prepare().context("not prepared")?;
         warm.start(&plan).context("no template")?;
-        Ok(Self { warm, plan })
+        Ok(Self(plan))
     }
 }
 
 impl Launcher for Warmed {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
-        let child = self.warm.spawn(&self.plan).context("not launched")?;
+        let child = self.0.launch().context("not launched")?;
         let (route, reason) = (child.route(), child.cold_reason().map(str::to_owned));
         let sample = finish(start, child)?;
         ensure!(matches!(route, Route::Warm), "a cold launch: {}", reason.unwrap_or_default());

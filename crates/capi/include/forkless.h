@@ -359,7 +359,7 @@ int forkless_command_personality(forkless_command *command, uint32_t persona);
 int forkless_command_oom_score_adj(forkless_command *command, int score);
 /* Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all). */
 int forkless_command_memory_policy(forkless_command *command, const char *policy);
-/* Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork. */
+/* Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork unless the caller becomes the program. */
 int forkless_command_memory_deny_write_execute(forkless_command *command, int on);
 /* Set the root directory: chroot(2). */
 int forkless_command_chroot(forkless_command *command, const char *root);

@@ -23,8 +23,10 @@ fn test() -> Result<usize, Outcome> {
     let built = xtask::modules::perl(&own.join("perl"), target).map_err(|error| failed(format!("{error:#}")))?;
     let copy = built.map_err(Outcome::Skipped)?;
     // Reasons for skipped tests are written to standard error.
+    let slow = std::env::var("FORKLESS_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let limit = (900u32 * slow).to_string();
     let mut make = Command::new("timeout");
-    make.args(["900", "sh", "-c", "exec make test TEST_VERBOSE=1 2>&1"]).current_dir(&copy).env_remove("PERL5LIB");
+    make.args([&limit, "sh", "-c", "exec make test TEST_VERBOSE=1 2>&1"]).current_dir(&copy).env_remove("PERL5LIB");
     let tests = count(&mut make)?;
     if tests == 0 {
         return Err(failed("none of perl's tests has run"));

@@ -82,20 +82,28 @@ fn short_help_has_at_most_60_lines_of_80_columns() {
 
 #[test]
 fn topics_have_all_options_each_once() {
-    for (subcommand, least) in [("run", 100), ("bench", 15)] {
+    let has_topics = |name: &String| stdout(&[name, "-h"]).contains("Topics:\n");
+    let with_topics: Vec<String> = subcommands().into_iter().filter(has_topics).collect();
+    for (subcommand, least) in [("run", 100), ("bench", 15), ("parallel", 80)] {
+        assert!(with_topics.iter().any(|name| name == subcommand), "{with_topics:?}");
+        assert!(options(&stdout(&[subcommand, "--help"])).len() > least, "{subcommand}");
+    }
+    for subcommand in &with_topics {
         let all = options(&stdout(&[subcommand, "--help"]));
-        assert!(all.len() > least, "{all:?}");
+        let topics = topics_of(subcommand);
+        let names: BTreeSet<&String> = topics.iter().collect();
+        assert_eq!(names.len(), topics.len(), "{subcommand}: two topics have one name: {topics:?}");
         let mut found = BTreeSet::new();
-        for topic in topics_of(subcommand) {
-            let page = stdout(&[subcommand, "--help", &topic]);
+        for topic in &topics {
+            let page = stdout(&[subcommand, "--help", topic]);
             assert!(page.contains("Usage: forkless ") && !page.contains("PROGRAM]..."), "{page}");
             for option in options(&page) {
-                assert!(found.insert(option.clone()), "{option} is in two topics");
+                assert!(found.insert(option.clone()), "{subcommand}: {option} is in two topics");
             }
         }
         let general = ["--help", "--version"].map(str::to_owned);
         let without: Vec<_> = all.difference(&found).filter(|option| !general.contains(option)).collect();
-        assert!(without.is_empty(), "{without:?} are in no topic");
+        assert!(without.is_empty(), "{subcommand}: {without:?} are in no topic");
         assert!(found.is_subset(&all));
     }
 }

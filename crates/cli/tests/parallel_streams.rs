@@ -158,8 +158,8 @@ fn no_file_of_a_block_stays_behind_a_stopped_run() {
 /// The first job waits for the second one, which the new number in the file makes room for, once a short job has ended.
 #[test]
 fn the_file_with_the_number_of_jobs_is_read_when_a_job_ends() {
-    let line = "echo 1 > jobs; $P -k -j jobs 'case {} in 1) echo 2 > jobs;; 2) until test -e three; do sleep 0.01; done;; \
-                3) touch three;; esac; echo {}' ::: 1 2 3";
+    let line = "echo 1 > jobs; $P -k -j jobs 'case {} in 1) echo 2 > jobs;; 2) n=0; until test -e three || test $n = 2000; do \
+                n=$((n + 1)); sleep 0.01; done; test -e three || echo late;; 3) touch three;; esac; echo {}' ::: 1 2 3";
     assert_eq!(output(line), "1\n2\n3\n");
     // What is no number changes nothing.
     assert_eq!(output("echo 1 > jobs; $P -k -j jobs 'echo many > jobs; echo {}' ::: 1 2 3"), "1\n2\n3\n");
@@ -194,7 +194,7 @@ fn the_second_sigterm_ends_the_jobs() {
     let output = run(line, place.path());
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("a\n", Some(255)), "{output:?}");
     let line = "$P -j1 'kill -TERM $PARALLEL_PID; until grep -q \"no more jobs\" said; do sleep 0.01; done; \
-                kill -TERM $PARALLEL_PID; sleep 1000; echo {}' ::: a b 2> said";
+                kill -TERM $PARALLEL_PID; sleep 30; echo {}' ::: a b 2> said";
     let _ = fs::remove_file(place.path().join("said"));
     let output = run(line, place.path());
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(255)), "{output:?}");

@@ -7,8 +7,9 @@ use crate::planted;
 use crate::sys::{self, Result, prctl, uapi};
 use crate::zygote_child::{Adopt, CPU_WORDS, LIMITS, what};
 
-/// Reads the calling thread's attributes that a child can take on, except the working directory, umask and ignored
-/// signals. `differs` gets a bit for each attribute that cannot be read: a filter refuses the call.
+/// Reads the attributes that a child which the calling thread clones would have, as far as a child can take them on, except
+/// the working directory, umask and ignored signals. `differs` gets a bit for each attribute that cannot be read: a filter
+/// refuses the call.
 pub fn observe(adopt: &mut Adopt) {
     let mut unread = 0;
     let mut ask = |what: i32, number: u32, args: [usize; 6]| {
@@ -27,7 +28,8 @@ pub fn observe(adopt: &mut Adopt) {
     let mut priority = 0i32;
     let policy = ask(what::SCHEDULER, uapi::__NR_sched_getscheduler, [0; 6]) as i32;
     ask(what::SCHEDULER, uapi::__NR_sched_getparam, [0, &raw mut priority as usize, 0, 0, 0, 0]);
-    adopt.scheduler = [policy, priority];
+    let reset = if planted!("reset-on-fork-taken-on") { None } else { after_reset(policy, adopt.nice) };
+    (adopt.scheduler, adopt.nice) = reset.unwrap_or(([policy, priority], adopt.nice));
     let cpus = [0, CPU_WORDS * 8, adopt.cpus.as_mut_ptr() as usize, 0, 0, 0];
     adopt.cpu_words = (ask(what::AFFINITY, uapi::__NR_sched_getaffinity, cpus) / 8) as u32;
     adopt.io_priority = ask(what::IO_PRIORITY, uapi::__NR_ioprio_get, [1, 0, 0, 0, 0, 0]) as i32;
@@ -36,6 +38,19 @@ pub fn observe(adopt: &mut Adopt) {
     let get_personality = [u32::MAX as usize, 0, 0, 0, 0, 0];
     adopt.personality = ask(what::PERSONALITY, uapi::__NR_personality, get_personality) as u32;
     adopt.differs = unread;
+}
+
+/// Scheduler and nice value of a child whose parent has this policy, if that says that children do not inherit all of it
+/// (SCHED_RESET_ON_FORK): sched_fork() in kernel/sched/core.c.
+fn after_reset(policy: i32, nice: i32) -> Option<([i32; 2], i32)> {
+    const RESET_ON_FORK: i32 = uapi::SCHED_RESET_ON_FORK as i32;
+    if policy & RESET_ON_FORK == 0 {
+        return None;
+    }
+    match (policy & !RESET_ON_FORK) as u32 {
+        uapi::SCHED_FIFO | uapi::SCHED_RR | uapi::SCHED_DEADLINE => Some(([uapi::SCHED_NORMAL as i32, 0], 0)),
+        other => Some(([other as i32, 0], nice.max(0))),
+    }
 }
 
 /// Marks the attributes that the child must take on: those that differ between the caller (`asked`) and the helper
@@ -79,6 +94,9 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
 
 /// `prlimit64(2)` of the calling process.
 fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
+    if planted!("zygote-count-of-processes-of-the-helper") {
+        return Ok(());
+    }
     // SAFETY: the kernel reads two words.
     unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
 }

@@ -78,6 +78,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
 #[inline(always)]
 fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
     match pair.origin() {
+        Origin::Slot(0) if frame.only_pipes != 0 && planted!("pipe-opened-the-wrong-way") => Some(uapi::O_WRONLY),
         Origin::Slot(0) if frame.only_pipes != 0 => Some(uapi::O_RDONLY),
         Origin::Slot(1 | 2) if frame.only_pipes != 0 => Some(uapi::O_WRONLY),
         Origin::Slot(EXEC_SLOT) => Some(uapi::O_WRONLY),

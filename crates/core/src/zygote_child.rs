@@ -134,24 +134,57 @@ pub unsafe extern "C-unwind" fn play_sent(frame: *mut Frame) -> ! {
     }
 }
 
-/// Takes on the caller's attributes; on failure exits, with the reason in the frame.
+/// Takes on the caller's attributes; on failure exits, with the reason in the frame. The caller may return from its
+/// launch meanwhile.
 pub unsafe fn adopt(sent: &Sent) {
+    // SAFETY: this is the child (module contract).
+    unsafe {
+        watch_word(sent);
+        announce(sent);
+        adopt_attributes(sent);
+    }
+}
+
+/// As [`adopt`], but the caller waits: until [`announce`] it can launch in another way.
+pub unsafe fn adopt_unannounced(sent: &Sent) {
+    // SAFETY: this is the child (module contract).
+    unsafe {
+        watch_word(sent);
+        adopt_attributes(sent);
+    }
+}
+
+/// Marks the word as held, so that the kernel marks it when the child leaves, and wakes a caller that waits for no more
+/// than the child.
+pub fn announce(sent: &Sent) {
+    sent.frame.word.store(robust::held(), Release);
+    if sent.announce != 0 {
+        sys::futex_wake(&sent.frame.word);
+    }
+}
+
+/// Exits, with the reason in the frame.
+pub fn fail(frame: &Frame, error: i32) -> ! {
+    frame.errno.store(error, Relaxed);
+    // If this has not been done yet, the kernel would not mark the word.
+    frame.word.store(robust::held(), Release);
+    fence(Release);
+    sys::exit(127)
+}
+
+unsafe fn watch_word(sent: &Sent) {
     let frame = &sent.frame;
     frame.detail.store(what::WORD, Relaxed);
     // SAFETY: this is the child (module contract).
-    let answer = unsafe {
-        robust::watch(sent.robust.get(), &frame.word).and_then(|()| {
-            frame.word.store(robust::held(), Release);
-            if sent.announce != 0 {
-                sys::futex_wake(&frame.word);
-            }
-            take_on(sent)
-        })
-    };
-    if let Err(error) = answer {
-        frame.errno.store(error, Relaxed);
-        fence(Release);
-        sys::exit(127)
+    if let Err(error) = unsafe { robust::watch(sent.robust.get(), &frame.word) } {
+        fail(frame, error)
+    }
+}
+
+unsafe fn adopt_attributes(sent: &Sent) {
+    // SAFETY: this is the child (module contract).
+    if let Err(error) = unsafe { take_on(sent) } {
+        fail(&sent.frame, error)
     }
 }
 

@@ -17,6 +17,7 @@
 //! [`mark_differences`]: forkless_core::attributes::mark_differences
 //! [`observe`]: forkless_core::attributes::observe
 
+pub(crate) mod filters;
 pub(crate) mod namespaces;
 
 use crate::kernel;
@@ -259,13 +260,12 @@ pub(crate) struct Hidden {
     securebits: i64,
     /// Memory-deny-write-execute, and whether it is inherited.
     mdwe: i64,
-    /// The thread that these seccomp filters belong to. `None`: to the whole process, because there are as many as the
-    /// first thread has. The kernel shows their number, and not which they are.
+    /// The thread that these seccomp filters belong to. `None`: to all threads that have as many. See [`filters`].
     filters_of: Option<ThreadId>,
 }
 
 impl Hidden {
-    /// Those of the calling thread, which has its filters from `thread`.
+    /// Those of the calling thread, whose status this is, and which has its filters from `thread`.
     pub(crate) fn of_caller(status: &Status, thread: ThreadId) -> io::Result<Self> {
         const PR_GET_MDWE: u32 = 66;
         // Exec clears it.
@@ -275,17 +275,10 @@ impl Hidden {
             let answer = unsafe { sys::syscall(uapi::__NR_prctl, [option as usize, 0, 0, 0, 0, 0]) };
             answer.map_or(-1, |value| value as i64)
         };
-        const FILTERS: [&str; 2] = ["Seccomp:", "Seccomp_filters:"];
-        let filters = status.values(FILTERS);
-        let has_none = filters[0].is_none_or(|mode| mode.trim_ascii() == b"0");
-        let is_own = !has_none && sys::gettid() != sys::getpid() && {
-            let first = Status::read(&format!("/proc/{}/status", sys::getpid()))?;
-            first.values(FILTERS) != filters
-        };
         Ok(Self {
             securebits: get(prctl::PR_GET_SECUREBITS) & !SECBIT_KEEP_CAPS,
             mdwe: get(PR_GET_MDWE),
-            filters_of: is_own.then_some(thread).filter(|_| !planted!("own-filters-not-compared")),
+            filters_of: filters::owner(status, thread),
         })
     }
 

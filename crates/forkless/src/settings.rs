@@ -170,12 +170,12 @@ macro_rules! settings {
                 /// }
                 /// ```
                 memory_deny_write_execute(on: flag) {
-                    line "Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork"
+                    line "Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork unless the caller becomes the program"
                     step DenyWriteExecute = 52, "deny writable and executable memory", "`prctl(2)` PR_SET_MDWE."
                     op { Last: __NR_prctl(prctl::PR_SET_MDWE, prctl::PR_MDWE_REFUSE_EXEC_GAIN), "from Linux 6.3 on" }
                     memory own ids kept posix_spawn refused shell inherited
                     run { "memory-deny-write-execute", "", "Memory" }
-                    docs "prctl", "Linux 6.3; `Launcher::Fork`"
+                    docs "prctl", "Linux 6.3; `Launcher::Fork`, except for `exec`"
                     example "1"
                 }
             }

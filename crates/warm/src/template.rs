@@ -19,7 +19,7 @@ use forkless_core::frame::LEFT;
 use forkless_core::parcel::{self, Kind, MAX_PATCHES, Message, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
 use forkless_core::planted;
 use forkless_core::sys::{self, errno, prctl, uapi};
-use forkless_core::zygote_child::{Adopt, adopt};
+use forkless_core::zygote_child::{Adopt, adopt_unannounced, announce, fail};
 
 /// The descriptor number of the template's socket.
 const SOCKET: i32 = 3;
@@ -365,22 +365,25 @@ impl State {
         // SAFETY: the parcel is mapped until this function unmaps it, and belongs to this run.
         let sent = unsafe { &(*parcel).sent };
         let frame = &sent.frame;
+        let announces_early = planted!("warm-child-announced-early");
         // SAFETY: this is the child.
         unsafe {
             self.pages.await_watch();
-            adopt(sent);
+            if announces_early {
+                announce(sent);
+            }
+            adopt_unannounced(sent);
         }
         let plan = frame.plan.load(Relaxed).cast_const();
         // Everything that can fail comes before the plan's first step: then the caller can launch in another way.
         // SAFETY: the plan lies in the parcel.
         let arguments = match unsafe { program.become_of(plan) } {
             Ok(arguments) => arguments,
-            Err(error) => {
-                frame.errno.store(error, Relaxed);
-                fence(Release);
-                sys::exit(127);
-            }
+            Err(error) => fail(frame, error),
         };
+        if !announces_early {
+            announce(sent);
+        }
         // SAFETY: this is the child; the plan is used until it is released.
         unsafe {
             if !play_all_but_last(frame) {

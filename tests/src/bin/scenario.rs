@@ -104,6 +104,8 @@ mod zygote_bounds;
 
 #[path = "../scenario/zygote_odd.rs"]
 mod zygote_odd;
+#[path = "../scenario/zygote_scheduling.rs"]
+mod zygote_scheduling;
 
 #[path = "../scenario/sigpipe.rs"]
 mod sigpipe;
@@ -207,12 +209,14 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("ids-closed", ids::closed_to_the_new_user),
     ("ids-groups", ids::without_the_hosts_groups),
     ("ids-overlap", ids::noted_once),
+    ("ids-own-zero", ids::own_zero_kept),
     ("ids-restored", ids::restored_while_others_go_on),
     ("ids-forked-amid", ids::forked_amid),
     ("ids-asked-for", ids::asked_for_meanwhile),
     ("ids-refused-meanwhile", ids::refused_meanwhile),
     ("ids-other-credentials", ids::closed_for_other_credentials),
     ("maps-forked", maps::forked),
+    ("maps-meanwhile", maps::meanwhile),
     ("maps-host", maps::host),
     ("maps-host-stopped", maps::host_stopped),
     ("maps-host-killed", maps::host_killed),
@@ -230,6 +234,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("death-main-thread-gone", death::main_thread_gone),
     ("keeper-shows", keeper::shows),
     ("keeper-own-rights", keeper::own_rights),
+    ("keeper-equal-filters", keeper::equal_filters),
     ("keeper-own-ids", keeper::own_ids),
     ("keeper-common-rights", keeper::common_rights),
     ("keeper-unknown-rights", keeper::unknown_rights),
@@ -273,6 +278,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("capture-merged", capture::merged),
     ("capture-memory-files", capture::memory_files),
     ("capture-refused", capture_alone::refused),
+    ("pipes-again", capture_alone::pipes_again),
     ("capture-few-fds", capture_alone::few_fds),
     ("capture-short-files", capture_alone::short_files),
     ("capture-signals", capture_alone::signals),
@@ -294,6 +300,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-basics", zygote::basics),
     ("zygote-calls", zygote::calls),
     ("zygote-follows", zygote::follows),
+    ("zygote-scheduling", zygote_scheduling::scheduling),
     ("zygote-groups", zygote_bounds::groups),
     ("zygote-cgroups", zygote_bounds::cgroups),
     ("zygote-thread-cgroup", zygote_bounds::thread_cgroup),
@@ -302,10 +309,14 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-kill-storm", zygote::kill_storm),
     ("zygote-held", zygote::held),
     ("zygote-stopped", zygote::stopped),
+    ("zygote-beside-ids", zygote_odd::beside_ids),
     ("zygote-large", zygote::large),
     ("zygote-leaks", zygote::leaks),
     ("zygote-landlock", zygote_odd::landlock),
     ("zygote-hidden", zygote_odd::hidden),
+    ("zygote-equal-filters", zygote_odd::equal_filters),
+    ("zygote-common-filters", zygote_odd::common_filters),
+    ("zygote-common-filters-host", zygote_odd::common_filters_host),
     ("zygote-asks", zygote_odd::asks),
     ("zygote-lost", zygote_odd::lost),
     ("zygote-user-namespace", zygote_odd::user_namespace),

@@ -2,9 +2,10 @@
 
 use crate::capture::{LONG, in_every_way, leaving_nothing, pattern, sh};
 use crate::observe::{self, kernel_at_least, scaled};
-use forkless::{Capture, Command, DescriptorTable, Error, Passing, Pipeline, Route, Step};
+use forkless::{Capture, Command, DescriptorTable, Error, Passing, Pipeline, Route, Stdio, Step};
 use forkless_tests::filter::{Answer, Refusal, refuse_in_all_threads};
 use forkless_tests::process::is_hidden_from_children;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -26,6 +27,27 @@ pub fn refused(args: &[String]) {
     let text =
         leaving_nothing(|| sh("echo one; echo two >&2; echo three").capture(&how.merged(true))).expect("a capture");
     assert_eq!(&text.stdout[..], b"one\ntwo\nthree\n");
+}
+
+/// Where `pidfd_getfd` is refused, the child opens its end of each pipe again, in that end's direction.
+pub fn pipes_again(_: &[String]) {
+    if is_hidden_from_children() {
+        return observe::skip("pipes that are opened again", "children cannot see this process's descriptors");
+    }
+    refuse_in_all_threads(&[Refusal::of(libc::SYS_pidfd_getfd, Answer::Errno(libc::EPERM))]).expect("a filter");
+    let flags = "for n in 0 1 2; do grep flags /proc/self/fdinfo/$n; done; cat";
+    for _ in 0..2 {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", flags]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("spawn");
+        child.stdin.take().expect("a pipe").write_all(b"through").expect("write");
+        let output = child.wait_with_output().expect("output");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        let modes: Vec<_> =
+            text.lines().filter_map(|line| line.strip_prefix("flags:")?.trim().bytes().last()).collect();
+        assert_eq!((&modes[..], text.lines().last()), (&b"011"[..], Some("through")), "{text}");
+    }
 }
 
 fn set_limit(resource: libc::__rlimit_resource_t, number: u64) {

@@ -138,6 +138,21 @@ pub fn closed_to_the_new_user(_: &[String]) {
     assert_eq!(dumpable(), 1, "when the last one has left");
 }
 
+/// A host that has made itself non-dumpable is so again after such a launch. The kernel may have changed it: with
+/// fs.suid_dumpable a change of IDs makes any memory dumpable (1), or readable by root (2).
+pub fn own_zero_kept(_: &[String]) {
+    if !is_root("a non-dumpable host whose child changes its ids") {
+        return;
+    }
+    forkless::set_dumpable(false).expect("prctl");
+    // As a kernel with fs.suid_dumpable = 1 does it.
+    while_it_waits(as_user(), |_| set_dumpable(1));
+    assert_eq!(dumpable(), 0);
+    forkless::set_dumpable(true).expect("prctl");
+    while_it_waits(as_user(), |_| assert_ne!(dumpable(), 1));
+    assert_eq!(dumpable(), 1);
+}
+
 /// The host's state is recorded by the first of such launches. At the next one the child has already changed it.
 pub fn noted_once(_: &[String]) {
     if !is_root("a host with two children of other ids at once") {

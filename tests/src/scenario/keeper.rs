@@ -41,7 +41,7 @@ pub fn shows(_: &[String]) {
     }
 }
 
-fn keepers() -> usize {
+pub fn keepers() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("tasks").flatten();
     let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
     names.filter(|name| name.trim_end() == "forkless-keeper").count()
@@ -162,6 +162,35 @@ pub fn own_rights(_: &[String]) {
     .expect("a thread");
     let again = thread::spawn(both).join().expect("a thread");
     assert_eq!((again, keepers()), (plain, MOST), "a thread with nothing of its own");
+    observe::assert_no_orphans();
+}
+
+/// Three threads, of which one is the first, that have one filter each, and not the same.
+pub fn equal_filters(_: &[String]) {
+    let threads: Vec<_> = [seccomp as fn(), other_seccomp]
+        .map(|change| {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let launches = move || {
+                receiver.recv().expect("the first thread's filter");
+                change();
+                both()
+            };
+            // It exists before the first thread's filter, so it does not have that.
+            (sender, thread::spawn(launches))
+        })
+        .into();
+    filter::refuse(&[Refusal::of(libc::SYS_membarrier, Answer::Errno(libc::ENOSYS))]).expect("a filter");
+    let had: Vec<_> = threads
+        .into_iter()
+        .map(|(sender, thread)| {
+            sender.send(()).expect("a thread");
+            let [threads, ours] = thread.join().expect("a thread");
+            assert_eq!(ours, threads);
+            ours
+        })
+        .collect();
+    assert_ne!(had[0], had[1], "the two filters differ");
+    assert_eq!(keepers(), 2);
     observe::assert_no_orphans();
 }
 

@@ -129,6 +129,18 @@ pub fn child_stopped(_: &[String]) {
     observe::assert_no_orphans();
 }
 
+/// A clone that suspends its thread until the child has left: another thread writes the maps meanwhile.
+pub fn meanwhile(_: &[String]) {
+    if !is_possible() {
+        return;
+    }
+    let mut command = mapped(false, 1);
+    // The memory is the child's alone then, so that only this child is killed when memory is short.
+    command.oom_score_adj(500);
+    let status = observe::within("a launch with id maps", move || command.status().expect("status"));
+    assert!(status.success());
+}
+
 /// A forked child has a pidfd, waits for its maps, gets them, and runs its program.
 pub fn forked(_: &[String]) {
     if !is_possible() {

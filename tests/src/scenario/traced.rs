@@ -30,6 +30,17 @@ pub fn run(args: &[String]) {
         "spawn-read-wait" => {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         }
+        "zygote-uid" => {
+            command.uid(7);
+            let zygote = forkless::zygote::Zygote::start(&Default::default()).expect("a zygote");
+            let prepared = command.prepare().expect("prepare");
+            for _ in 0..2 {
+                assert!(zygote.status(&prepared).expect("status").success());
+            }
+            mark();
+            assert!(zygote.status(&prepared).expect("status").success());
+            return mark();
+        }
         "first-status" | "only-status" => {
             command.launched_once(what == "only-status");
             mark();

@@ -160,11 +160,12 @@ pub fn calls(_: &[String]) {
 pub fn follows(_: &[String]) {
     let zygote = zygote();
     let helper = helper_pid(&zygote);
-    let ask =
-        "umask; pwd; ulimit -S -c; ulimit -S -n; nice; grep -e SigIgn -e SigBlk -e Cpus_allowed: /proc/self/status";
+    let ask = "umask; pwd; ulimit -S -c; ulimit -S -n; nice; grep 'Max processes' /proc/self/limits; \
+               grep -e SigIgn -e SigBlk -e Cpus_allowed: /proc/self/status";
     let direct = || String::from_utf8(shell(ask).output().expect("output").stdout).expect("text");
     let same = |what: &str| assert_eq!(says(&zygote, ask), direct().trim(), "{what}");
     same("at first");
+    crate::zygote_scheduling::reset_on_fork(&zygote);
     // SAFETY: settings of this process, which has one thread; each is undone with it.
     unsafe {
         libc::umask(0o027);
@@ -175,6 +176,11 @@ pub fn follows(_: &[String]) {
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
         libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 });
         same("after limits");
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::getrlimit(libc::RLIMIT_NPROC, &mut limit);
+        limit.rlim_cur = limit.rlim_max.min(1_000_000) - 1;
+        libc::setrlimit(libc::RLIMIT_NPROC, &limit);
+        same("after a limit of processes");
         libc::signal(libc::SIGUSR1, libc::SIG_IGN);
         same("after ignoring a signal");
         libc::setpriority(libc::PRIO_PROCESS, 0, 5);

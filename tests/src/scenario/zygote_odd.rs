@@ -1,12 +1,17 @@
 //! Launches by a zygote that are abandoned, dropped, or redirected: they must not affect later ones.
 
 use crate::elf::Programs;
-use crate::observe::{self, eventually, skip};
+use crate::observe::{self, eventually, scaled, skip};
 use crate::zygote::{error_of, helper_pid, says, zygote};
+use forkless::zygote::Zygote;
 use forkless::{Command, Error, Namespace, Stdio, Step};
 use forkless_tests::filter::{self, Answer, Refusal};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::thread;
 
 /// A launch of which not all descriptors come to the helper, or not all can be sent, fails, and the next one does not.
 pub fn lost(_: &[String]) {
@@ -109,6 +114,36 @@ fn takes_on([permitted, effective, bounding]: [u64; 3]) {
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// A helper is non-dumpable while one of its children changes its ids. A caller without CAP_SYS_PTRACE may not inspect it
+/// then, and launches by it nevertheless.
+pub fn beside_ids(_: &[String]) {
+    if !forkless_tests::process::is_root() {
+        return skip("launches by a zygote beside changes of ids", "that needs root");
+    }
+    const CAP_SYS_PTRACE: u64 = 1 << 19;
+    takes_on(capabilities().map(|set| set & !CAP_SYS_PTRACE));
+    let zygote = zygote();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let mut command = Command::new("/bin/true");
+            let other = command.uid(1000).prepare().expect("prepare");
+            let mut count = 0;
+            while !done.load(Relaxed) {
+                assert!(zygote.status(&other).expect("as another user").success());
+                count += 1;
+            }
+            count
+        });
+        let plain = Command::new("/bin/true").prepare().expect("prepare");
+        let answers: Vec<_> = (0..scaled(500)).map(|_| zygote.status(&plain)).collect();
+        done.store(true, Relaxed);
+        assert!(beside.join().expect("a thread") > 0);
+        answers.into_iter().for_each(|status| assert!(status.expect("status").success()));
+    });
+    assert_eq!(zygote.stats().starts, 1, "one helper for all of them");
+}
+
 /// A caller that has entered a user namespace has its children there, though it looks the same in every other way: root with all
 /// capabilities, or an ordinary user who has given all of them up.
 pub fn user_namespace(_: &[String]) {
@@ -186,21 +221,23 @@ pub fn dropped_before_exec(_: &[String]) {
     observe::assert_no_orphans();
 }
 
+/// The answer of [`asks`] by this zygote.
+fn ask(zygote: &Zygote, call: i64) -> String {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["zygote-asks", &call.to_string()]).stdout(Stdio::piped());
+    let output = zygote.output(&command.prepare().expect("prepare")).expect("output");
+    String::from_utf8(output.stdout).expect("text").trim().to_string()
+}
+
 /// Restrictions that no file of `/proc` shows: securebits, and filters of a thread that are as many as those of another.
 pub fn hidden(_: &[String]) {
     const SECBIT_NO_SETUID_FIXUP: i32 = 1 << 2;
     const PR_SET_MDWE: i32 = 65;
     const PR_MDWE_REFUSE_EXEC_GAIN: i32 = 1;
-    let ask = |zygote: &forkless::zygote::Zygote, call: i64| {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["zygote-asks", &call.to_string()]).stdout(Stdio::piped());
-        let output = zygote.output(&command.prepare().expect("prepare")).expect("output");
-        String::from_utf8(output.stdout).expect("text").trim().to_string()
-    };
     let zygote = zygote();
     std::thread::scope(|scope| {
         for call in [libc::SYS_getpriority, libc::SYS_ioprio_get] {
-            let (zygote, ask) = (&zygote, &ask);
+            let zygote = &zygote;
             let thread = scope.spawn(move || {
                 assert_ne!(ask(zygote, call), "refused");
                 filter::refuse(&[Refusal::of(call, Answer::Errno(libc::ENOSYS))]).expect("a filter");
@@ -227,7 +264,57 @@ pub fn hidden(_: &[String]) {
     observe::assert_no_orphans();
 }
 
-/// The program of [`hidden`]: whether a call is refused, or its securebits, or its MDWE setting.
+/// Two threads that have one filter each, and not the same: their number says nothing.
+pub fn equal_filters(_: &[String]) {
+    let (one, other) = (libc::SYS_getpriority, libc::SYS_ioprio_get);
+    let refuse = |call| filter::refuse(&[Refusal::of(call, Answer::Errno(libc::ENOSYS))]).expect("a filter");
+    let (sender, receiver) = channel::<Zygote>();
+    // It exists before the first thread's filter, so it does not have that.
+    let thread = std::thread::spawn(move || {
+        let zygote = receiver.recv().expect("a zygote");
+        refuse(other);
+        assert_eq!(ask(&zygote, one), "allowed", "the filter of the first thread");
+        assert_eq!(ask(&zygote, other), "refused", "the filter of the calling thread");
+        zygote
+    });
+    refuse(one);
+    let zygote = zygote();
+    assert_eq!((ask(&zygote, one), ask(&zygote, other)), ("refused".into(), "allowed".into()));
+    assert_eq!(zygote.stats().starts, 1);
+    sender.send(zygote).expect("a thread");
+    let zygote = thread.join().expect("the thread");
+    assert_eq!((ask(&zygote, one), ask(&zygote, other)), ("refused".into(), "allowed".into()));
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// A program that was executed with a filter, as in a container: all its threads have that one.
+pub fn common_filters(_: &[String]) {
+    filter::refuse(&[Refusal::of(libc::SYS_getpriority, Answer::Errno(libc::ENOSYS))]).expect("a filter");
+    let error = std::process::Command::new("/proc/self/exe").arg("zygote-common-filters-host").exec();
+    panic!("{error}");
+}
+
+/// The host of [`common_filters`], which does nothing with the library before it has several threads.
+pub fn common_filters_host(_: &[String]) {
+    let mut zygote = None;
+    for _ in 0..3 {
+        let in_thread = |zygote: Option<Zygote>| {
+            let zygote = zygote.unwrap_or_else(crate::zygote::zygote);
+            assert_eq!(ask(&zygote, libc::SYS_getpriority), "refused");
+            assert!(Command::new("/bin/true").parent_death_signal(libc::SIGKILL).status().expect("status").success());
+            zygote
+        };
+        let ours = zygote.take();
+        zygote = Some(std::thread::spawn(move || in_thread(ours)).join().expect("a thread"));
+    }
+    assert_eq!(zygote.as_ref().map(|zygote| zygote.stats().starts), Some(1), "one helper for all threads");
+    assert_eq!(crate::keeper::keepers(), 1, "one thread that clones for all threads");
+    drop(zygote);
+    observe::assert_no_orphans();
+}
+
+/// The program of [`hidden`] and its neighbours: whether a call is refused, or its securebits, or its MDWE setting.
 pub fn asks(args: &[String]) {
     const PR_GET_MDWE: i32 = 66;
     let call: i64 = args[0].parse().expect("a number");

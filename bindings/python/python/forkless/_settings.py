@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 class Settings(TypedDict, total=False):
-    """Keywords of `run`, `Popen`, `prepare` and the functions of `forkless.asyncio`; None is as if it were not there. None makes the launch
-    fork. Each is a builder of the Rust library's Command, where it is documented (`docs/settings.md`); names may be given in any case.
+    """Keywords of `run`, `Popen`, `prepare` and the functions of `forkless.asyncio`; None is as if it were not there. No keyword makes
+    the launch fork, except launcher="fork". Each is a builder of the Rust library's Command, where it is documented (`docs/settings.md`); names
+    may be given in any case.
     """
 
     fds: Mapping[int, FileDescriptorLike] | None
@@ -71,7 +72,7 @@ class Settings(TypedDict, total=False):
     memory_policy: str | None
     """Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all)."""
     memory_deny_write_execute: bool | None
-    """Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork."""
+    """Deny memory that is writable and executable: PR_SET_MDWE; needs the launcher fork unless the caller becomes the program."""
     chroot: StrOrBytesPath | None
     """Set the root directory: chroot(2)."""
     controlling_terminal: int | None

@@ -12,7 +12,8 @@ const COMMAND: &str = "Command and replacement strings";
 const JOBS: &str = "Jobs";
 const OUTPUT: &str = "Output";
 const LOG: &str = "Log and resumption";
-const PIPE: &str = "Input as blocks (--pipe)";
+// Its first word is the topic: it must differ from that of INPUT.
+const PIPE: &str = "Blocks of input for --pipe";
 const SEMAPHORE: &str = "Semaphore";
 const SLURM: &str = "Slurm";
 
@@ -48,8 +49,9 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = INPUT, long)]
     pub(super) csv: bool,
 
-    /// Take the first line as names of the columns, usable as {NAME}; only `:` or a number of lines for --pipe
-    #[arg(help_heading = INPUT, long, value_name = ":")]
+    /// Take the first line as names of the columns, usable as {NAME}; with --pipe, repeat the header in each block: `:` (one
+    /// line), a number of lines or a regular expression
+    #[arg(help_heading = INPUT, long, value_name = "HEADER")]
     pub(super) header: Option<String>,
 
     /// Use at most N values for a job
@@ -402,7 +404,7 @@ pub(crate) struct ParallelOptions {
     pub(super) will_cite: bool,
 
     /// Ignore $PARALLEL
-    #[arg(long)]
+    #[arg(help_heading = COMMAND, long)]
     pub(super) plain: bool,
 
     #[command(flatten)]

@@ -12,7 +12,7 @@ macro_rules! resources {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum Resource {
-            $(#[doc = concat!($doc, ".")] $name = $number,)*
+            $(#[doc = concat!("Limits ", $doc, ".")] $name = $number,)*
         }
 
         impl Resource {
@@ -32,7 +32,7 @@ macro_rules! resources {
 
             #[doc(hidden)]
             pub fn words(self) -> &'static str {
-                match self { $(Self::$name => $doc,)* }
+                match self { $(Self::$name => concat!("Limit ", $doc),)* }
             }
         }
     };
@@ -40,22 +40,22 @@ macro_rules! resources {
 
 // The one list of them: every front end and every test has its own from here.
 resources! {
-    Cpu = 0 "cpu", "CPU time, in seconds";
-    FileSize = 1 "fsize", "Size of the files that the process writes, in bytes";
-    Data = 2 "data", "Data segment, in bytes";
-    Stack = 3 "stack", "Stack, in bytes";
-    Core = 4 "core", "Core dump, in bytes";
-    Rss = 5 "rss", "Resident set, in bytes (without effect since Linux 2.4.30)";
-    Processes = 6 "nproc", "Number of processes and threads of the real user";
-    Files = 7 "nofile", "File descriptors: one above the highest number that the process may use";
-    LockedMemory = 8 "memlock", "Locked memory, in bytes";
-    AddressSpace = 9 "as", "Address space (virtual memory), in bytes";
-    Locks = 10 "locks", "File locks (without effect since Linux 2.4.25)";
-    PendingSignals = 11 "sigpending", "Number of queued signals of the real user";
-    MessageQueues = 12 "msgqueue", "POSIX message queues, in bytes";
-    Nice = 13 "nice", "Ceiling of the nice value, as 20 minus nice";
-    RealtimePriority = 14 "rtprio", "Ceiling of the real-time priority";
-    RealtimeTime = 15 "rttime", "Real-time CPU time without a blocking call, in microseconds";
+    Cpu = 0 "cpu", "the CPU time, in seconds";
+    FileSize = 1 "fsize", "the size of the files that the process writes, in bytes";
+    Data = 2 "data", "the data segment, in bytes";
+    Stack = 3 "stack", "the stack, in bytes";
+    Core = 4 "core", "the size of a core dump, in bytes";
+    Rss = 5 "rss", "the resident set, in bytes (without effect since Linux 2.4.30)";
+    Processes = 6 "nproc", "the number of processes and threads of the real user";
+    Files = 7 "nofile", "the file descriptors: one above the highest number that the process may use";
+    LockedMemory = 8 "memlock", "the locked memory, in bytes";
+    AddressSpace = 9 "as", "the address space (virtual memory), in bytes";
+    Locks = 10 "locks", "the number of file locks (without effect since Linux 2.4.25)";
+    PendingSignals = 11 "sigpending", "the number of queued signals of the real user";
+    MessageQueues = 12 "msgqueue", "the memory of POSIX message queues, in bytes";
+    Nice = 13 "nice", "the nice value: 20 minus the lowest that the process may set";
+    RealtimePriority = 14 "rtprio", "the real-time priority";
+    RealtimeTime = 15 "rttime", "the real-time CPU time without a blocking call, in microseconds";
 }
 
 /// No limit, for [`Command::rlimit`](crate::Command::rlimit).

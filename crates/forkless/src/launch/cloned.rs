@@ -165,6 +165,20 @@ fn knows_better(
     true
 }
 
+/// Why a launch with [`Form::Launch`] would return only when the child has executed its program, if it would: a caller that
+/// the exec itself waits for must not make it.
+#[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
+pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
+    if dumps::may_come_from_a_filter(plan.is_filtered) && !planted!("warm-watched-under-a-filter") {
+        return Some("the caller has a seccomp filter, and Linux is older than 5.16");
+    }
+    let is_vfork = plan.vfork || plan.changes_cgroup || How::plain().vfork;
+    match plan.changes_ids || is_vfork {
+        true => Some("the caller is traced"),
+        false => None,
+    }
+}
+
 /// Whether the launch must wait until the child has read the caller's descriptors, which it does after the clone.
 /// (Inherited standard streams do not count.)
 fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {

@@ -13,7 +13,7 @@
 //! Source: forget_original_parent() in kernel/exit.c; pidns_install() in kernel/pid_namespace.c.
 
 use crate::identity::namespaces::{Namespaces, Tasks};
-use crate::identity::{Identity, Place, place};
+use crate::identity::{Identity, Place, filters, place};
 use crate::kernel::{self, LIBCS};
 use crate::plan::Creator;
 use crate::process;
@@ -69,8 +69,9 @@ impl Creator {
 }
 
 /// Calls `start` with the host's signals blocked. A thread that it starts inherits the mask, so the kernel delivers
-/// none of these signals to it.
+/// none of these signals to it. If it is the process's second thread, the filters of the first one are noted.
 pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    filters::look();
     // Restored below.
     let blocked = ALL_BUT_SIGSYS & !LIBCS;
     let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };

@@ -210,15 +210,48 @@ impl KeepDumpable {
     }
 }
 
+/// Waits, as [`KeepDumpable::end`] does, until a child has given up the memory of the calling process, which has cloned
+/// it for its own parent with `CLONE_VFORK`: the parent may have reaped the child. False: that cannot be determined.
+///
+/// The kernel lets the calling process continue when the child has begun to leave its memory. Until the child has the
+/// new one, its new user may open `/proc/PID/mem`, unless the memory is non-dumpable. Source: exec_mmap() in fs/exec.c,
+/// which calls exec_mm_release() and complete_vfork_done() first.
+pub(crate) fn sibling_has_left(pid: i32) -> bool {
+    if planted!("zygote-memory-not-given-up-yet") {
+        return true;
+    }
+    for look in 0.. {
+        match kernel::shares(creator::KCMP_VM, pid) {
+            Ok(false) | Err(errno::ESRCH) => return true,
+            Ok(true) => {}
+            Err(_) => match super::forked::has_mark_or_ended(pid) {
+                Some(true) => return true,
+                Some(false) => {}
+                // Hidden, or gone: `/proc` does not show a process that does not exist.
+                None => return sys::kill(pid, 0) == Err(errno::ESRCH),
+            },
+        }
+        if look < 8 {
+            std::thread::yield_now();
+        } else {
+            // The child may have a lower priority and need this CPU.
+            sys::pause(Duration::from_micros(50));
+        }
+    }
+    false
+}
+
 impl Drop for KeepDumpable {
     fn drop(&mut self) {
         // A copy that was forked during a launch has no child in its memory.
         while self.process == process::generation() {
             let (word, note) = Note::look();
             let put_back = || {
-                // Only the kernel can set 2 ("readable by root only"). A state of 0 needs no change.
-                if note.state() == 1 && state() != 1 && !planted!("dumpable-not-put-back") {
-                    let _ = set_state(1);
+                // Only the kernel can set 2 ("readable by root only"). It sets it also where the host's own state was 0:
+                // the sysctl fs.suid_dumpable says which state a change of IDs has (1 and 2 are possible).
+                let own = if planted!("own-zero-not-put-back") { 1 } else { note.state() };
+                if own == note.state() && own < 2 && state() != own && !planted!("dumpable-not-put-back") {
+                    let _ = set_state(own);
                 }
                 Note::with(0, 0)
             };

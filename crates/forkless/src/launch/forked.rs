@@ -78,6 +78,13 @@ pub(super) fn has_executed(pid: i32) -> bool {
     }
 }
 
+/// Whether a process has the mark of an exec, or has ended and waits to be reaped: from `/proc`, also for a process that
+/// is no child of the caller. `None`: it is not there, or hidden.
+pub(super) fn has_mark_or_ended(pid: i32) -> Option<bool> {
+    let (state, has_forked_only) = stat(pid)?;
+    Some(!has_forked_only || matches!(state, b'Z' | b'X'))
+}
+
 /// Whether the child has executed a program. `None` if that cannot be determined at the moment.
 ///
 /// `/proc` shows it for every child, but reading it needs a descriptor. If none is left, `setpgid(2)` shows it for a
@@ -86,7 +93,7 @@ pub(super) fn has_executed(pid: i32) -> bool {
 /// the answer is EPERM. (POSIX, setpgid; the order of the checks is that of setpgid() in kernel/sys.c.)
 fn executed(pid: i32) -> Option<bool> {
     const NO_GROUP: i32 = i32::MAX;
-    if let Some(has_forked_only) = stat(pid) {
+    if let Some((_, has_forked_only)) = stat(pid) {
         return Some(!has_forked_only);
     }
     match kernel::set_group(pid, NO_GROUP) {
@@ -97,15 +104,17 @@ fn executed(pid: i32) -> Option<bool> {
     }
 }
 
-/// Whether a child's flags have PF_FORKNOEXEC, which exec clears: `proc_pid_stat(5)`, include/linux/sched.h.
-fn stat(pid: i32) -> Option<bool> {
+/// The state of a process, and whether its flags have PF_FORKNOEXEC, which exec clears: `proc_pid_stat(5)`,
+/// include/linux/sched.h.
+fn stat(pid: i32) -> Option<(u8, bool)> {
     const PF_FORKNOEXEC: u64 = 0x40;
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The program's name may contain parentheses; no later field does.
     let end = text.iter().rposition(|&byte| byte == b')')?;
     let mut words = text.get(end + 2..)?.split(|&byte| byte == b' ');
-    let flags: u64 = std::str::from_utf8(words.nth(6)?).ok()?.parse().ok()?;
-    Some(flags & PF_FORKNOEXEC != 0)
+    let state = *words.next()?.first()?;
+    let flags: u64 = std::str::from_utf8(words.nth(5)?).ok()?.parse().ok()?;
+    Some((state, flags & PF_FORKNOEXEC != 0))
 }
 
 #[cfg(test)]

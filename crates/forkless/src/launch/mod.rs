@@ -20,7 +20,7 @@ pub(crate) mod cloned;
 
 pub(crate) mod creator;
 
-mod dumpable;
+pub(crate) mod dumpable;
 
 mod dumps;
 

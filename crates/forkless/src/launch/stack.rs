@@ -233,6 +233,11 @@ impl Stack {
     pub(crate) fn handshake<'a>(&self) -> (&'a AtomicU32, &'a AtomicU32, &'a AtomicI32, &'a AtomicU32) {
         // SAFETY: the mapping outlives the clone: the caller joins that thread while it has the handle.
         let frame = unsafe { self.frame.as_ref() };
+        if planted!("handshake-of-another-launch") {
+            static OTHER: (AtomicU32, AtomicU32, AtomicI32, AtomicU32) =
+                (AtomicU32::new(0), AtomicU32::new(0), AtomicI32::new(0), AtomicU32::new(0));
+            return (&OTHER.0, &OTHER.1, &OTHER.2, &OTHER.3);
+        }
         (&frame.go, &frame.asked, &frame.pid, &frame.word)
     }
 

@@ -41,7 +41,7 @@ const STATUS: usize = FILES.len();
 const STAT: usize = STATUS + 1;
 
 /// The number of system calls that return a value.
-const VALUES: usize = 16;
+const VALUES: usize = 14;
 
 /// A file's contents, or the error of opening or reading it.
 type Contents = Result<Vec<u8>, i32>;
@@ -54,7 +54,30 @@ pub(super) struct Caller {
     /// The device number of the controlling terminal.
     terminal: Option<Vec<u8>>,
     session: i32,
+    memory: MemoryPolicy,
     values: [i64; VALUES],
+}
+
+/// `get_mempolicy(2)`: the policy for new memory of the calling thread.
+#[derive(Debug, PartialEq, Eq)]
+struct MemoryPolicy {
+    /// The kernel's answer: 0, or an error as a negative number.
+    answer: i64,
+    mode: i32,
+    /// A bit for each node. The kernel has 1024 nodes at most, and refuses a mask that is shorter than the number that it
+    /// supports on this machine.
+    nodes: [u64; 16],
+}
+
+impl MemoryPolicy {
+    fn of_caller() -> Self {
+        let mut policy = Self { answer: 0, mode: 0, nodes: [0; 16] };
+        let (mode, nodes) = (&raw mut policy.mode as usize, policy.nodes.as_mut_ptr() as usize);
+        let wants_nodes = !planted!("warm-memory-nodes-not-compared");
+        let (nodes, bits) = if wants_nodes { (nodes, size_of_val(&policy.nodes) * 8) } else { (0, 0) };
+        policy.answer = value(uapi::__NR_get_mempolicy, [mode, nodes, bits, 0, 0, 0]);
+        policy
+    }
 }
 
 impl Caller {
@@ -81,7 +104,8 @@ impl Caller {
                 Some(before) => before.terminal.clone(),
                 None => own.contents(STAT).ok().and_then(|text| terminal(&text)),
             };
-            Ok((Self { lines, files, terminal, session, values: values() }, status))
+            let memory = MemoryPolicy::of_caller();
+            Ok((Self { lines, files, terminal, session, memory, values: values() }, status))
         })
     }
 
@@ -204,6 +228,12 @@ fn open(name: &str) -> Result<File, i32> {
     Ok(rustix::io::fcntl_dupfd_cloexec(&opened, AWAY).unwrap_or(opened).into())
 }
 
+/// The value of a system call that returns a number, or writes to memory of its caller here; an error as a negative number.
+fn value(number: u32, args: [usize; 6]) -> i64 {
+    // SAFETY: the callers in this file pass numbers, and addresses of their own variables with their sizes.
+    unsafe { sys::syscall(number, args) }.map_or_else(|error| -i64::from(error), |value| value as i64)
+}
+
 /// The values of system calls; an error as a negative number.
 fn values() -> [i64; VALUES] {
     const PR_GET_MDWE: u32 = 66;
@@ -212,15 +242,10 @@ fn values() -> [i64; VALUES] {
     const PR_SCHED_CORE: u32 = 62;
     const KEYCTL_GET_KEYRING_ID: usize = 0;
     const KEY_SPEC_SESSION_KEYRING: usize = -3isize as usize;
-    let value = |number: u32, args: [usize; 6]| {
-        // SAFETY: each call returns a number, or writes to the words below.
-        unsafe { sys::syscall(number, args) }.map_or_else(|error| -i64::from(error), |value| value as i64)
-    };
     let get = |option: u32| value(uapi::__NR_prctl, [option as usize, 0, 0, 0, 0, 0]);
-    let (mut cookie, mut mode) = (0u64, 0u64);
+    let mut cookie = 0u64;
     let cookie_at = &raw mut cookie as usize;
     let has_cookie = value(uapi::__NR_prctl, [PR_SCHED_CORE as usize, 0, 0, 0, cookie_at, 0]);
-    let has_mode = value(uapi::__NR_get_mempolicy, [&raw mut mode as usize, 0, 0, 0, 0, 0]);
     let limit = |resource: u32| {
         let mut found = [0u64; 2];
         value(uapi::__NR_prlimit64, [0, resource as usize, 0, found.as_mut_ptr() as usize, 0, 0]);
@@ -238,9 +263,6 @@ fn values() -> [i64; VALUES] {
         get(PR_GET_IO_FLUSHER),
         has_cookie,
         cookie as i64,
-        has_mode,
-        // The low half: the kernel writes an int.
-        (mode & 0xffff_ffff) as i64,
         stack,
         most_stack,
         data,
@@ -248,4 +270,30 @@ fn values() -> [i64; VALUES] {
         // The kernel looks at it when a process is cloned: at that of the template, which is not the caller's.
         if planted!("warm-process-limit-not-compared") { 0 } else { limit(uapi::RLIMIT_NPROC)[0] },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_policies_differ_in_mode_or_nodes() {
+        const PREFERRED: usize = 1;
+        const BIND: usize = 2;
+        let usual = MemoryPolicy::of_caller();
+        let set = |mode: usize, nodes: u64| {
+            value(uapi::__NR_set_mempolicy, [mode, &raw const nodes as usize, u64::BITS as usize, 0, 0, 0])
+        };
+        // On a thread of its own, which has its own policy.
+        let changed = || [BIND, PREFERRED].map(|mode| (set(mode, 1), MemoryPolicy::of_caller()));
+        let [(first, bound), (second, preferred)] =
+            std::thread::scope(|scope| scope.spawn(changed).join().expect("a thread"));
+        if (first, second) != (0, 0) {
+            println!("SKIPPED: memory policies, because set_mempolicy(2) is refused");
+            return;
+        }
+        assert_eq!((usual.answer, bound.answer, bound.mode, bound.nodes[0]), (0, 0, BIND as i32, 1));
+        assert_eq!((preferred.mode, preferred.nodes[0]), (PREFERRED as i32, 1));
+        assert!(usual != bound && bound != preferred);
+    }
 }

@@ -1,7 +1,10 @@
 //! Where `libforkless_warm.so` is.
 
+use forkless_core::planted;
+use nix::libc;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "libforkless_warm.so";
@@ -11,7 +14,7 @@ const INSTALLED: [&str; 4] =
     ["/usr/local/lib/forkless", "/usr/lib/x86_64-linux-gnu/forkless", "/usr/lib/forkless", "/usr/lib64/forkless"];
 
 /// The path as `/proc/PID/maps` shows it, if `LD_PRELOAD` can name it.
-pub(super) fn checked(path: &Path) -> io::Result<PathBuf> {
+fn checked(path: &Path) -> io::Result<PathBuf> {
     let is_absolute = path.is_absolute();
     let path = std::fs::canonicalize(path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
@@ -24,17 +27,83 @@ pub(super) fn checked(path: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The library, by the search that [`WarmOptions::library`](super::WarmOptions::library) describes.
-pub(super) fn find() -> io::Result<PathBuf> {
-    let places = places(own_file().as_deref());
-    match places.iter().find(|path| path.exists()) {
-        Some(path) => checked(path),
-        None => {
-            let listed: Vec<_> = places.iter().filter_map(|path| path.parent()?.to_str()).collect();
-            let why = format!("{NAME} was not found (searched: {})", listed.join(", "));
-            Err(io::Error::new(io::ErrorKind::NotFound, why))
+/// The library that templates are made with.
+#[derive(Debug)]
+pub(super) struct Library {
+    pub(super) path: PathBuf,
+    /// The caller has not named it.
+    is_found: bool,
+}
+
+impl Library {
+    /// That of a caller who names it, and who answers for it.
+    pub(super) fn named(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: checked(path)?, is_found: false })
+    }
+
+    /// That of the search which [`WarmOptions::library`](super::WarmOptions::library) describes.
+    pub(super) fn find() -> io::Result<Self> {
+        let own = if is_privileged() { None } else { own_file() };
+        Self::find_in(&places(own.as_deref()))
+    }
+
+    fn find_in(places: &[PathBuf]) -> io::Result<Self> {
+        let mut refused = String::new();
+        for place in places.iter().filter(|place| place.exists()) {
+            match owned(place) {
+                Ok(()) => return Ok(Self { path: checked(place)?, is_found: true }),
+                Err(why) => refused += &format!("; {} is not used: {why}", place.display()),
+            }
+        }
+        let listed: Vec<_> = places.iter().filter_map(|path| path.parent()?.to_str()).collect();
+        let why = format!("{NAME} was not found (searched: {}{refused})", listed.join(", "));
+        Err(io::Error::new(io::ErrorKind::NotFound, why))
+    }
+
+    /// Whether it may still be used. It was checked when the set was made, but owners and modes may have changed.
+    pub(super) fn may_be_used(&self) -> bool {
+        !self.is_found || owned(&self.path).is_ok()
+    }
+}
+
+/// Checks that no other user can replace or change a file: with it they could run code with the rights of this process. The
+/// error is the reason.
+///
+/// Neither the file nor a directory above it may belong to another user than root and the effective one, or be writable by
+/// others. A sticky directory such as `/tmp` is accepted further up, because others cannot rename what is in it. It is not
+/// accepted as the directory of the file itself, because others can give a file the library's name there, by a hard link.
+/// The same holds for each symbolic link on the path and for what it leads to.
+fn owned(path: &Path) -> Result<(), String> {
+    if planted!("warm-library-of-others") {
+        return Ok(());
+    }
+    let real = path.canonicalize().map_err(|error| error.to_string())?;
+    owned_as_named(path)?;
+    owned_as_named(&real)
+}
+
+/// The same, without following a symbolic link at the end of the path, or of a directory above it.
+fn owned_as_named(path: &Path) -> Result<(), String> {
+    const STICKY: u32 = 0o1000;
+    let user = rustix::process::geteuid().as_raw();
+    for (depth, part) in path.ancestors().enumerate() {
+        let found = part.symlink_metadata().map_err(|error| format!("{}: {error}", part.display()))?;
+        if ![0, user].contains(&found.uid()) {
+            return Err(format!("{} belongs to another user", part.display()));
+        }
+        let is_safe = depth > 1 && found.mode() & STICKY != 0 || found.is_symlink();
+        if found.mode() & 0o022 != 0 && !is_safe {
+            return Err(format!("others may write to {}", part.display()));
         }
     }
+    Ok(())
+}
+
+/// Whether this program has more rights than the user who has started it (setuid, capabilities): `getauxval(3)` AT_SECURE.
+/// That user can choose the directory in which such a program lies, by a hard link.
+fn is_privileged() -> bool {
+    // SAFETY: reads a number that the kernel gave this process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// The paths to look at, in their order. `own`: the file that contains this code.
@@ -69,6 +138,8 @@ fn own_file() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{self, Permissions, create_dir, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
     fn the_search_begins_beside_this_code() {
@@ -78,5 +149,71 @@ mod tests {
         let of_command = places(Some(Path::new("/opt/x/bin/forkless")));
         assert_eq!(of_command[2], Path::new("/opt/x/lib/forkless").join(NAME));
         assert_eq!(of_command.len(), 4 + INSTALLED.len());
+    }
+
+    /// A directory, removed at the end.
+    struct Place<'a>(&'a Path);
+
+    impl Drop for Place<'_> {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(self.0);
+        }
+    }
+
+    #[test]
+    fn a_library_that_others_can_replace_is_not_found() {
+        let name = format!("forkless-library-{}", std::process::id());
+        let base = std::env::temp_dir().canonicalize().expect("a directory").join(name);
+        create_dir(&base).expect("a directory");
+        let _place = Place(&base);
+        let (own, library) = (base.join("own"), base.join("own").join(NAME));
+        create_dir(&own).expect("a directory");
+        fs::write(&library, "").expect("a file");
+        let mode = |path: &Path, mode| set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
+        // Whatever the umask is.
+        mode(&own, 0o755);
+        mode(&library, 0o644);
+        if let Some(why) = owned_as_named(&library).err().filter(|why| !why.contains(&*base.to_string_lossy())) {
+            println!("SKIPPED: a library that others can replace, because {why}");
+            return;
+        }
+        let find = |path: &Path| Library::find_in(&[path.to_owned()]).map_err(|error| error.to_string());
+        let refused = |path: &Path, why: &str| {
+            let found = find(path);
+            assert!(found.as_ref().is_err_and(|error| error.contains(why)), "{path:?}: {found:?}");
+        };
+        let found = find(&library).expect("a library of this user");
+        assert_eq!(found.path, library);
+        for (path, usual, others) in
+            [(&library, 0o644, [0o664, 0o646]), (&own, 0o755, [0o775, 0o757]), (&base, 0o755, [0o775, 0o757])]
+        {
+            for writable in others {
+                mode(path, writable);
+                refused(&library, &format!("others may write to {}", path.display()));
+                assert!(!found.may_be_used());
+                assert!(Library::named(&library).expect("a library that is named").may_be_used());
+                mode(path, usual);
+            }
+        }
+        // A sticky directory is accepted further up only.
+        mode(&own, 0o1777);
+        refused(&library, &format!("others may write to {}", own.display()));
+        mode(&own, 0o755);
+        mode(&base, 0o1777);
+        assert!(found.may_be_used() && find(&library).is_ok());
+        // A link in a directory that others may write to.
+        let link = base.join(NAME);
+        symlink(&library, &link).expect("a link");
+        refused(&link, &format!("others may write to {}", base.display()));
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: files of another user, because only root can make them");
+            return;
+        }
+        for path in [&library, &own, &base] {
+            std::os::unix::fs::chown(path, Some(1000), None).expect("another owner");
+            refused(&library, &format!("{} belongs to another user", path.display()));
+            std::os::unix::fs::chown(path, Some(0), None).expect("an owner");
+        }
+        assert!(found.may_be_used());
     }
 }

@@ -26,7 +26,8 @@
 //! way. [`WarmOptions`] limits their number, their launches and their time. A template also ends when a child of it has
 //! crashed, and when its set is dropped.
 //!
-//! Each template has a thread of this process, which starts it and then sleeps. It blocks all signals.
+//! Each template has a thread of this process, which starts it, and sleeps until the template and all its children have
+//! ended. It blocks all signals.
 //!
 //! # Forbidden for the machine
 //! If the file `/etc/forkless/warm` begins with the word `off`, or cannot be read, all launches are cold. A process reads it
@@ -46,11 +47,12 @@ use crate::step::Step;
 use crate::wait::sigchld_discards;
 use crate::zygote::launch::{Again, Refused, attempt};
 use forkless_core::planted;
+use library::Library;
 use options::Limits;
 use request::Request;
 use set::{Cold, Counts, Set, Source};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 use template::{Template, Unfit};
@@ -91,7 +93,7 @@ impl Command {
     /// is launched as always, and [`Child::cold_reason`] says why.
     ///
     /// The command is then looked up in `PATH` and its environment copied before each launch, as by
-    /// [`prepare`](Self::prepare). [`launch`](Self::launch) returns as late as [`spawn`](Self::spawn) if it is warm.
+    /// [`prepare`](Self::prepare). A warm [`launch`](Self::launch) returns when the child exists and has its arguments.
     ///
     /// ```no_run
     /// use forkless::{Command, warm::Warm};
@@ -115,7 +117,7 @@ impl Drop for Owner {
 
 impl std::fmt::Debug for Warm {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Warm").field("library", &self.set().library).field("stats", &self.stats()).finish()
+        out.debug_struct("Warm").field("library", &self.set().library.path).field("stats", &self.stats()).finish()
     }
 }
 
@@ -154,7 +156,7 @@ impl Warm {
         }
     }
 
-    fn with(library: PathBuf, limits: Limits) -> Self {
+    fn with(library: Library, limits: Limits) -> Self {
         Self(Arc::new(Owner(Arc::new(Set::new(library, limits)))))
     }
 
@@ -318,9 +320,11 @@ fn by_template(
         Err(Unfit::Unknown(why)) => return Err(Cold::for_now(why)),
     };
     template.note_use();
-    // Whatever the caller wants to wait for: only a child that has begun its program has not failed before its first
-    // step, and those failures must not be reported.
-    let run = Run { form: Form::Spawn, ..*run };
+    // A caller that waits for the end must learn before whether the child has failed before its first step: then the
+    // launch is made in another way.
+    let launches = run.form == Form::Launch && !template.helper.has_many_children() && !planted!("warm-launch-waits");
+    let form = if launches { Form::Launch } else { Form::Spawn };
+    let run = Run { form, ..*run };
     let answer = match attempt(plan, &run, &[], &template.helper, status, false) {
         Ok(running) => {
             template.note_fit();

@@ -1,6 +1,7 @@
 //! The configuration of a set of templates.
 
-use super::{Warm, library};
+use super::Warm;
+use super::library::Library;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,6 +55,11 @@ impl WarmOptions {
     /// 3. in `/usr/local/lib/forkless`, `/usr/lib/x86_64-linux-gnu/forkless`, `/usr/lib/forkless` and
     ///    `/usr/lib64/forkless`.
     ///
+    /// It becomes part of the programs that are started. So the search uses no file that another user than root and the
+    /// effective one owns or may write to, or may replace: the same holds for each directory above it. A program with more
+    /// rights than its user (setuid, capabilities) searches only in the last four directories. A path that is set here is
+    /// not checked.
+    ///
     /// ```
     /// let mut options = forkless::warm::WarmOptions::new();
     /// options.library("/opt/forkless/lib/forkless/libforkless_warm.so");
@@ -64,7 +70,8 @@ impl WarmOptions {
     }
 
     /// Sets the number of templates that are kept at most (default: 16). The one that was not used for the longest time
-    /// makes room. 0: all launches are cold. Each template has a thread of this process, which sleeps.
+    /// makes room. 0: all launches are cold. Each template has a thread of this process, which sleeps until the template and
+    /// its children have ended.
     ///
     /// ```
     /// let mut options = forkless::warm::WarmOptions::new();
@@ -117,12 +124,12 @@ impl WarmOptions {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if `libforkless_warm.so` is not there; `InvalidInput` if its path is not absolute, or contains a
+    /// `NotFound` if `libforkless_warm.so` is not there, or others may replace it; `InvalidInput` if its path is not absolute, or contains a
     /// character that separates the entries of `LD_PRELOAD`.
     pub fn open(&self) -> io::Result<Warm> {
         let library = match &self.library {
-            Some(path) => library::checked(path)?,
-            None => library::find()?,
+            Some(path) => Library::named(path)?,
+            None => Library::find()?,
         };
         Ok(Warm::with(library, self.limits))
     }

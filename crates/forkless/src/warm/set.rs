@@ -1,10 +1,12 @@
 //! The templates of a [`Warm`](super::Warm), and the threads that start and end them.
 //!
 //! Each template has a *guard*: a thread that is started by the launch that found no template. It starts the template,
-//! sleeps as long as the template is of use, and ends with it.
+//! sleeps as long as the template is of use, and then until the last child of the template has ended.
 //!
 //! - The guard clones the template, and the template is killed when the guard ends (`prctl(2)` PR_SET_PDEATHSIG): so no
 //!   template outlives its process, however that ends, and none outlives its guard.
+//! - For the kernel the guard is also the parent of the template's children (CLONE_PARENT). A child that has asked for a
+//!   parent-death signal itself would get it when the guard ends: so the guard ends after them.
 //! - A thread has the ids, namespaces, filters and other attributes of the thread that has started it, and so has the
 //!   template: they are those of the launch, also if threads of this process differ.
 //! - It blocks all signals of the host, so no handler runs on it. It holds no lock while it starts the template.
@@ -15,6 +17,7 @@
 
 use super::Reason;
 use super::files::Stamp;
+use super::library::Library;
 use super::options::Limits;
 use super::request::Request;
 use super::template::{Refusal, Template};
@@ -23,9 +26,9 @@ use crate::launch::run::Origin;
 use crate::process;
 use crate::zygote::helper::lock;
 use forkless_core::planted;
+use forkless_core::sys::{self, errno, uapi};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -105,7 +108,7 @@ impl Counts {
 }
 
 pub(super) struct Set {
-    pub(super) library: PathBuf,
+    pub(super) library: Library,
     limits: Limits,
     /// The [process](process::generation) that made it.
     owner: u32,
@@ -134,7 +137,7 @@ impl Cold {
 }
 
 impl Set {
-    pub(super) fn new(library: PathBuf, limits: Limits) -> Self {
+    pub(super) fn new(library: Library, limits: Limits) -> Self {
         Self {
             library,
             limits,
@@ -269,7 +272,12 @@ impl Set {
     fn start_guard(self: &Arc<Self>, request: Request, is_first: bool) -> bool {
         let set = Arc::clone(self);
         let builder = thread::Builder::new().name("forkless-warm".into()).stack_size(STACK);
-        without_signals(|| builder.spawn(move || set.guard(&request, is_first))).is_ok()
+        let work = move || {
+            set.guard(&request, is_first);
+            drop(request);
+            outlive_children();
+        };
+        without_signals(|| builder.spawn(work)).is_ok()
     }
 
     /// Starts the template, and waits until it is ready. The error: why there is none.
@@ -372,7 +380,7 @@ impl Set {
                 if idle.is_zero() {
                     Counts::add(&self.counts.idle);
                 }
-                return wait_for_launches(template);
+                return;
             }
             if !planted!("warm-template-left-stopped") {
                 current.helper.go_on();
@@ -381,8 +389,6 @@ impl Set {
             let left = left.clamp(Duration::from_millis(1), LOOK);
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        drop(state);
-        wait_for_launches(template);
     }
 
     /// Ends all templates.
@@ -399,11 +405,25 @@ impl Set {
     }
 }
 
-/// Lets the launches end that use the template at this moment: when the guard ends, the kernel kills it.
-fn wait_for_launches(template: &Weak<Template>) {
-    let started = Instant::now();
-    while template.strong_count() > 0 && started.elapsed() < PAUSE {
-        thread::sleep(Duration::from_millis(1));
+/// Returns when no child of the calling thread lives: neither the template, which a launch may be using at this moment, nor
+/// the template's children. The kernel sends them their parent-death signals when this thread ends.
+///
+/// Source: `forget_original_parent` in kernel/exit.c; `wait_consider_child` there: without WEXITED a child that has ended
+/// does not count, whether or not it was reaped.
+fn outlive_children() {
+    if planted!("warm-guards-end-early") {
+        return;
+    }
+    // Only children of this thread. Nothing is reaped, and no report is taken from other code that waits.
+    let options = uapi::WSTOPPED | uapi::WNOWAIT | uapi::__WNOTHREAD | uapi::__WALL;
+    let mut report = sys::SignalInfo::EMPTY;
+    loop {
+        match sys::waitid(uapi::P_ALL, 0, &mut report, options, None) {
+            Err(errno::ECHILD) => return,
+            Err(errno::EINTR) => {}
+            // A child is stopped, or the call is refused.
+            Ok(()) | Err(_) => thread::sleep(PAUSE),
+        }
     }
 }
 

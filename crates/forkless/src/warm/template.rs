@@ -3,6 +3,7 @@
 use super::Reason;
 use super::caller::Caller;
 use super::files::{LOADER, Stamp, check_program, has_capabilities, is_executable};
+use super::library::Library;
 use super::options::Limits;
 use super::request::Request;
 use super::watch::{Unwatched, watch};
@@ -62,7 +63,7 @@ pub(super) enum Unfit {
 
 impl Template {
     /// Starts one, if the program can have one.
-    pub(super) fn start(request: &Request, library: &Path, limits: &Limits) -> Result<Self, Refusal> {
+    pub(super) fn start(request: &Request, library: &Library, limits: &Limits) -> Result<Self, Refusal> {
         let path = request.program();
         let Some(program) = Stamp::of(path).filter(Stamp::exists) else {
             return Err(Refusal::Now("the program does not exist"));
@@ -86,6 +87,10 @@ impl Template {
         if program.is_young() {
             return Err(Refusal::Now(YOUNG));
         }
+        if !library.may_be_used() {
+            return Err(Refusal::Now("others may replace libforkless_warm.so"));
+        }
+        let library = &*library.path;
         let looked_at = watch(command(request, library), library).map_err(|why| match why {
             Unwatched::Lasting(why) => lasting(&why),
             Unwatched::Passing(why) => Refusal::Now(why),

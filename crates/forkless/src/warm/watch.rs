@@ -10,6 +10,7 @@ use super::files::{LOADER, Stamp};
 use crate::child::Child;
 use crate::command::{CallArg, Command};
 use crate::kernel::SIGKILL;
+use crate::launch::cloned::waits_for_the_exec;
 use crate::stdio::Stdio;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
@@ -150,9 +151,14 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
         let at = number(&raw const program as u64);
         command.call(uapi::__NR_seccomp, [number(SECCOMP_SET_MODE_FILTER), number(NEW_LISTENER), at], Some(0));
     }
-    // Not `spawn`: it would wait for an exec that waits for this thread.
-    let mut child = command.hand_back(0).launch().map_err(|error| unwatched(&error))?;
+    let prepared = command.hand_back(0).prepare().map_err(|error| unwatched(&error))?;
     drop(command);
+    if let Some(why) = waits_for_the_exec(prepared.plan()) {
+        return Err(Unwatched::Passing(why));
+    }
+    // Not `spawn`: it would wait for an exec that waits for this thread.
+    let mut child = prepared.launch().map_err(|error| unwatched(&error))?;
+    drop(prepared);
     let listener = child.take_handed_back().map_err(|error| unwatched(&error))?;
     let listener = match listener {
         Some(listener) => listener,

@@ -41,6 +41,9 @@ const END: Duration = Duration::from_secs(2);
 /// Interval at which a waiting caller checks whether the helper still runs.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 
+/// How long a helper may be non-dumpable because of a launch, before that is taken for a restriction of the caller.
+const CLOSED: Duration = Duration::from_millis(500);
+
 /// The number of parcels that are kept for further launches.
 const KEPT: usize = 64;
 
@@ -59,6 +62,8 @@ pub(crate) struct Helper {
     child: Mutex<Child>,
     /// 1 + the CPU that it is bound to; 0: none.
     kept: AtomicU32,
+    /// When a launch was sent that makes its memory non-dumpable for a while.
+    closes: Mutex<Option<Instant>>,
     /// A helper that needs longer than this for a launch is killed. `None`: its callers wait.
     pub(crate) limit: Option<Duration>,
 }
@@ -182,6 +187,7 @@ impl Helper {
             pid,
             child: Mutex::new(child),
             kept: AtomicU32::new(0),
+            closes: Mutex::new(None),
             limit: None,
         })
     }
@@ -194,8 +200,25 @@ impl Helper {
 
     /// Whether the caller may no longer inspect it. A thread that has put itself under Landlock since then may not: a domain
     /// restricts ptrace(2) of processes outside of it (landlock(7)).
+    ///
+    /// Nor may a caller without CAP_SYS_PTRACE while the helper is non-dumpable, because a child of another launch changes
+    /// its IDs. That is over in a moment, so it is waited for.
     pub(crate) fn is_closed_now(&self) -> bool {
-        self.is_open && !may_inspect(self.pid) && !planted!("zygote-landlock-not-compared")
+        let is_closed = || self.is_open && !may_inspect(self.pid) && !planted!("zygote-landlock-not-compared");
+        let asked = Instant::now();
+        while is_closed() {
+            let closes = lock(&self.closes).is_some_and(|sent| sent.elapsed() < CLOSED);
+            if !closes || asked.elapsed() >= CLOSED || planted!("zygote-closed-for-a-moment") {
+                return true;
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        false
+    }
+
+    /// Notes that a launch is sent whose child changes its IDs.
+    pub(super) fn note_change_of_ids(&self) {
+        *lock(&self.closes) = Some(Instant::now());
     }
 
     /// How it has ended. `None` while it runs.
@@ -235,6 +258,11 @@ impl Helper {
         self.signal(SIGCONT);
     }
 
+    /// Whether it has not been reaped. True if it has no pidfd.
+    fn exists(&self) -> bool {
+        lock(&self.child).pidfd().is_none_or(|pidfd| sys::pidfd_send_signal(pidfd.as_raw_fd(), 0).is_ok())
+    }
+
     fn signal(&self, signal: i32) {
         if let Some(pidfd) = lock(&self.child).pidfd() {
             // Fails only if it has ended, or the caller may no longer do so.
@@ -247,7 +275,8 @@ impl Helper {
     pub(crate) fn keep_near(&self, few: bool) -> bool {
         let kept = self.kept.load(Ordering::Relaxed);
         match processor::own().filter(|cpu| few && cpu + 1 != kept) {
-            Some(cpu) if processor::keep(self.pid, cpu) => {
+            // Other code of this process may have reaped it, and its PID be another's.
+            Some(cpu) if self.exists() && processor::keep(self.pid, cpu) => {
                 self.kept.store(cpu + 1, Ordering::Relaxed);
                 true
             }
@@ -298,6 +327,12 @@ impl Helper {
         let lease = Lease { memory: Some(memory), link: Arc::clone(&self.link) };
         // SAFETY: the lease owns the mapping, and its last child has left it.
         Ok((unsafe { Stack::lent(base, Box::new(lease)) }, base, id))
+    }
+
+    /// Whether so many children use a parcel, or have not been seen to leave it, that further ones should be waited for.
+    pub(crate) fn has_many_children(&self) -> bool {
+        // Each lease counts. A template has 256 parcels.
+        Arc::strong_count(&self.link) > 64 && !planted!("warm-parcels-not-counted")
     }
 
     fn map(&self, length: usize) -> Result<Memory, Errno> {

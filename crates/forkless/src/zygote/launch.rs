@@ -216,6 +216,9 @@ pub(crate) fn attempt(
         .into());
     };
     places.copy_from_slice(&descriptors.places);
+    if plan.changes_ids {
+        helper.note_change_of_ids();
+    }
     let started = Instant::now();
     if let Err(error) = helper.send(id, &descriptors.fds) {
         stack.frame().word.store(LEFT, Ordering::Release);
@@ -244,7 +247,7 @@ pub(crate) fn attempt(
         maps: None,
         origin: None,
     };
-    finish(plan, run, base, running, difference)
+    finish(plan, run, base, running, difference, !meanwhile)
 }
 
 /// Compares the namespaces of a caller that can change them. Returns the difference.
@@ -277,6 +280,7 @@ fn finish(
     base: NonNull<u8>,
     mut running: Running,
     difference: Option<&'static str>,
+    is_template: bool,
 ) -> Result<Running, Refused> {
     let reap = |running: &Running| {
         wait_though_stopped(&running.stack, running.pid, running.pidfd.as_ref(), |word| word != LEFT);
@@ -306,8 +310,9 @@ fn finish(
             return Err(before.map_or_else(|| map_error(plan, errno, what), |outcome| failed(plan, outcome)).into());
         }
     }
-    // The child has its own copies of the descriptors, so `launch` need not wait until it has begun.
-    wait_for(&mut running, run.form, planted!("zygote-launch-waits-for-the-child"), None);
+    // The child has its own copies of the descriptors, so `launch` need not wait until it has begun. That of a template
+    // must: until then the launch can be made in another way.
+    wait_for(&mut running, run.form, is_template || planted!("zygote-launch-waits-for-the-child"), None);
     if !running.left {
         return Ok(running);
     }

@@ -8,6 +8,7 @@ use super::parcel;
 use super::registry::{Registry, read_calls};
 use crate::kernel::{self, Prctl};
 use crate::launch::clone::{How, clone};
+use crate::launch::dumpable::sibling_has_left;
 use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
 use forkless_core::attributes::{mark_differences, observe};
@@ -107,6 +108,8 @@ struct Server<'a> {
     /// The attributes that a child of this process inherits from it.
     own: Box<Adopt>,
     has_clone3: bool,
+    /// Whether it was dumpable at the start: it is not if its user may not read the program.
+    is_dumpable: bool,
     /// The address at which libc stores the thread's ID; 0: not known.
     thread_number: u64,
 }
@@ -123,6 +126,7 @@ impl<'a> Server<'a> {
             lost_some: false,
             own,
             has_clone3: true,
+            is_dumpable: kernel::prctl(Prctl::Dumpable, 0) == Ok(1),
             thread_number: 0,
         }
     }
@@ -338,7 +342,16 @@ impl<'a> Server<'a> {
             // SAFETY: `play_sent` obeys the rules for children. The parcel stays mapped until its owner reports that
             // the child has left.
             match unsafe { clone(&mut stack, how, play_sent) } {
-                Ok(_) => break,
+                Ok(cloned) => {
+                    // A child that has changed its IDs has made this process's memory non-dumpable. If it cannot be
+                    // determined that the child has given the memory up, it stays so: then the caller starts another
+                    // helper, if it has to inspect this one.
+                    let is_closed = vfork && self.is_dumpable && kernel::prctl(Prctl::Dumpable, 0) != Ok(1);
+                    if is_closed && sibling_has_left(cloned.pid) {
+                        let _ = kernel::prctl(Prctl::SetDumpable, 1);
+                    }
+                    return Ok(());
+                }
                 Err(error) if self.has_clone3 && order.namespaces == 0 && order.cgroup < 0 && is_refusal(error) => {
                     self.has_clone3 = false;
                     order.old_clone.store(1, Ordering::Relaxed);
@@ -346,12 +359,6 @@ impl<'a> Server<'a> {
                 Err(error) => return Err((failure::CLONE, error)),
             }
         }
-        if vfork {
-            // A child that has changed its IDs has made this process's memory non-dumpable. The child has left the
-            // memory by now.
-            let _ = kernel::prctl(Prctl::SetDumpable, 1);
-        }
-        Ok(())
     }
 
     /// Clones a child with its own memory, in which functions may run.

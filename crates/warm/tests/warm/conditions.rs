@@ -173,27 +173,69 @@ fn a_caller_out_of_descriptors_is_cold_for_that_time() {
     });
 }
 
+/// Executes this program again, with a filter by which a call returns `errno`. Then all threads have it, as in a container.
+fn executed_with_filter(call: u32, errno: u16) {
+    use std::os::unix::process::CommandExt;
+    const DONE: &str = "FORKLESS_WARM_FILTERED";
+    if std::env::var_os(DONE).is_none() {
+        filter(call, errno);
+        let mut again = std::process::Command::new("/proc/self/exe");
+        panic!("{}", again.args(std::env::args_os().skip(1)).env(DONE, "1").exec());
+    }
+}
+
+/// A filter of the calling thread by which a call returns `errno`.
+fn filter(call: u32, errno: u16) {
+    let filter: [[u16; 4]; 4] =
+        [[0x20, 0, 0, 0], [0x15, 0x0100, call as u16, 0], [0x06, 0, errno, 5], [0x06, 0, 0, 0x7fff]];
+    #[repr(C)]
+    struct Program(u16, *const [u16; 4]);
+    let program = Program(4, filter.as_ptr());
+    const PR_SET_NO_NEW_PRIVS: usize = 38;
+    const SET_MODE_FILTER: usize = 1;
+    let args = [SET_MODE_FILTER, 0, &raw const program as usize, 0, 0, 0];
+    // SAFETY: both calls change only this thread, and read the filter.
+    unsafe {
+        sys::syscall(uapi::__NR_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]).expect("no_new_privs");
+        sys::syscall(uapi::__NR_seccomp, args).expect("a filter");
+    }
+}
+
+/// The template has one filter, and the calling thread has one: another.
+#[test]
+fn equally_many_filters_of_two_threads_are_not_taken_for_the_same() {
+    let test = "conditions::equally_many_filters_of_two_threads_are_not_taken_for_the_same";
+    in_own_process(test, || {
+        // The harness has a thread of its own, which is the first one.
+        in_a_copy(|| {
+            let warm = warm();
+            let prepared = prepared(&mut command("/bin/uname", &[]));
+            let is_allowed = &|| warm.output(&prepared).expect("a child").status.success();
+            let (sender, receiver) = std::sync::mpsc::channel();
+            std::thread::scope(|scope| {
+                // It exists before the first thread's filter, so it does not have that.
+                let thread = scope.spawn(move || {
+                    receiver.recv().expect("a template");
+                    filter(uapi::__NR_uname, 1);
+                    is_allowed()
+                });
+                filter(uapi::__NR_membarrier, 38);
+                warm.start(&prepared).expect("a template");
+                assert!(is_allowed());
+                sender.send(()).expect("a thread");
+                assert!(!thread.join().expect("a thread"), "the child does not have the filter of its caller");
+            });
+        });
+    });
+}
+
 /// A child that was made and then killed, because it can have no pidfd, may have done something: it is no reason to launch
 /// again.
 #[test]
 fn a_child_that_was_made_is_not_made_again() {
     in_own_process("conditions::a_child_that_was_made_is_not_made_again", || {
-        // A filter: pidfd_open(2) returns EMFILE. A cold launch has its pidfd of clone3(2).
-        let failing = uapi::__NR_pidfd_open as u16;
-        let filter: [[u16; 4]; 4] =
-            [[0x20, 0, 0, 0], [0x15, 0x0100, failing, 0], [0x06, 0, 24, 5], [0x06, 0, 0, 0x7fff]];
-        #[repr(C)]
-        struct Program(u16, *const [u16; 4]);
-        let program = Program(4, filter.as_ptr());
-        const PR_SET_NO_NEW_PRIVS: usize = 38;
-        const SET_MODE_FILTER: usize = 1;
-        const TSYNC: usize = 1;
-        // SAFETY: both calls change only this process, and read the filter.
-        unsafe {
-            sys::syscall(uapi::__NR_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]).expect("no_new_privs");
-            let args = [SET_MODE_FILTER, TSYNC, &raw const program as usize, 0, 0, 0];
-            sys::syscall(uapi::__NR_seccomp, args).expect("a filter");
-        }
+        // A cold launch has its pidfd of clone3(2).
+        executed_with_filter(uapi::__NR_pidfd_open, 24);
         let warm = warm();
         let of = |pidfd: bool| command("/bin/true", &[]).pidfd(pidfd).prepare().expect("a plan");
         by_template(&warm, &of(false)).expect("warm");
@@ -263,30 +305,35 @@ fn a_new_terminal_of_the_caller_is_noticed() {
     });
 }
 
+/// Calls `work` in a forked copy of this process, in its first thread.
+fn in_a_copy(work: impl FnOnce() + std::panic::UnwindSafe) {
+    // SAFETY: the copy has one thread, and ends below.
+    let copy = unsafe { sys::syscall(uapi::__NR_clone, [17, 0, 0, 0, 0, 0]) }.expect("a copy");
+    if copy == 0 {
+        let answer = std::panic::catch_unwind(work);
+        std::process::exit(if answer.is_ok() { 0 } else { 1 });
+    }
+    let pid = rustix::process::Pid::from_raw(copy as i32).expect("a PID");
+    let end = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).expect("its end");
+    assert_eq!(end.and_then(|(_, status)| status.exit_status()), Some(0));
+}
+
 /// A forked copy has the memory of this library, with the open files of the process that it was forked from.
 #[test]
 fn a_forked_copy_compares_itself() {
     in_own_process("conditions::a_forked_copy_compares_itself", || {
         let wanted = prepared(&mut command("/bin/grep", &["NoNewPrivs", "/proc/self/status"]));
         by_template(&warm(), &wanted).expect("warm");
-        // SAFETY: the copy has one thread, and ends below.
-        let copy = unsafe { sys::syscall(uapi::__NR_clone, [17, 0, 0, 0, 0, 0]) }.expect("a copy");
-        if copy == 0 {
-            let answer = std::panic::catch_unwind(|| {
-                let warm = warm();
-                assert_eq!(by_template(&warm, &wanted).expect("warm").stdout, b"NoNewPrivs:\t0\n");
-                const PR_SET_NO_NEW_PRIVS: usize = 38;
-                // SAFETY: of this process alone.
-                unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]) }.expect("no_new_privs");
-                let child = warm.spawn(&wanted).expect("a child");
-                assert!(!is_warm(&child), "what another process has was compared");
-                assert_eq!(child.wait_with_output().expect("its output").stdout, b"NoNewPrivs:\t1\n");
-            });
-            std::process::exit(if answer.is_ok() { 0 } else { 1 });
-        }
-        let pid = rustix::process::Pid::from_raw(copy as i32).expect("a PID");
-        let end = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).expect("its end");
-        assert_eq!(end.and_then(|(_, status)| status.exit_status()), Some(0));
+        in_a_copy(|| {
+            let warm = warm();
+            assert_eq!(by_template(&warm, &wanted).expect("warm").stdout, b"NoNewPrivs:\t0\n");
+            const PR_SET_NO_NEW_PRIVS: usize = 38;
+            // SAFETY: of this process alone.
+            unsafe { sys::syscall(uapi::__NR_prctl, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]) }.expect("no_new_privs");
+            let child = warm.spawn(&wanted).expect("a child");
+            assert!(!is_warm(&child), "what another process has was compared");
+            assert_eq!(child.wait_with_output().expect("its output").stdout, b"NoNewPrivs:\t1\n");
+        });
     });
 }
 
@@ -335,6 +382,40 @@ fn landlock_of_the_caller_is_noticed() {
         assert!(!is_warm(&child), "a child outside of the domain");
         assert!(!child.wait_with_output().expect("its output").status.success());
         assert!(!target.exists());
+    });
+}
+
+/// Before Linux 5.16 a caller with a seccomp filter is non-dumpable until its child has executed its program, and waits for
+/// that. A program under watch cannot execute anything while its caller waits.
+#[test]
+fn a_filter_of_the_caller_before_linux_5_16_is_a_reason() {
+    in_own_process("conditions::a_filter_of_the_caller_before_linux_5_16_is_a_reason", || {
+        const PR_GET_DUMPABLE: usize = 3;
+        const PR_SET_SECCOMP: usize = 22;
+        const PR_SET_NO_NEW_PRIVS: usize = 38;
+        let prctl = |args: [usize; 3]| {
+            // SAFETY: each call takes numbers, or the filter below.
+            unsafe { sys::syscall(uapi::__NR_prctl, [args[0], args[1], args[2], 0, 0, 0]) }.expect("prctl")
+        };
+        forkless::assume_old_kernel();
+        let plan = prepared(&mut command("/bin/echo", &["text"]));
+        // In a container it may have one from the start.
+        if !forkless_core::signals::has_filter() {
+            by_template(&warm(), &plan).expect("warm without a filter");
+        }
+        // One instruction: all calls are allowed.
+        let filter = [0x0006u16, 0, 0x0000, 0x7fff];
+        let program = (1usize, filter.as_ptr());
+        prctl([PR_SET_NO_NEW_PRIVS, 1, 0]);
+        prctl([PR_SET_SECCOMP, 2, &raw const program as usize]);
+        let warm = warm();
+        let why = warm.start(&plan).expect_err("a reason").to_string();
+        assert_eq!(why, "the caller has a seccomp filter, and Linux is older than 5.16");
+        assert_eq!(prctl([PR_GET_DUMPABLE, 0, 0]), 1);
+        let child = warm.spawn(&plan).expect("a child");
+        assert_eq!(child.cold_reason(), Some(&*why));
+        assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
+        assert_eq!((warm.stats().refusals, warm.templates()), (0, vec![]));
     });
 }
 

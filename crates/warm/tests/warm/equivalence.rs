@@ -2,6 +2,7 @@
 
 use crate::common::{by_template, command, grow_old, in_own_process, prepared, warm};
 use forkless::{Command, Resource, Stdio};
+use forkless_core::sys::{self, uapi};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
@@ -208,6 +209,48 @@ fn attributes_are_alike() {
                 assert_eq!(show(&warm.stdout), show(&cold.stdout), "{program} {args:?}, {name}");
                 assert_eq!((warm.stderr, warm.status), (cold.stderr, cold.status), "{program} {args:?}, {name}");
             }
+        }
+    });
+}
+
+/// A caller whose children do not inherit all of its scheduling: SCHED_RESET_ON_FORK.
+#[test]
+fn a_scheduler_that_children_do_not_inherit_is_alike() {
+    const NORMAL: usize = 0;
+    const FIFO: usize = 1;
+    const BATCH: usize = 3;
+    const RESET: usize = 0x4000_0000;
+    in_own_process("equivalence::a_scheduler_that_children_do_not_inherit_is_alike", || {
+        let warm = warm();
+        let programs: &[(&str, &[&str])] = &[
+            // Priority, nice value, real-time priority and policy: proc_pid_stat(5).
+            ("/bin/dash", &["-c", "read a < /proc/self/stat; set -- ${a##*)}; echo ${16} ${17} ${38} ${39}"]),
+            // The flag. Without the PID, which the first line has.
+            ("/bin/sh", &["-c", "chrt -p 0 2>&1 | sed 's/.*current//'"]),
+        ];
+        let plans: Vec<_> = programs.iter().map(|(program, args)| prepared(&mut command(program, args))).collect();
+        for plan in &plans {
+            by_template(&warm, plan).expect("warm");
+        }
+        for (policy, priority, nice) in [(BATCH | RESET, 0i32, 0isize), (NORMAL | RESET, 0, -5), (FIFO | RESET, 1, 0)] {
+            let launches = || {
+                let parameters = &raw const priority as usize;
+                // SAFETY: of this thread. The kernel reads one number.
+                let set = unsafe {
+                    sys::syscall(uapi::__NR_setpriority, [0, 0, nice as usize, 0, 0, 0])
+                        .and_then(|_| sys::syscall(uapi::__NR_sched_setscheduler, [0, policy, parameters, 0, 0, 0]))
+                };
+                if let Err(errno) = set {
+                    return println!("skipped: policy {policy:x}, nice value {nice}: errno {errno}");
+                }
+                for plan in &plans {
+                    let cold = plan.spawn().expect("a child").wait_with_output().expect("its output");
+                    let warm = by_template(&warm, plan).expect("warm");
+                    let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    assert_eq!(show(&warm.stdout), show(&cold.stdout), "policy {policy:x}, nice value {nice}");
+                }
+            };
+            std::thread::scope(|scope| scope.spawn(launches).join().expect("a thread"));
         }
     });
 }

@@ -148,21 +148,23 @@ fn a_template_without_memory() {
 fn a_template_without_address_space() {
     let warm = warm();
     let text = "x".repeat(30_000);
-    let plan = prepared(&mut command("/bin/echo", &[&text]));
-    let limited = |why: &str| {
+    let plan = prepared(command("/bin/echo", &[&text]).warm(&warm));
+    let limited = |launches: bool, why: &str| {
         let [template] = warm.templates()[..] else { panic!("one template") };
         let none = Rlimit { current: Some(4096), maximum: Some(4096) };
         prlimit(Pid::from_raw(template as i32), Resource::As, none).expect("a process");
-        let child = warm.spawn(&plan).expect("a child");
+        let child = if launches { plan.launch() } else { plan.spawn() }.expect("a child");
         assert_eq!(child.cold_reason(), Some(why));
         assert_eq!(child.wait_with_output().expect("its output").stdout, format!("{text}\n").as_bytes());
     };
     // The child has no room for its arguments.
-    by_template(&warm, &plan).expect("warm");
-    limited("the template could not make the child");
+    for launches in [false, true] {
+        by_template(&warm, &plan).expect("warm");
+        limited(launches, "the template could not make the child");
+    }
     // The template cannot map its first parcel.
     warm.start(&plan).expect("a template");
-    limited("the template has ended");
+    limited(false, "the template has ended");
     by_template(&warm, &plan).expect("warm again");
 }
 

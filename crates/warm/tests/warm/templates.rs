@@ -2,6 +2,7 @@
 
 use crate::common::{SCENARIO, by_template, command, in_own_process, is_warm, library, options, prepared, until, warm};
 use forkless::Stdio;
+use forkless::warm::Warm;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,85 @@ fn a_template_that_fails_makes_the_launch_cold() {
     assert_eq!(by_template(&warm, &prepared).expect("warm again").stdout, b"text\n");
 }
 
+/// FIFOs in a directory, by number. A child that opens one waits in that step until somebody writes to it.
+fn fifos(count: usize) -> (tempfile::TempDir, Vec<PathBuf>) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let directory = tempfile::tempdir().expect("a directory");
+    let paths: Vec<_> = (0..count).map(|n| directory.path().join(n.to_string())).collect();
+    for path in &paths {
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    }
+    (directory, paths)
+}
+
+/// Launches `cat` of each FIFO by the template, on another thread.
+fn launch_readers(warm: &forkless::warm::Warm, paths: &[PathBuf]) -> std::thread::JoinHandle<Vec<forkless::Child>> {
+    let reads = |path: &PathBuf| {
+        let mut command = command("/bin/cat", &[]);
+        command.stdin(Stdio::open(path, 0, 0)).stdout(Stdio::piped()).warm(warm);
+        command.prepare().expect("a plan")
+    };
+    let plans: Vec<_> = paths.iter().map(reads).collect();
+    warm.start(&plans[0]).expect("a template");
+    std::thread::spawn(move || plans.iter().map(|plan| plan.launch().expect("a child")).collect())
+}
+
+/// `launch` returns when the child exists, and not when it has made its steps.
+#[test]
+fn launch_does_not_wait_for_the_childs_steps() {
+    let warm = warm();
+    let (_directory, paths) = fifos(20);
+    let launches = launch_readers(&warm, &paths);
+    until("launches that do not wait", || launches.is_finished());
+    for (path, child) in paths.iter().zip(launches.join().expect("children")) {
+        assert!(is_warm(&child));
+        std::fs::write(path, "text").expect("a reader");
+        assert_eq!(child.wait_with_output().expect("its output").stdout, b"text");
+    }
+}
+
+/// A template has 256 parcels. With many children that use one, `launch` waits for the steps.
+#[test]
+fn more_children_than_parcels_are_launched() {
+    let warm = warm();
+    let (_directory, paths) = fifos(300);
+    let launches = launch_readers(&warm, &paths);
+    // Long enough for all of them, if none waited.
+    std::thread::sleep(Duration::from_secs(3));
+    // Not all at once: the others are not there yet.
+    let writes =
+        std::thread::spawn(move || paths.iter().for_each(|path| std::fs::write(path, "text").expect("a reader")));
+    until("all launches", || launches.is_finished() && writes.is_finished());
+    for child in launches.join().expect("children") {
+        assert!(is_warm(&child));
+        assert_eq!(child.wait_with_output().expect("its output").stdout, b"text");
+    }
+    assert_eq!(warm.stats().starts, 1);
+}
+
+/// Kills a template that somebody waits for in vain, so that a test fails instead of waiting.
+struct Watchdog(Option<std::sync::mpsc::Sender<()>>, std::thread::JoinHandle<bool>);
+
+impl Watchdog {
+    fn over(template: u32) -> Self {
+        let (over, limit) = std::sync::mpsc::channel();
+        let watches = move || {
+            let has_fired =
+                limit.recv_timeout(Duration::from_secs(45)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            if has_fired {
+                signal(template, rustix::process::Signal::KILL);
+            }
+            has_fired
+        };
+        Self(Some(over), std::thread::spawn(watches))
+    }
+
+    fn ends(mut self) {
+        drop(self.0.take());
+        assert!(!self.1.join().expect("a thread"), "a launch waits for its template for ever");
+    }
+}
+
 #[test]
 fn a_stopped_template_loses_no_launch() {
     let warm = warm();
@@ -62,6 +142,7 @@ fn a_stopped_template_loses_no_launch() {
         assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
         reason
     };
+    let watchdog = Watchdog::over(template);
     signal(template, rustix::process::Signal::STOP);
     assert_eq!(launched(), None);
     // The stop is reported to other code of this process.
@@ -87,6 +168,7 @@ fn a_stopped_template_loses_no_launch() {
     });
     assert!(reasons.is_empty(), "{reasons:?}");
     assert_eq!(warm.templates(), [template]);
+    watchdog.ends();
 }
 
 /// Another process traces the template and stops it, and no signal continues it: the launch is cold after ten seconds.
@@ -111,7 +193,9 @@ fn a_template_that_does_not_answer_is_replaced() {
         tracer.wait().expect("its end");
         return;
     }
+    let watchdog = Watchdog::over(template);
     let child = warm.spawn(&prepared).expect("a child");
+    watchdog.ends();
     assert_eq!(child.cold_reason(), Some("the template has ended"));
     assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
     assert_eq!(by_template(&warm, &prepared).expect("warm again").stdout, b"text\n");
@@ -191,6 +275,59 @@ fn idle_and_old_templates_end() {
         assert!(idle.stats().idle >= 1 && old.stats().idle == 0);
         // And it comes back.
         until("it does not come back", || by_template(&idle, &prepared).is_ok());
+    });
+}
+
+/// The number of this process's threads that guard templates.
+fn guards() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc").flatten();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.map(name).filter(|name| name == "forkless-warm\n").count()
+}
+
+/// A program that asks for a parent-death signal does not get it when its template ends, only when this process does.
+#[test]
+fn children_with_a_death_signal_outlive_their_template() {
+    in_own_process("templates::children_with_a_death_signal_outlive_their_template", || {
+        // PR_SET_PDEATHSIG with SIGTERM. With an argument, it crashes.
+        const CODE: &str = "kill $ARGV[0], $$ if @ARGV; syscall(157, 1, 15, 0, 0, 0) == 0 or die; \
+                            $| = 1; print qq(ready\\n); <STDIN>; print qq(end\\n)";
+        let plan = |args: &[&str]| {
+            let mut command = command("/usr/bin/perl", &[&["-e", CODE], args].concat());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).prepare().expect("a plan")
+        };
+        let outlives = |warm: Warm, ends_the_template: &dyn Fn(Warm) -> Option<Warm>| {
+            warm.start(&plan(&[])).expect("a template");
+            let template = warm.templates();
+            let mut child = warm.spawn(&plan(&[])).expect("a child");
+            assert_eq!(child.cold_reason(), None);
+            let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+            let mut text = String::new();
+            output.read_line(&mut text).expect("a line");
+            let warm = ends_the_template(warm);
+            until("the template stays", || template.iter().all(|&pid| has_ended(pid)));
+            // For a guard that does not wait for the child.
+            std::thread::sleep(Duration::from_millis(300));
+            drop(child.stdin.take());
+            output.read_to_string(&mut text).expect("text");
+            let end = child.wait().expect("its end");
+            assert!(end.success() && text == "ready\nend\n", "{end}, {text:?}");
+            drop(warm);
+            until("a guard stays", || guards() == 0);
+        };
+        outlives(options().idle(Duration::from_secs(1)).open().expect("a set"), &Some);
+        outlives(options().launches(1).open().expect("a set"), &|warm| {
+            let child = warm.spawn(&plan(&[])).expect("a child");
+            assert_eq!(child.cold_reason(), Some("the template has served long enough"));
+            Some(warm)
+        });
+        outlives(warm(), &|warm| {
+            let mut child = warm.spawn(&plan(&["SEGV"])).expect("a child");
+            assert_eq!(child.cold_reason(), None);
+            assert_eq!(child.wait().expect("its end").code(), None);
+            Some(warm)
+        });
+        outlives(warm(), &|_| None);
     });
 }
 
@@ -376,6 +513,44 @@ fn templates_end_with_their_owner() {
     let pid = text.lines().find_map(|line| line.rsplit_once("template ")?.1.parse::<u32>().ok());
     let pid = pid.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
     until("the template outlives its owner", || has_ended(pid));
+}
+
+/// A forked copy of the owner lives on. It has a copy of the template's socket, so the template does not see the socket end.
+#[test]
+fn templates_end_though_a_copy_of_their_owner_lives() {
+    let test = "templates::templates_end_though_a_copy_of_their_owner_lives";
+    library();
+    if std::env::var_os(SCENARIO).is_some_and(|name| name == test) {
+        let warm = warm();
+        by_template(&warm, &command("/bin/true", &[]).prepare().expect("a plan")).expect("warm");
+        const FORK: u32 = 57;
+        // SAFETY: a copy of this process with its own memory. It makes only the two calls below: it waits until standard
+        // input ends, and ends.
+        unsafe {
+            if forkless_core::sys::syscall(FORK, [0; 6]) == Ok(0) {
+                let mut byte = [0u8];
+                let _ = forkless_core::sys::syscall(0, [0, byte.as_mut_ptr() as usize, 1, 0, 0, 0]);
+                let _ = forkless_core::sys::syscall(231, [0; 6]);
+            }
+        }
+        println!("template {}", warm.templates()[0]);
+        std::process::abort();
+    }
+    let mut owner = Std::new(std::env::current_exe().expect("a program"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(SCENARIO, test)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("a process");
+    // Until the copy ends.
+    let copy = owner.stdin.take();
+    let lines = BufReader::new(owner.stdout.take().expect("a pipe")).lines();
+    let pid = lines.map_while(Result::ok).find_map(|line| line.rsplit_once("template ")?.1.parse::<u32>().ok());
+    let pid = pid.expect("a template");
+    owner.wait().expect("its end");
+    until("the template outlives its owner", || has_ended(pid));
+    drop(copy);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) struct Scheduling {
     #[arg(long, value_name = "CLASS", value_parser = io_priority)]
     ionice: Option<(IoClass, u32)>,
 
-    /// Execution domain with its flags, as a number for personality(2)
+    /// Set the execution domain and its flags: a number for personality(2)
     #[arg(long, value_name = "NUMBER", value_parser = super::super::parse::number32)]
     personality: Option<u32>,
 
