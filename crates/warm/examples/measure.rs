@@ -8,6 +8,13 @@
 //! cargo run --release -p forkless-warm --example measure -- target/warm/libforkless_warm.so [ROUNDS [PROGRAM ARGS...]]
 //! ```
 //!
+//! `large` before the library: warm launches of `/bin/true` by this process as it is, with 1 GiB of memory that has been
+//! written to, and with 15,000 descriptors besides: medians of `launch` and of the whole.
+//!
+//! ```text
+//! cargo run --release -p forkless-warm --example measure -- large target/warm/libforkless_warm.so [ROUNDS]
+//! ```
+//!
 //! With an installed command instead of the library, measures the runner: a loop of `posix_spawn(3)` of `/bin/true`, and
 //! `forkless parallel` with as many jobs, cold and warm, in turn. Prints medians of jobs per second, and CPU for a job.
 //!
@@ -171,8 +178,47 @@ fn runner(mut args: impl Iterator<Item = String>) {
     println!("{launches}");
 }
 
+/// A process that grows.
+fn large(mut args: impl Iterator<Item = String>) -> std::io::Result<()> {
+    let library = args.next().expect("the path of libforkless_warm.so");
+    let rounds: usize = args.next().map_or(2_000, |rounds| rounds.parse().expect("a number of rounds"));
+    // SAFETY: this process has one thread.
+    unsafe { std::env::remove_var("LD_LIBRARY_PATH") };
+    let mut options = forkless::warm::WarmOptions::new();
+    let warm = options.library(std::fs::canonicalize(library)?).launches(u32::MAX).open()?;
+    let plan = Command::new("/bin/true").stdout(Stdio::null()).pidfd(false).warm(&warm).prepare()?;
+    warm.start(&plan)?;
+    let measure = |name: &str| -> std::io::Result<()> {
+        let (mut held, mut total) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let start = Instant::now();
+            let mut child = plan.launch()?;
+            held.push(start.elapsed());
+            child.wait()?;
+            total.push(start.elapsed());
+            assert!(matches!(child.route(), Route::Warm), "{:?}", child.cold_reason());
+        }
+        println!("{name:<28} launch {:>5.0} µs, in all {:>5.0} µs", median(held), median(total));
+        Ok(())
+    };
+    measure("small")?;
+    let memory = std::hint::black_box(vec![1u8; 1 << 30]);
+    measure("1 GiB")?;
+    rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        rustix::process::Rlimit { current: Some(16_000), maximum: Some(16_000) },
+    )?;
+    let files: Vec<_> = (0..15_000).map(|_| std::fs::File::open("/dev/null")).collect::<Result<_, _>>()?;
+    measure("1 GiB, 15,000 descriptors")?;
+    drop((memory, files));
+    measure("small again")
+}
+
 fn main() -> std::io::Result<()> {
     let mut args = std::env::args().skip(1).peekable();
+    if args.next_if_eq("large").is_some() {
+        return large(args);
+    }
     if args.next_if_eq("runner").is_some() {
         runner(args);
         return Ok(());
