@@ -371,6 +371,9 @@ impl State {
             self.pages.await_watch();
             if announces_early {
                 announce(sent);
+                // Until the caller has returned.
+                let pause = [0u64, 200_000_000];
+                let _ = sys::syscall(uapi::__NR_nanosleep, [pause.as_ptr() as usize, 0, 0, 0, 0, 0]);
             }
             adopt_unannounced(sent);
         }
