@@ -330,6 +330,7 @@ impl Helper {
     }
 
     /// Whether so many children use a parcel, or have not been seen to leave it, that further ones should be waited for.
+    #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
     pub(crate) fn has_many_children(&self) -> bool {
         // Each lease counts. A template has 256 parcels.
         Arc::strong_count(&self.link) > 64 && !planted!("warm-parcels-not-counted")
