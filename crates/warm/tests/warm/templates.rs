@@ -111,13 +111,15 @@ fn more_children_than_parcels_are_launched() {
 struct Watchdog(Option<std::sync::mpsc::Sender<()>>, std::thread::JoinHandle<bool>);
 
 impl Watchdog {
-    fn over(template: u32) -> Self {
+    /// `others`: their tracers, without whose end a parent does not see that of a template.
+    fn over(template: u32, others: &[u32]) -> Self {
+        let others = others.to_vec();
         let (over, limit) = std::sync::mpsc::channel();
         let watches = move || {
             let has_fired =
                 limit.recv_timeout(Duration::from_secs(45)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
             if has_fired {
-                signal(template, rustix::process::Signal::KILL);
+                others.into_iter().chain([template]).for_each(|pid| signal(pid, rustix::process::Signal::KILL));
             }
             has_fired
         };
@@ -142,7 +144,7 @@ fn a_stopped_template_loses_no_launch() {
         assert_eq!(child.wait_with_output().expect("its output").stdout, b"text\n");
         reason
     };
-    let watchdog = Watchdog::over(template);
+    let watchdog = Watchdog::over(template, &[]);
     signal(template, rustix::process::Signal::STOP);
     assert_eq!(launched(), None);
     // The stop is reported to other code of this process.
@@ -193,7 +195,7 @@ fn a_template_that_does_not_answer_is_replaced() {
         tracer.wait().expect("its end");
         return;
     }
-    let watchdog = Watchdog::over(template);
+    let watchdog = Watchdog::over(template, &[tracer.id()]);
     let child = warm.spawn(&prepared).expect("a child");
     watchdog.ends();
     assert_eq!(child.cold_reason(), Some("the template has ended"));
