@@ -85,7 +85,7 @@ pub(crate) fn in_own_process(test: &str, work: impl FnOnce()) {
         return;
     }
     let output = std::process::Command::new(std::env::current_exe().expect("a program"))
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
         .env(SCENARIO, test)
         .output()
         .expect("a process");
