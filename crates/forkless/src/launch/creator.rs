@@ -68,10 +68,15 @@ impl Creator {
     }
 }
 
-/// Calls `start` with the host's signals blocked. A thread that it starts inherits the mask, so the kernel delivers
-/// none of these signals to it. If it is the process's second thread, the filters of the first one are noted.
-pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+/// Calls `start`, which starts a thread. The thread inherits a mask that blocks the host's signals. If it is the
+/// process's second thread, the filters of the first one are noted.
+pub(crate) fn starting_thread<T>(start: impl FnOnce() -> T) -> T {
     filters::look();
+    without_signals(start)
+}
+
+/// Calls `start` with the host's signals blocked: the kernel delivers none of them to this thread meanwhile.
+pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // Restored below.
     let blocked = ALL_BUT_SIGSYS & !LIBCS;
     let mask = if planted!("keeper-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };
@@ -88,7 +93,7 @@ fn in_namespace<T: Send>(namespace: &OwnedFd, work: impl FnOnce() -> T + Send) -
         kernel::join_pid_namespace(namespace.as_raw_fd()).map_err(CreatorError::Join).map(|()| work())
     };
     thread::scope(|scope| {
-        let thread = without_signals(|| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, joined));
+        let thread = starting_thread(|| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, joined));
         let ended = thread.map_err(CreatorError::Thread)?.join();
         ended.unwrap_or_else(|panic| resume_unwind(panic))
     })
@@ -200,7 +205,7 @@ fn start(process: u32) -> io::Result<Keeper> {
         let _ = tell.send(sys::gettid());
         keep(&queue);
     };
-    without_signals(|| builder.spawn(keep))?;
+    starting_thread(|| builder.spawn(keep))?;
     let thread = told.recv().map_err(|_| gone())?;
     Ok(Keeper { process, starter: thread::current().id(), thread, jobs, next: null_mut() })
 }

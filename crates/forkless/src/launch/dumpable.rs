@@ -194,18 +194,8 @@ impl KeepDumpable {
         if planted!("memory-not-given-up-yet") {
             return;
         }
-        for look in 0.. {
-            match creator::shares(creator::KCMP_VM, pid) {
-                Some(true) if look < 8 => std::thread::yield_now(),
-                // The child may have a lower priority and need this CPU.
-                Some(true) => sys::pause(Duration::from_micros(50)),
-                Some(false) => return,
-                None if planted!("kcmp-refused-and-believed") => return,
-                None => {
-                    super::forked::has_executed(pid);
-                    return;
-                }
-            }
+        if wait_while_shared(pid).is_err() && !planted!("kcmp-refused-and-believed") {
+            super::forked::has_executed(pid);
         }
     }
 }
@@ -220,25 +210,36 @@ pub(crate) fn sibling_has_left(pid: i32) -> bool {
     if planted!("zygote-memory-not-given-up-yet") {
         return true;
     }
-    for look in 0.. {
-        match kernel::shares(creator::KCMP_VM, pid) {
-            Ok(false) | Err(errno::ESRCH) => return true,
-            Ok(true) => {}
-            Err(_) => match super::forked::has_mark_or_ended(pid) {
-                Some(true) => return true,
-                Some(false) => {}
-                // Hidden, or gone: `/proc` does not show a process that does not exist.
-                None => return sys::kill(pid, 0) == Err(errno::ESRCH),
-            },
+    match wait_while_shared(pid) {
+        Ok(()) | Err(errno::ESRCH) => return true,
+        Err(_) => {}
+    }
+    loop {
+        match super::forked::has_mark_or_ended(pid) {
+            Some(true) => return true,
+            Some(false) => sys::pause(Duration::from_micros(50)),
+            // Hidden, or gone: `/proc` does not show a process that does not exist.
+            None => return sys::kill(pid, 0) == Err(errno::ESRCH),
         }
-        if look < 8 {
+    }
+}
+
+/// Waits while a process shares the memory of the calling one.
+///
+/// # Errors
+/// Those of `kcmp(2)`: then that is not known.
+fn wait_while_shared(pid: i32) -> Result<(), i32> {
+    let mut looks = 0;
+    while kernel::shares(creator::KCMP_VM, pid)? {
+        if looks < 8 {
+            looks += 1;
             std::thread::yield_now();
         } else {
             // The child may have a lower priority and need this CPU.
             sys::pause(Duration::from_micros(50));
         }
     }
-    false
+    Ok(())
 }
 
 impl Drop for KeepDumpable {

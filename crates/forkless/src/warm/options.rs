@@ -124,8 +124,8 @@ impl WarmOptions {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if `libforkless_warm.so` is not there, or others may replace it; `InvalidInput` if its path is not absolute, or contains a
-    /// character that separates the entries of `LD_PRELOAD`.
+    /// `NotFound` if `libforkless_warm.so` is not there, or others may replace it; `InvalidInput` if its path is not
+    /// absolute, or contains a character that separates the entries of `LD_PRELOAD`.
     pub fn open(&self) -> io::Result<Warm> {
         let library = match &self.library {
             Some(path) => Library::named(path)?,

@@ -21,7 +21,7 @@ use super::library::Library;
 use super::options::Limits;
 use super::request::Request;
 use super::template::{Refusal, Template};
-use crate::launch::creator::without_signals;
+use crate::launch::creator::starting_thread;
 use crate::launch::run::Origin;
 use crate::process;
 use crate::zygote::helper::lock;
@@ -277,7 +277,7 @@ impl Set {
             drop(request);
             outlive_children();
         };
-        without_signals(|| builder.spawn(work)).is_ok()
+        starting_thread(|| builder.spawn(work)).is_ok()
     }
 
     /// Starts the template, and waits until it is ready. The error: why there is none.
