@@ -9,6 +9,7 @@ use forkless::{
 };
 
 use super::{
+    budget::Helpers,
     launcher::{Job, Launcher, check_output, look_through, nanoseconds},
     program::check,
     statistics::Sample,
@@ -42,8 +43,13 @@ fn memory_file() -> Capture {
 
 /// One zygote for the whole benchmark, as in a real program. It is started in the warm-up, which is not measured.
 fn zygote() -> &'static Zygote {
-    static ZYGOTE: OnceLock<Zygote> = OnceLock::new();
-    ZYGOTE.get_or_init(|| Zygote::start(&ZygoteOptions::new()).expect("this program serves as its own zygote"))
+    static ZYGOTE: OnceLock<(Zygote, Helpers)> = OnceLock::new();
+    let start = || {
+        let zygote = Zygote::start(&ZygoteOptions::new()).expect("this program serves as its own zygote");
+        let helper = Helpers::count(zygote.pid());
+        (zygote, helper)
+    };
+    &ZYGOTE.get_or_init(start).0
 }
 
 pub(crate) fn command(job: &Job) -> Result<Command> {

@@ -9,6 +9,7 @@ use forkless::{
 };
 
 use super::{
+    budget::Helpers,
     condition::Condition,
     contestant::Contestant,
     launcher::{Job, Launcher},
@@ -101,7 +102,10 @@ fn refusal(program: &Program) -> Result<Option<String>> {
 }
 
 /// A template and the plan that it launches.
-pub(crate) struct Warmed(Prepared);
+pub(crate) struct Warmed {
+    plan: Prepared,
+    _template: Helpers,
+}
 
 impl Warmed {
     /// Starts the template, which is not measured.
@@ -112,14 +116,14 @@ impl Warmed {
         let warm = open()?;
         let plan = command(job)?.pidfd(false).warm(&warm).prepare().context("not prepared")?;
         warm.start(&plan).context("no template")?;
-        Ok(Self(plan))
+        Ok(Self { plan, _template: Helpers::count(warm.templates()) })
     }
 }
 
 impl Launcher for Warmed {
     fn launch(&mut self) -> Result<Sample> {
         let start = Instant::now();
-        let child = self.0.launch().context("not launched")?;
+        let child = self.plan.launch().context("not launched")?;
         let (route, reason) = (child.route(), child.cold_reason().map(str::to_owned));
         let sample = finish(start, child)?;
         ensure!(matches!(route, Route::Warm), "a cold launch: {}", reason.unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use crate::job::{Job, Run, Stdin};
 use crate::options::{Options, Output};
-use forkless::{Child, Command, Error, ShellEnding, ShellSurroundings, Stdio, Step, planted};
+use forkless::{Child, Command, Error, ShellCommand, ShellEnding, ShellSurroundings, Stdio, Step, planted};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Launches jobs, and remembers where the last program was.
+/// Makes commands of jobs, and remembers where the last program was.
 #[derive(Default)]
 pub(crate) struct Launcher {
     found: Option<(OsString, PathBuf)>,
@@ -25,34 +25,56 @@ pub(crate) struct Launched {
     pub(crate) shell: Option<ShellEnding>,
 }
 
+/// A job's command, ready to be launched by any thread.
+pub(crate) enum Ready {
+    Program(Command),
+    Line(ShellCommand),
+    /// A line whose standard input is written while it runs.
+    Fed(ShellCommand),
+}
+
+impl Ready {
+    /// The command whose settings the launch uses.
+    pub(crate) fn command(&mut self) -> &mut Command {
+        match self {
+            Self::Program(command) => command,
+            Self::Line(shell) | Self::Fed(shell) => shell.settings(),
+        }
+    }
+
+    pub(crate) fn launch(self) -> io::Result<Launched> {
+        let launched = match self {
+            Self::Program(mut command) => return Ok(Launched { child: command.launch_holding()?, shell: None }),
+            Self::Line(mut shell) => shell.launch_captured(),
+            // What has been written could not be written again for the shell.
+            Self::Fed(mut shell) => shell.spawn_captured(),
+        };
+        let (child, ending) = launched?.into_parts();
+        Ok(Launched { child, shell: Some(ending) })
+    }
+}
+
 impl Launcher {
-    pub(crate) fn launch(&mut self, job: &Job, options: &mut Options, now: Instant) -> io::Result<Launched> {
-        match &job.run {
+    pub(crate) fn prepare(&mut self, job: &Job, options: &mut Options, now: Instant) -> io::Result<Ready> {
+        let mut ready = match &job.run {
             Run::Program { program, args } => {
                 let mut command = self.command(program, job);
                 command.args(args);
-                set(&mut command, job, options)?;
-                Ok(Launched { child: command.launch_holding()?, shell: None })
+                Ready::Program(command)
             }
             Run::Line(line) if planted!("jobs-lines-by-shell") => {
                 let mut command = Command::new("/bin/sh");
                 command.arg("-c").arg(OsStr::from_bytes(line));
-                set(&mut command, job, options)?;
-                Ok(Launched { child: command.launch_holding()?, shell: None })
+                Ready::Program(command)
             }
             Run::Line(line) => {
                 let mut shell = forkless::shell(line);
                 shell.surroundings(self.surroundings(now));
-                set(shell.settings(), job, options)?;
-                let launched = match &job.stdin {
-                    // What has been written could not be written again for the shell.
-                    Stdin::Stream(_) => shell.spawn_captured(),
-                    _ => shell.launch_captured(),
-                };
-                let (child, ending) = launched?.into_parts();
-                Ok(Launched { child, shell: Some(ending) })
+                if matches!(job.stdin, Stdin::Stream(_)) { Ready::Fed(shell) } else { Ready::Line(shell) }
             }
-        }
+        };
+        set(ready.command(), job, options)?;
+        Ok(ready)
     }
 
     /// What all lines have in common. It is looked at from time to time.

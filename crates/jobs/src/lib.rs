@@ -76,6 +76,8 @@ mod slot;
 
 mod launch;
 
+mod pool;
+
 mod engine;
 
 mod gather;
@@ -86,7 +88,7 @@ pub use gather::{Came, Gather, Offer};
 pub use input::{Filled, Input};
 pub use job::{Job, Run, Stdin};
 pub use log::{Done, Log};
-pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Setup, Timeout};
+pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Prepare, Setup, Timeout};
 pub use remote::{Away, Remote};
 pub use source::{Events, Flow, More, Next, Nothing, Place, Sink, Source, Stream, from_iter};
 pub use standard::Standard;

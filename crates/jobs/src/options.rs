@@ -96,6 +96,9 @@ pub enum Timeout {
 /// Changes a command before its launch.
 pub type Setup = Box<dyn FnMut(&mut Command, &Job)>;
 
+/// Changes a command in the thread that launches it, right before that.
+pub type Prepare = Box<dyn FnMut(&mut Command) + Send>;
+
 /// How jobs run. `Options::default()` runs one job for each CPU, with inherited output.
 pub struct Options {
     /// How many jobs run at once.
@@ -126,6 +129,14 @@ pub struct Options {
     pub groups: bool,
     /// Changes each command before its launch: working directory, limits and so on.
     pub setup: Option<Setup>,
+    /// A thread for each of these functions, which launches the jobs of some of the slots, so that launches take place beside
+    /// each other. Useful for launches that wait for another process, as warm ones do. The function is called after
+    /// [`setup`](Self::setup). [`Events::started`](crate::Events::started) may then come in another order than the jobs.
+    ///
+    /// The run's own thread launches if this is empty (default), if the time of a launch depends on earlier ones
+    /// ([`delay`](Self::delay), [`max_load`](Self::max_load), [`min_memory`](Self::min_memory)), and jobs with
+    /// [`Stdin::Stream`](crate::Stdin::Stream).
+    pub threads: Vec<Prepare>,
     /// The standard input of this process is `/dev/null`: jobs with [`Stdin::Null`](crate::Stdin::Null) inherit it, which costs
     /// less than a new one for each.
     pub stdin_is_null: bool,
@@ -185,6 +196,7 @@ impl Options {
             nice: None,
             groups: false,
             setup: None,
+            threads: Vec::new(),
             stdin_is_null: false,
             dry_run: false,
             log: None,

@@ -6,6 +6,7 @@ use crate::source::Place;
 use forkless::{Child, ShellEnding, planted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::fcntl_getpipe_size;
+use std::fs::File;
 use std::io;
 use std::process::ChildStdin;
 use std::time::{Instant, SystemTime};
@@ -15,6 +16,8 @@ pub(crate) enum Slot {
     Free,
     /// A job whose launch has failed for now, or that is tried again.
     Waiting(Box<Waiting>),
+    /// A job that a [thread](crate::pool) launches.
+    Starting(Box<Starting>),
     Running(Box<Running>),
     /// A job that runs elsewhere.
     Away(Box<Absent>),
@@ -38,6 +41,13 @@ pub(crate) struct Waiting {
     pub(crate) since: Option<Instant>,
     /// This try has been reported as started.
     pub(crate) known: bool,
+}
+
+pub(crate) struct Starting {
+    pub(crate) waiting: Waiting,
+    pub(crate) copies: [Option<File>; 2],
+    pub(crate) started: Instant,
+    pub(crate) clock: SystemTime,
 }
 
 pub(crate) struct Running {

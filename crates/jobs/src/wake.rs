@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Source,
     /// What the jobs that run elsewhere wait for.
     Remote,
+    /// The threads that launch.
+    Pool,
 }
 
 /// A descriptor that is ready.
@@ -48,8 +50,8 @@ impl Token {
     }
 
     fn from_data(data: EventData) -> Option<Self> {
-        const KINDS: [Kind; 7] =
-            [Kind::Child, Kind::Out, Kind::Err, Kind::In, Kind::Control, Kind::Source, Kind::Remote];
+        const KINDS: [Kind; 8] =
+            [Kind::Child, Kind::Out, Kind::Err, Kind::In, Kind::Control, Kind::Source, Kind::Remote, Kind::Pool];
         let data = data.u64();
         let kind = *KINDS.get((data >> 29 & 7) as usize)?;
         Some(Self { kind, slot: (data & SLOT) as usize, turn: (data >> 32) as u32 })
@@ -74,7 +76,7 @@ impl Wake {
             // Under a tracer it is readable before the job can be reaped, and a second edge comes when it can.
             Kind::Child => EventFlags::IN | EventFlags::ET,
             Kind::In => EventFlags::OUT,
-            Kind::Out | Kind::Err | Kind::Control | Kind::Source | Kind::Remote => EventFlags::IN,
+            Kind::Out | Kind::Err | Kind::Control | Kind::Source | Kind::Remote | Kind::Pool => EventFlags::IN,
         };
         Ok(epoll::add(&self.0, fd, token.to_data(), flags)?)
     }
@@ -108,7 +110,8 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_from_its_number() {
-        for kind in [Kind::Child, Kind::Out, Kind::Err, Kind::In, Kind::Control, Kind::Source, Kind::Remote] {
+        for kind in [Kind::Child, Kind::Out, Kind::Err, Kind::In, Kind::Control, Kind::Source, Kind::Remote, Kind::Pool]
+        {
             let token = Token { kind, slot: 123_456, turn: u32::MAX };
             let back = Token::from_data(token.to_data()).expect("a token");
             assert_eq!((back.kind, back.slot, back.turn), (kind, 123_456, u32::MAX));

@@ -1,8 +1,11 @@
 //! Limits of time and of the kernel's resources, the log, and what is left when a run ends early.
 
+mod common;
+
+use common::{again_with_threads, run};
 use forkless_jobs::{
     Done, Ended, Ending, Events, Flow, Halt, HaltOn, HaltWhen, Job, Limit, Log, Nothing, Options, Output, Standard,
-    Summary, Timeout, from_iter, run,
+    Summary, Timeout, from_iter,
 };
 use std::time::Duration;
 
@@ -383,7 +386,7 @@ fn a_job_that_the_kernel_never_starts_ends_the_run_and_is_counted() {
     options.patience = Duration::from_millis(300);
     let (summary, ends) = run_all(options, (0..4).map(|_| Job::program("true", [""; 0])));
     assert_eq!((summary.ran, summary.not_started, summary.failed, summary.unread), (0, 1, 1, true), "{summary:?}");
-    assert_eq!(ends.0, [(1, (126, 0), false)]);
+    assert_eq!(ends.0.iter().map(|end| end.1).collect::<Vec<_>>(), [(126, 0)]);
     assert!(!summary.is_complete());
 }
 
@@ -416,4 +419,9 @@ fn the_end_of_a_run_is_signalled_to_the_whole_group() {
     let mut events = Stop(control, up, Ends::default());
     run(options, &mut from_iter([sh(script)]), &mut events, &mut Standard::new()).expect("a run");
     assert_eq!(events.2.0, [(1, (7, 0), false)]);
+}
+
+#[test]
+fn the_same_again_with_threads() {
+    again_with_threads();
 }

@@ -1,7 +1,10 @@
 //! Captured output: its order, its bounds, and jobs that make it difficult.
 
+mod common;
+
+use common::{again_with_threads, run};
 use forkless_jobs::{
-    Control, Ended, Events, Flow, Job, Nothing, Options, Output, Sink, Stdin, Stream, Summary, from_iter, run,
+    Control, Ended, Events, Flow, Job, Nothing, Options, Output, Sink, Stdin, Stream, Summary, from_iter,
 };
 use std::io;
 use std::time::Duration;
@@ -270,7 +273,7 @@ fn output_that_waits_has_a_descriptor_when_no_other_is_left() {
     }
     impl Events for Take {
         fn started(&mut self, _: &Job, place: forkless_jobs::Place, _: u32) {
-            self.starts = place.seq;
+            self.starts = self.starts.max(place.seq);
         }
 
         fn finished(&mut self, ended: &Ended) -> Flow {
@@ -330,4 +333,9 @@ fn output_that_waits_is_written_when_the_run_is_stopped() {
     let summary = run(options, &mut from_iter(jobs), &mut Stop(control, 0), &mut sink).expect("a run");
     assert!(sink.text(false).starts_with("2\n3\n4\n"), "{}", sink.text(false));
     assert_eq!((summary.failed, summary.unread), (1, true), "{summary:?}");
+}
+
+#[test]
+fn the_same_again_with_threads() {
+    again_with_threads();
 }

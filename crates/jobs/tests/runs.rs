@@ -1,8 +1,11 @@
 //! Runs of jobs with inherited output.
 
+mod common;
+
+use common::{again_with_threads, run};
 use forkless_jobs::{
     Control, Ended, Ending, Events, Flow, Input, Job, Next, Nothing, Options, Place, Source, Standard, Summary,
-    from_iter, run,
+    from_iter,
 };
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -209,4 +212,9 @@ fn a_line_without_a_program_is_told_by_the_shell() {
     let told = lines(&errors);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].starts_with("/bin/sh: ") || told[0].starts_with("sh: "), "{told:?}");
+}
+
+#[test]
+fn the_same_again_with_threads() {
+    again_with_threads();
 }

@@ -243,8 +243,8 @@ fn open_event(pid: i32) -> Result<(i32, *mut u8)> {
         sample: SAMPLE_ADDRESS,
         read: 0,
         flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR,
-        // Nobody waits.
-        wakeup: u32::MAX,
+        // Nobody waits. (The kernel takes it for a signed number: a very large one would wake at each event.)
+        wakeup: 0,
         breakpoint: 0,
         address: 0,
     };

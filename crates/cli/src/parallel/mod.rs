@@ -136,8 +136,8 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     }
     if options.summary {
         let _ = io::stderr().write_all(format!("{summary}\n").as_bytes());
-        if let Some(stats) = plan.warm.as_ref().map(|warm| warm.stats()) {
-            let line = format!("launches: {} warm, {} cold\n", stats.warm, stats.cold);
+        if let Some((warm, cold)) = plan.warm.as_ref().map(crate::warm::Templates::counts) {
+            let line = format!("launches: {warm} warm, {cold} cold\n");
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }

@@ -10,7 +10,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forkless::warm::Warm;
 use forkless_core::planted;
 use forkless_jobs::{Control, Input, Job, Limit, Options, Output, Sink, Source, Standard};
 use rustix::process::{Resource, getpriority_process, getrlimit};
@@ -43,7 +42,7 @@ pub(super) struct Plan {
     pub(super) report: Report,
     pub(super) sink: Box<dyn Sink>,
     pub(super) log: Option<LogFile>,
-    pub(super) warm: Option<Warm>,
+    pub(super) warm: Option<crate::warm::Templates>,
 }
 
 /// How many jobs run at once if as many as possible are asked for.

@@ -6,6 +6,7 @@ use crate::log::Log;
 use crate::options::{Options, Output};
 use crate::output::spill::Spill;
 use crate::output::{Capture, FIRST};
+use crate::pool::Pool;
 use crate::slot::Slot;
 use crate::source::{Events, Flow, Sink, Source};
 use crate::summary::{Ended, Progress, Summary};
@@ -56,6 +57,7 @@ struct Engine<'a> {
     control: Control,
     wake: Wake,
     launcher: Launcher,
+    pool: Option<Pool>,
     slots: Vec<Slot>,
     running: usize,
     waiting: usize,
@@ -132,6 +134,12 @@ impl<'a> Engine<'a> {
                 options.output = Output::Group;
             }
         }
+        let threads = std::mem::take(&mut options.threads);
+        let is_free = options.delay.is_zero() && options.max_load.is_none() && options.min_memory.is_none();
+        let pool = (!threads.is_empty() && is_free).then(|| Pool::start(threads)).transpose()?;
+        if let Some(pool) = &pool {
+            wake.add(pool, Token::of_run(Kind::Pool))?;
+        }
         let captures = options.output != Output::Inherit;
         let mut spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
         if captures && !planted!("jobs-no-descriptor-for-the-file") {
@@ -143,6 +151,7 @@ impl<'a> Engine<'a> {
             control,
             wake,
             launcher: Launcher::default(),
+            pool,
             slots: Vec::new(),
             running: 0,
             waiting: 0,
@@ -173,6 +182,7 @@ impl<'a> Engine<'a> {
         let mut ready = Vec::new();
         loop {
             self.obey();
+            self.take_launches();
             // The next jobs first: they run while the output of the last ones is handled.
             let more = self.start();
             self.serve();
@@ -191,7 +201,19 @@ impl<'a> Engine<'a> {
             if self.is_over() {
                 break;
             }
+            if let Some(pool) = &mut self.pool {
+                pool.sleeps();
+                let answer = if planted!("jobs-launch-slept-over") { None } else { pool.answer() };
+                if let Some(answer) = answer {
+                    pool.wakes();
+                    self.answered(answer);
+                    continue;
+                }
+            }
             self.wake.sleep(self.limit(), &mut ready)?;
+            if let Some(pool) = &self.pool {
+                pool.wakes();
+            }
             for token in &ready {
                 self.handle(*token);
             }
@@ -245,6 +267,8 @@ impl<'a> Engine<'a> {
             Kind::Control => self.control.slept(),
             // Before each sleep it is pumped anyway.
             Kind::Remote => {}
+            // The answers are taken before the next launch.
+            Kind::Pool => self.pool.iter().for_each(Pool::slept),
             Kind::Source => self.input_came(),
             kind if matches!(&self.slots[token.slot], Slot::Running(job) if job.turn == token.turn) => match kind {
                 Kind::Child => self.reap(token.slot),
@@ -268,6 +292,9 @@ impl<'a> Engine<'a> {
             self.events.notified();
         }
         if let Some(signal) = self.control.take_signal() {
+            if !planted!("jobs-launching-not-signalled") {
+                self.await_launches();
+            }
             for slot in &mut self.slots {
                 if let Slot::Running(running) = slot {
                     running.send(signal);
@@ -283,6 +310,9 @@ impl<'a> Engine<'a> {
             self.summary.stopped = Some(flow);
             self.source.stopped();
             if flow == Flow::Now {
+                if !planted!("jobs-launching-not-ended") {
+                    self.await_launches();
+                }
                 self.end_all();
             }
         }

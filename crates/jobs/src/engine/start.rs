@@ -2,10 +2,11 @@
 
 use super::{Engine, PAUSE, Supply};
 use crate::job::Job;
-use crate::launch::is_lack;
+use crate::launch::{Launched, Ready, is_lack};
 use crate::options::Output;
 use crate::output::Capture;
-use crate::slot::{Feed, Running, Slot, Waiting};
+use crate::pool::{Answer, Pool};
+use crate::slot::{Feed, Running, Slot, Starting, Waiting};
 use crate::source::{Flow, Next, Place, Stream};
 use crate::summary::{Ended, Ending};
 use crate::wake::{Kind, Token};
@@ -121,7 +122,48 @@ impl Engine<'_> {
             Err(error) => return self.hold(waiting, error),
         };
         let (clock, started) = (SystemTime::now(), Instant::now());
-        let launched = match self.launcher.launch(&waiting.job, &mut self.options, started) {
+        let ready = self.launcher.prepare(&waiting.job, &mut self.options, started);
+        match (ready, &mut self.pool) {
+            (Ok(ready), Some(pool)) if !matches!(ready, Ready::Fed(_)) => {
+                pool.send(slot, ready);
+                self.running += 1;
+                self.slots[slot] = Slot::Starting(Box::new(Starting { waiting, copies, started, clock }));
+                true
+            }
+            (ready, _) => {
+                let launched = ready.and_then(Ready::launch);
+                self.begin(Starting { waiting, copies, started, clock }, launched)
+            }
+        }
+    }
+
+    /// A thread has launched a job, or failed to.
+    pub(super) fn answered(&mut self, Answer { slot, launched }: Answer) {
+        if let Slot::Starting(starting) = std::mem::replace(&mut self.slots[slot], Slot::Free) {
+            self.running -= 1;
+            self.begin(*starting, launched);
+        }
+    }
+
+    /// Waits for the threads that launch a job now.
+    pub(super) fn await_launches(&mut self) {
+        while let Some(answer) = self.pool.as_mut().and_then(Pool::await_answer) {
+            self.answered(answer);
+        }
+    }
+
+    /// Takes what the threads have launched.
+    pub(super) fn take_launches(&mut self) {
+        while let Some(answer) = self.pool.as_mut().and_then(Pool::answer) {
+            self.answered(answer);
+        }
+    }
+
+    /// The rest of a launch. False if the kernel has no resources for it: it waits then.
+    fn begin(&mut self, starting: Starting, launched: io::Result<Launched>) -> bool {
+        let Starting { waiting, copies, started, clock } = starting;
+        let slot = waiting.place.slot - 1;
+        let launched = match launched {
             Ok(launched) => launched,
             Err(error) if is_lack(&error) => return self.hold(waiting, error),
             Err(error) => {
@@ -227,12 +269,15 @@ impl Engine<'_> {
     /// Keeps a job that the kernel has no resources for now. Returns false, as [`launch`](Self::launch) then does.
     pub(super) fn hold(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
         let now = Instant::now();
-        if self.running > 0 {
+        // Those that are being launched have nothing to give.
+        let running = self.running - self.pool.as_ref().map_or(0, Pool::in_flight);
+        if running > 0 {
             // The end of another job may give what is missing.
             waiting.since = None;
         }
         let since = *waiting.since.get_or_insert(now);
-        if self.running == 0 && now.saturating_duration_since(since) >= self.options.patience {
+        let is_over = now.saturating_duration_since(since) >= self.options.patience;
+        if running == 0 && is_over && self.flow == Flow::Continue {
             self.end_unstarted(waiting, Ending::NotStarted(error));
             self.stop(Flow::Soon);
             return false;
