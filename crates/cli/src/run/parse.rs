@@ -180,8 +180,8 @@ pub(crate) fn signal(word: &str) -> Result<i32, String> {
     let name = name.strip_prefix("SIG").unwrap_or(&name);
     if let Some(distance) = name.strip_prefix("RTMIN") {
         let distance: i32 = if distance.is_empty() { 0 } else { distance.parse().map_err(|_| unknown())? };
-        let number = libc::SIGRTMIN() + distance;
-        return if (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) { Ok(number) } else { Err(unknown()) };
+        let number = libc::SIGRTMIN().checked_add(distance);
+        return number.filter(|number| (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(number)).ok_or_else(unknown);
     }
     let called = |number: &i32| signal_name(*number).is_some_and(|full| full.strip_prefix("SIG") == Some(name));
     (1..=31).find(called).or_else(|| rarely_named(name)).ok_or_else(unknown)
@@ -350,7 +350,7 @@ mod tests {
             assert_eq!(signal(word), Ok(number), "{word}");
         }
         assert_eq!(signal("RTMIN+1"), Ok(libc::SIGRTMIN() + 1));
-        for word in ["", "0", "65", "-1", "NONSENSE", "SIG", "RTMIN+99"] {
+        for word in ["", "0", "65", "-1", "NONSENSE", "SIG", "RTMIN+99", "RTMIN+2147483647", "RTMIN-2147483648"] {
             assert!(signal(word).is_err(), "{word}");
         }
         assert_eq!(signals("all"), Ok(Signals::All));
