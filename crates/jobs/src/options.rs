@@ -133,7 +133,7 @@ pub struct Options {
     /// each other. Useful for launches that wait for another process, as warm ones do. The function is called after
     /// [`setup`](Self::setup). [`Events::started`](crate::Events::started) may then come in another order than the jobs.
     ///
-    /// The run's own thread launches if this is empty (default), if the time of a launch depends on earlier ones
+    /// The run's own thread launches if this is empty (default), if no threads can be started, if the time of a launch depends on earlier ones
     /// ([`delay`](Self::delay), [`max_load`](Self::max_load), [`min_memory`](Self::min_memory)), and jobs with
     /// [`Stdin::Stream`](crate::Stdin::Stream).
     pub threads: Vec<Prepare>,

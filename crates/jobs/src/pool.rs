@@ -1,4 +1,4 @@
-//! Threads that launch jobs, so that launches take place beside each other and beside the run's own work.
+//! Threads that launch jobs: several launches take place at the same time, and the run goes on meanwhile.
 //!
 //! The run sends a [`Ready`] command to the thread of its slot, and goes on. The answer comes over a channel. The thread
 //! writes to an eventfd only if the run sleeps, or is about to.
@@ -31,7 +31,7 @@ struct Order {
 /// How a thread tells the run that there is an answer.
 struct Bell {
     event: OwnedFd,
-    /// The run looks at the channel only after the eventfd.
+    /// The run sleeps, or is about to: only the eventfd wakes it.
     sleeps: AtomicBool,
 }
 

@@ -1,7 +1,7 @@
 //! Taking jobs from the source, and launching them.
 
 use super::{Engine, PAUSE, Supply};
-use crate::job::Job;
+use crate::job::{Job, Stdin};
 use crate::launch::{Launched, Ready, is_lack};
 use crate::options::Output;
 use crate::output::Capture;
@@ -123,8 +123,9 @@ impl Engine<'_> {
         };
         let (clock, started) = (SystemTime::now(), Instant::now());
         let ready = self.launcher.prepare(&waiting.job, &mut self.options, started);
-        match (ready, &mut self.pool) {
-            (Ok(ready), Some(pool)) if !matches!(ready, Ready::Fed(_)) => {
+        let pool = self.pool.as_mut().filter(|_| !matches!(waiting.job.stdin, Stdin::Stream(_)));
+        match (ready, pool) {
+            (Ok(ready), Some(pool)) => {
                 pool.send(slot, ready);
                 self.running += 1;
                 self.slots[slot] = Slot::Starting(Box::new(Starting { waiting, copies, started, clock }));
@@ -255,8 +256,8 @@ impl Engine<'_> {
     fn feed_of(&mut self, job: &mut crate::Job, child: &mut Child) -> Option<Feed> {
         let pipe = child.stdin.take()?;
         let (bytes, goes_on) = match &mut job.stdin {
-            crate::Stdin::Bytes(bytes) => (bytes, false),
-            crate::Stdin::Stream(bytes) => (bytes, true),
+            Stdin::Bytes(bytes) => (bytes, false),
+            Stdin::Stream(bytes) => (bytes, true),
             _ => return None,
         };
         if let Err(error) = fcntl_setfl(&pipe, OFlags::NONBLOCK) {
