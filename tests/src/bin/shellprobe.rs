@@ -88,8 +88,13 @@ fn act(word: &[u8]) -> Option<c_int> {
         return code.parse().ok();
     }
     if let Some(signal) = word.strip_prefix("kill") {
-        // SAFETY: ends this process, if anything.
-        unsafe { libc::raise(signal.parse().ok()?) };
+        let signal: c_int = signal.parse().ok()?;
+        // Of `kill2` and `2>f` a line makes `kill22>f`. Nobody would continue a program that has stopped.
+        let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
+        if !stops {
+            // SAFETY: ends this process, if anything.
+            unsafe { libc::raise(signal) };
+        }
     }
     if word == "in" {
         let mut buffer = [0; 64];
