@@ -18,9 +18,13 @@ pub fn refused(args: &[String]) {
     refuse_in_all_threads(&[Refusal::of(libc::SYS_pidfd_getfd, Answer::Errno(libc::EPERM))]).expect("a filter");
     leaving_nothing(in_every_way);
     let mut child = Command::new("true").stdout(forkless::Stdio::piped()).spawn().expect("spawn");
-    let passing = if is_hidden_from_children() { Passing::None } else { Passing::Proc };
     let Route::Clone { table, .. } = child.route() else { panic!("{}", child.route()) };
-    assert_eq!(table, DescriptorTable::Private(passing), "the filter is not felt");
+    let is_felt = match table {
+        DescriptorTable::Private(Passing::Proc) => !is_hidden_from_children(),
+        DescriptorTable::PrivateBelow(_) => is_hidden_from_children(),
+        _ => false,
+    };
+    assert!(is_felt, "the filter is not felt: {table:?}");
     child.wait().expect("wait");
     // Opened again it would have its own file offset, and the length of the output would be unknown.
     let how = Capture::new().memory_file(true);
@@ -169,7 +173,10 @@ pub fn foreign_reaper(_: &[String]) {
             let detail = Error::of(&error).map(|error| (error.step(), error.errno()));
             assert_eq!(detail, Some((Step::Wait, Some(libc::ECHILD))), "{error}");
         };
-        for _ in 0..scaled(100) {
+        let mut rounds = 0;
+        // On a slow machine the first few may all be faster than the other reaper.
+        while rounds < scaled(100) || taken.load(Ordering::Relaxed) == 0 {
+            rounds += 1;
             match sh("echo x; exit 7").capture(&Capture::new().timeout(LONG)) {
                 Ok(got) => assert_eq!((got.status.code(), &got.stdout[..]), (Some(7), &b"x\n"[..])),
                 Err(error) if !kernel_at_least(6, 15) => lost(error),
@@ -185,6 +192,5 @@ pub fn foreign_reaper(_: &[String]) {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(taken.load(Ordering::Relaxed) > 0);
     assert!(observe::is_childless());
 }
