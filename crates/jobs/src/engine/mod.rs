@@ -137,7 +137,11 @@ impl<'a> Engine<'a> {
         let threads = std::mem::take(&mut options.threads);
         let is_free = options.delay.is_zero() && options.max_load.is_none() && options.min_memory.is_none();
         // Where the kernel has no room for further threads, the run's own thread launches.
-        let pool = (!threads.is_empty() && is_free).then(|| Pool::start(threads).ok()).flatten();
+        let pool = match !threads.is_empty() && is_free {
+            true if planted!("jobs-threads-or-nothing") => Some(Pool::start(threads)?),
+            true => Pool::start(threads).ok(),
+            false => None,
+        };
         if let Some(pool) = &pool {
             wake.add(pool, Token::of_run(Kind::Pool))?;
         }
