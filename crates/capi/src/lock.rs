@@ -2,9 +2,11 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A lock that records which [process](forkless::generation) holds it. In a forked process the thread that held it does
-/// not exist, so the lock is taken over. The protected data must be consistent at any moment.
+/// not exist, so the lock is taken over. With [`with`](Self::with), the
+/// protected data must be consistent at any moment.
 pub struct Lock<T> {
     holder: AtomicU32,
     inside: UnsafeCell<T>,
@@ -21,17 +23,43 @@ impl<T> Lock<T> {
 
     /// Locks, and works with the content and the generation of the process.
     pub fn with<R>(&self, work: impl FnOnce(&mut T, u32) -> R) -> R {
-        let me = forkless::generation();
-        while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-            if holder != me && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                break;
-            }
-            // The lock is held for a few system calls only.
-            std::thread::yield_now();
-        }
+        let (me, _) = self.lock();
         // SAFETY: held by this thread alone.
         let done = work(unsafe { &mut *self.inside.get() }, me);
         self.holder.store(0, Ordering::Release);
         done
+    }
+
+    /// The same for data that may be inconsistent while the lock is held. `renew`: what is done first if it was held by a
+    /// thread that this process does not have.
+    pub fn with_or_after<R>(&self, renew: impl FnOnce(&mut T), work: impl FnOnce(&mut T) -> R) -> R {
+        let (_, taken_over) = self.lock();
+        // SAFETY: held by this thread alone.
+        let inside = unsafe { &mut *self.inside.get() };
+        if taken_over {
+            renew(inside);
+        }
+        let done = work(inside);
+        self.holder.store(0, Ordering::Release);
+        done
+    }
+
+    /// Returns the generation of the process, and whether the lock was taken over.
+    fn lock(&self) -> (u32, bool) {
+        let me = forkless::generation();
+        let mut looks = 0;
+        while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            if holder != me && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return (me, holder != 0);
+            }
+            // The lock is held for a few system calls only. But its holder may have a lower priority and need this CPU.
+            looks += 1;
+            if looks < 16 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        (me, false)
     }
 }

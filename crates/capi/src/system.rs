@@ -49,7 +49,8 @@ fn run(line: &OsStr) -> Result<c_int, Failure> {
 /// them.
 pub struct Waiting {
     actions: [sigaction; 2],
-    mask: libc::sigset_t,
+    /// The mask that this thread had; none if the caller takes care of it.
+    mask: Option<libc::sigset_t>,
 }
 
 impl Waiting {
@@ -67,7 +68,12 @@ impl Waiting {
             libc::pthread_sigmask(libc::SIG_BLOCK, &child, &mut mask);
             mask
         };
-        Self { actions, mask }
+        Self { actions, mask: Some(mask) }
+    }
+
+    /// The same for a caller that has blocked all signals, and sets this thread's mask and that of the program itself.
+    pub fn begin_blocked() -> Self {
+        Self { actions: IGNORING.with(Ignoring::begin), mask: None }
     }
 
     /// Makes the program start as if the caller had changed nothing.
@@ -78,13 +84,11 @@ impl Waiting {
                 _ => command.signal_default(signal),
             };
         }
-        if planted!("system-line-blocks-sigchld") {
-            return;
-        }
+        let Some(mask) = self.mask.filter(|_| !planted!("system-line-blocks-sigchld")) else { return };
         command.inherit_signal_mask(false);
         for signal in 1..=64 {
             // SAFETY: a valid signal set.
-            if unsafe { libc::sigismember(&self.mask, signal) } == 1 {
+            if unsafe { libc::sigismember(&mask, signal) } == 1 {
                 command.signal_block(signal);
             }
         }
@@ -96,8 +100,8 @@ impl Drop for Waiting {
         IGNORING.with(Ignoring::end);
         // SAFETY: the mask that this thread had.
         unsafe {
-            if !planted!("system-mask-not-put-back") {
-                libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, null_mut());
+            if let Some(mask) = self.mask.filter(|_| !planted!("system-mask-not-put-back")) {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &mask, null_mut());
             }
         }
     }

@@ -1,11 +1,8 @@
 /* system(3). It is C because a thread may be cancelled while it waits: its frames are then unwound, and must not
  * include Rust frames. */
 
-#include <errno.h>
+#include "wait.h"
 #include <pthread.h>
-#include <stddef.h>
-#include <sys/types.h>
-#include <sys/wait.h>
 
 typedef int system_function(const char *line);
 
@@ -25,11 +22,7 @@ int system(const char *line) {
     if (!forkless_preload_system_begin(line, &answer, &running, &pid))
         return answer;
     pthread_cleanup_push(forkless_preload_system_cancelled, running);
-    siginfo_t ended;
-    /* WNOWAIT: forkless_preload_system_end reaps the child, because it knows how it was started. It also sees any
-     * error of this wait. */
-    while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT | __WALL) < 0 && errno == EINTR) {
-    }
+    await_end(pid);
     pthread_cleanup_pop(0);
     return forkless_preload_system_end(running);
 }

@@ -8,7 +8,7 @@ use libc::{FILE, c_char, c_int, c_short, mode_t, pid_t, sched_param, sigset_t};
 /// # Safety
 /// `popen(3)`
 #[unsafe(no_mangle)]
-unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller's contract.
     unsafe { popen::popen(command, mode) }
 }
@@ -20,7 +20,7 @@ macro_rules! spawns {
         /// # Safety
         /// `posix_spawn(3)`
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        unsafe extern "C-unwind" fn $name(
             out: *mut c_int,
             file: *const c_char,
             actions: *const Actions,
@@ -33,7 +33,7 @@ macro_rules! spawns {
                 searches: $searches,
                 takes_scripts: $takes_scripts,
                 gives_pidfd: $gives_pidfd,
-                libc: $libc,
+                libc: || $libc,
                 out,
                 file,
                 actions,
@@ -58,19 +58,20 @@ spawns! {
 
 /// A function that fills or reads an object. It calls libc's own if the layout of the object is unknown.
 macro_rules! objects {
-    ($($name:ident($($arg:ident: $type:ty),*) => $function:ident;)*) => {$(
+    ($($name:ident($object:ident: $kind:ty $(, $arg:ident: $type:ty)*) => $function:ident;)*) => {$(
         /// # Safety
         /// As its manual page says.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+        unsafe extern "C" fn $name($object: $kind $(, $arg: $type)*) -> c_int {
+            type Libc = unsafe extern "C" fn($kind $(, $type)*) -> c_int;
             // SAFETY: the caller's contract; libc's function of this name has this type.
             unsafe {
-                if layout::is_known() {
-                    return objects::$function($($arg),*);
+                if layout::is_known($object) {
+                    return objects::$function($object $(, $arg)*);
                 }
                 match next::look_up(concat!(stringify!($name), "\0"), None) {
                     0 => libc::ENOSYS,
-                    libc => std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(libc)($($arg),*),
+                    libc => std::mem::transmute::<usize, Libc>(libc)($object $(, $arg)*),
                 }
             }
         }

@@ -7,7 +7,7 @@ use forkless::{Command, Stdio};
 use forkless_core::sys;
 use libc::c_int;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// Applies libc's rule, or FORKLESS_INHERIT, except for descriptors that the child must not inherit.
@@ -176,16 +176,17 @@ fn numbers(action: &FileAction) -> impl Iterator<Item = c_int> + use<> {
 
 /// Whether a directory's path depends on descriptor numbers (/proc/self/fd).
 fn depends_on_numbers(action: &FileAction) -> bool {
-    matches!(action, FileAction::Chdir(path) if is_procfs(path))
+    matches!(action, FileAction::Chdir(path) if is_procfs(path.to_bytes()))
 }
 
 /// Whether the action opens a file of procfs by a path that shows it.
 pub(crate) fn opens_procfs(action: &FileAction) -> bool {
-    matches!(action, FileAction::Open { path, .. } if is_procfs(path))
+    matches!(action, FileAction::Open { path, .. } if is_procfs(path.to_bytes()))
 }
 
-fn is_procfs(path: &CStr) -> bool {
-    [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.to_bytes().starts_with(start))
+/// Whether a path leads to procfs and shows it.
+pub(crate) fn is_procfs(path: &[u8]) -> bool {
+    [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
 }
 
 /// Actions for a child with a copy of the whole file-descriptor table: descriptors that FORKLESS_INHERIT excludes are

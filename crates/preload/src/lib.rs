@@ -5,8 +5,15 @@
 //!
 //! Objects of `posix_spawn(3)` have glibc's layout, so both libraries can fill and read them. The layout is verified
 //! once ([`spawn::layout`]); if it differs, libc handles all calls.
+//!
+//! As in libc's functions, no signal handler runs while the library works ([`sealed`]), and its memory is not of malloc
+//! ([`heap`]).
 
 mod exported;
+
+mod sealed;
+
+mod heap;
 
 mod settings;
 

@@ -1,8 +1,10 @@
 //! `popen(3)`, and the parts of closing its streams that `c/close.c` calls.
 
+use crate::heap;
 use crate::inherit::{self, runs};
 use crate::log::Story;
 use crate::next;
+use crate::sealed::{Mask, sealed};
 use crate::settings::{Inherit, Settings};
 use crate::spawn::RESERVED;
 use forkless::planted;
@@ -14,7 +16,7 @@ use forkless_capi::handle::text;
 use forkless_capi::lock::Lock;
 use forkless_capi::stream::table::{self, Entry};
 use forkless_capi::stream::{End, Running, Stream, plug, shell};
-use libc::{FILE, c_char, c_int};
+use libc::{FILE, c_char, c_int, pid_t};
 use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -30,11 +32,26 @@ pub(crate) unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut 
         // SAFETY: the caller's contract.
         return unsafe { popen(command, mode) };
     }
-    as_libc(null_mut(), || {
-        // SAFETY: the caller's contract.
-        let (line, (end, close_on_exec)) = unsafe { (text(command)?, parse(CStr::from_ptr(mode))?) };
-        open(line, end, close_on_exec)
+    sealed(|mask| {
+        as_libc(null_mut(), || {
+            // SAFETY: the caller's contract.
+            let (line, (end, close_on_exec)) = unsafe { (text(command)?, parse(CStr::from_ptr(mode))?) };
+            has_room(line)?;
+            open(line, end, close_on_exec, mask)
+        })
     })
+}
+
+/// Fails with ENOMEM if there is no memory to launch a line.
+pub(crate) fn has_room(line: &OsStr) -> Result<(), Failure> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: the environment, which libc's functions read at this moment too.
+    match unsafe { heap::has_room([environ, std::ptr::null()], line.len()) } {
+        true => Ok(()),
+        false => Err(Failure::Refused(libc::ENOMEM, "no memory")),
+    }
 }
 
 fn refused<T>(answer: T) -> T {
@@ -60,11 +77,12 @@ fn parse(mode: &CStr) -> Result<(End, bool), Failure> {
     }
 }
 
-fn open(line: &OsStr, end: End, close_on_exec: bool) -> Result<*mut FILE, Failure> {
+fn open(line: &OsStr, end: End, close_on_exec: bool, mask: &Mask) -> Result<*mut FILE, Failure> {
     let story = Story::begin();
     let settings = Settings::get();
     let mut command = shell(line);
     plug(command.settings(), end);
+    mask.ready(command.settings());
     inherit::by_setting(command.settings(), &settings.inherit, |fd| OPEN.has(fd));
     inherit::spare(command.settings(), settings);
     for signal in RESERVED {
@@ -149,36 +167,57 @@ unsafe extern "C" fn missing(_: *mut FILE) -> c_int {
     refused(-1)
 }
 
-/// Removes a stream from the tables and returns its entry; null if this library has not opened it.
+/// Removes a stream from the tables and returns its entry; null if this library has not opened it. `pid`: the program.
 ///
 /// # Safety
-/// An open stream, or null.
+/// An open stream, or null; a pointer to a result.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_preload_taken(stream: *mut FILE) -> *mut Entry {
-    let mine = if stream.is_null() { None } else { take(stream) };
-    mine.map_or(null_mut(), |entry| Box::into_raw(Box::new(entry)))
+unsafe extern "C-unwind" fn forkless_preload_taken(stream: *mut FILE, pid: *mut pid_t) -> *mut Entry {
+    if stream.is_null() || !EVER.load(Ordering::Relaxed) {
+        return null_mut();
+    }
+    sealed(|_| {
+        let Some(mut entry) = take(stream) else { return null_mut() };
+        // SAFETY: a valid pointer of the caller.
+        unsafe { pid.write(entry.running.handle().id() as pid_t) };
+        Box::into_raw(Box::new(entry))
+    })
 }
 
-/// Closes the stream, waits for its program, and returns the result of `pclose(3)`.
+/// Reaps the program of a stream that was closed, and returns the result of `pclose(3)`. `unwritten`: the errno of closing, or
+/// 0.
 ///
 /// # Safety
-/// The stream, and the entry that was removed for it.
+/// The entry that was removed for the stream.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_preload_closed(stream: *mut FILE, taken: *mut Entry) -> c_int {
-    // SAFETY: by the caller's contract the pointer is of Box::into_raw.
-    let mut entry = unsafe { Box::from_raw(taken) };
-    as_libc(-1, || {
-        // SAFETY: the stream was open and is not used afterwards.
-        let closed = unsafe { forkless_preload_fclose_of_libc()(stream) };
-        let unwritten = errno();
-        match entry.running.wait()?.into_raw() {
+unsafe extern "C-unwind" fn forkless_preload_closed(taken: *mut Entry, unwritten: c_int) -> c_int {
+    sealed(|_| {
+        // SAFETY: by the caller's contract the pointer is of Box::into_raw.
+        let mut entry = unsafe { Box::from_raw(taken) };
+        as_libc(-1, || match entry.running.wait()?.into_raw() {
             // The program succeeded, but has not received all the data.
-            0 if closed != 0 && !planted!("preload-unwritten-untold") => {
+            0 if unwritten != 0 && !planted!("preload-unwritten-untold") => {
                 Err(Failure::Refused(unwritten, "not everything could be written"))
             }
             status => Ok(status),
-        }
+        })
     })
+}
+
+/// The thread is cancelled while libc writes the rest: the program is reaped when it has ended, some time.
+///
+/// # Safety
+/// The entry that was removed for the stream.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn forkless_preload_left(taken: *mut Entry) {
+    sealed(|_| {
+        // SAFETY: by the caller's contract the pointer is of Box::into_raw.
+        let entry = unsafe { Box::from_raw(taken) };
+        as_libc((), || {
+            drop(entry);
+            Ok(())
+        });
+    });
 }
 
 /// Whether this library has ever opened a stream. Most programs that close files have none.
@@ -186,9 +225,6 @@ static EVER: AtomicBool = AtomicBool::new(false);
 
 /// Removes a stream of this library from the tables.
 fn take(stream: *mut FILE) -> Option<Entry> {
-    if !EVER.load(Ordering::Relaxed) {
-        return None;
-    }
     let before = errno();
     let entry = table::remove(stream);
     if entry.is_some() {

@@ -3,16 +3,18 @@
 use crate::inherit;
 use crate::log::Story;
 use crate::next;
-use crate::popen::killed_by;
+use crate::popen::{has_room, killed_by};
+use crate::sealed::{Mask, sealed};
 use crate::settings::Settings;
 use crate::spawn::RESERVED;
+use forkless::ShellChild;
 use forkless::planted;
-use forkless::{ShellChild, Step};
 use forkless_capi::boundary::{as_libc, set_errno, shielded};
 use forkless_capi::error::Failure;
 use forkless_capi::handle::optional;
 use forkless_capi::stream::shell;
 use forkless_capi::system::{Waiting, has_shell};
+use forkless_core::sys::signal::bit;
 use libc::{c_char, c_int, pid_t};
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
@@ -21,56 +23,64 @@ use std::os::unix::process::ExitStatusExt;
 struct Running {
     child: ShellChild,
     _waiting: Waiting,
+    /// The caller's signal mask.
+    mask: u64,
 }
 
-/// Starts the line. Returns the pid, or 0 if the result is already known and stored.
+/// Starts the line. Returns the pid, or 0 if the result is already known and stored. If it is running, SIGCHLD stays blocked.
 ///
 /// # Safety
 /// `line` is as `system(3)` says; the others are pointers to results.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_preload_system_begin(
+unsafe extern "C-unwind" fn forkless_preload_system_begin(
     line: *const c_char,
     answer: *mut c_int,
     running: *mut *mut Running,
     pid: *mut pid_t,
 ) -> c_int {
-    // SAFETY: the caller's contract.
-    let line = unsafe { optional(line) };
-    let Some(line) = line else {
-        // SAFETY: a valid pointer of the caller.
-        unsafe { answer.write(has_shell() as c_int) };
-        return 0;
-    };
-    match shielded(|| begin(line)) {
-        Ok(Ok(mut started)) => {
-            // SAFETY: valid pointers of the caller.
-            unsafe {
-                pid.write(started.child.handle().id() as pid_t);
-                running.write(Box::into_raw(Box::new(started)));
+    sealed(|mask| {
+        // SAFETY: the caller's contract.
+        let Some(line) = (unsafe { optional(line) }) else {
+            // SAFETY: a valid pointer of the caller.
+            unsafe { answer.write(has_shell() as c_int) };
+            return 0;
+        };
+        // As of a shell that was not found, whatever the reason: so libc's function returns it, with errno.
+        let known = match shielded(|| begin(line, mask)) {
+            Ok(Ok(mut started)) => {
+                if !planted!("system-status-taken") {
+                    mask.give_back(mask.before() | bit(libc::SIGCHLD));
+                }
+                // SAFETY: valid pointers of the caller.
+                unsafe {
+                    pid.write(started.child.handle().id() as pid_t);
+                    running.write(Box::into_raw(Box::new(started)));
+                }
+                return 1;
             }
-            1
-        }
-        Ok(Err(known)) => {
-            // SAFETY: a valid pointer of the caller.
-            unsafe { answer.write(known) };
-            0
-        }
-        Err(failure) => {
-            set_errno(failure.errno());
-            // SAFETY: a valid pointer of the caller.
-            unsafe { answer.write(-1) };
-            0
-        }
-    }
+            Ok(Err(signal)) => signal,
+            Err(failure) => {
+                if !planted!("preload-line-not-started-untold") {
+                    set_errno(failure.errno());
+                }
+                127 << 8
+            }
+        };
+        // SAFETY: a valid pointer of the caller.
+        unsafe { answer.write(known) };
+        0
+    })
 }
 
 /// A running line, or the immediate result of `system(3)`.
-fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
+fn begin(line: &OsStr, mask: &Mask) -> Result<Result<Running, c_int>, Failure> {
+    has_room(line)?;
     let story = Story::begin();
     let mut line = (line, shell(line));
-    let waiting = Waiting::begin();
+    let waiting = Waiting::begin_blocked();
     let settings = line.1.settings();
     waiting.ready(settings);
+    mask.ready(settings);
     // Wait by pid, unless the kernel discards exit statuses (SIGCHLD is ignored).
     settings.pidfd(forkless_capi::stream::forgets());
     inherit::by_setting(settings, &Settings::get().inherit, |_| false);
@@ -81,11 +91,7 @@ fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
     match line.1.spawn() {
         Ok(mut child) => {
             story.end("system", line.0, line.1.taken(), child.handle());
-            Ok(Ok(Running { child, _waiting: waiting }))
-        }
-        // If the shell cannot be executed, the status is that of a shell that exited with 127.
-        Err(error) if forkless::Error::of(&error).is_some_and(|detail| detail.step() == Step::Exec) => {
-            Ok(Err(127 << 8))
+            Ok(Ok(Running { child, _waiting: waiting, mask: mask.before() }))
         }
         // A child that was killed before it could begin counts as killed by that signal.
         Err(error) => match killed_by(&error) {
@@ -100,10 +106,13 @@ fn begin(line: &OsStr) -> Result<Result<Running, c_int>, Failure> {
 /// # Safety
 /// From [`forkless_preload_system_begin`], and not used afterwards.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_preload_system_end(running: *mut Running) -> c_int {
-    // SAFETY: the caller's contract.
-    let mut running = unsafe { Box::from_raw(running) };
-    as_libc(-1, || Ok(running.child.wait()?.into_raw()))
+unsafe extern "C-unwind" fn forkless_preload_system_end(running: *mut Running) -> c_int {
+    sealed(|mask| {
+        // SAFETY: the caller's contract.
+        let mut running = unsafe { Box::from_raw(running) };
+        mask.give_back(running.mask);
+        as_libc(-1, || Ok(running.child.wait()?.into_raw()))
+    })
 }
 
 /// The thread is cancelled: kills the line's program and reaps it.
@@ -111,14 +120,17 @@ unsafe extern "C" fn forkless_preload_system_end(running: *mut Running) -> c_int
 /// # Safety
 /// As for [`forkless_preload_system_end`].
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_preload_system_cancelled(running: *mut Running) {
-    // SAFETY: the caller's contract.
-    let mut running = unsafe { Box::from_raw(running) };
-    let _ = shielded(|| {
-        if !planted!("preload-cancelled-line-goes-on") {
-            running.child.handle().kill()?;
-        }
-        Ok(running.child.handle().wait().map(drop)?)
+unsafe extern "C-unwind" fn forkless_preload_system_cancelled(running: *mut Running) {
+    sealed(|mask| {
+        // SAFETY: the caller's contract.
+        let mut running = unsafe { Box::from_raw(running) };
+        mask.give_back(running.mask);
+        let _ = shielded(|| {
+            if !planted!("preload-cancelled-line-goes-on") {
+                running.child.handle().kill()?;
+            }
+            Ok(running.child.handle().wait().map(drop)?)
+        });
     });
 }
 

@@ -158,6 +158,12 @@ fn system_matches_libc() {
     both("system", &[], 700);
 }
 
+/// Also: in signal handlers, with a ruined heap, on a small stack, without memory.
+#[test]
+fn what_programs_rely_on_matches_libc() {
+    both("handlers", &[], 400);
+}
+
 #[test]
 fn launches_before_and_after_main_use_the_library() {
     both("early", &[], 4);

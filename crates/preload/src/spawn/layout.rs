@@ -68,15 +68,51 @@ pub(crate) const FCHDIR: c_int = 4;
 pub(crate) const CLOSEFROM: c_int = 5;
 pub(crate) const TCSETPGRP: c_int = 6;
 
-/// Whether glibc's functions write this layout. If not, all objects are left to glibc.
-pub(crate) fn is_known() -> bool {
-    const UNKNOWN: u8 = 2;
-    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
-    let mut answer = ANSWER.load(Ordering::Relaxed);
+/// An object of `posix_spawn(3)`.
+pub(crate) trait Object {
+    /// Compares the layout. None if libc lacks a function.
+    fn agrees() -> Option<bool>;
+
+    /// What is known: 0, 1 or [`UNKNOWN`].
+    fn answer() -> &'static AtomicU8;
+}
+
+const UNKNOWN: u8 = 2;
+
+impl Object for Actions {
+    fn agrees() -> Option<bool> {
+        // SAFETY: an object of libc's size, initialized by its own function.
+        unsafe { actions_agree() }
+    }
+
+    fn answer() -> &'static AtomicU8 {
+        static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+        &ANSWER
+    }
+}
+
+impl Object for Attributes {
+    fn agrees() -> Option<bool> {
+        // SAFETY: an object of libc's size, initialized by its own function.
+        unsafe { attributes_agree() }
+    }
+
+    fn answer() -> &'static AtomicU8 {
+        static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+        &ANSWER
+    }
+}
+
+/// Whether glibc's functions write this layout of the object. If not, all such objects are left to glibc. No object has the
+/// right layout: to add an action, libc calls malloc, and a signal handler that gives no objects must not need it.
+pub(crate) fn is_known<T: Object>(object: *const T) -> bool {
+    if object.is_null() {
+        return true;
+    }
+    let mut answer = T::answer().load(Ordering::Relaxed);
     if answer == UNKNOWN {
-        // SAFETY: objects of libc's sizes, initialized by its own functions.
-        answer = unsafe { actions_agree().unwrap_or(false) && attributes_agree().unwrap_or(false) } as u8;
-        ANSWER.store(answer, Ordering::Relaxed);
+        answer = T::agrees().unwrap_or(false) as u8;
+        T::answer().store(answer, Ordering::Relaxed);
     }
     answer == 1
 }
@@ -92,7 +128,8 @@ unsafe fn actions_agree() -> Option<bool> {
         let object = (&raw mut actions).cast::<Opaque>();
         let path = c"/a/path";
         next::actions_init()?(object);
-        let mut expected: Vec<(c_int, [c_int; 2])> = vec![(CLOSE, [7, 0]), (DUP2, [8, 9])];
+        let (mut expected, mut count) = ([(CLOSE, [7, 0]); 5], 2);
+        expected[1] = (DUP2, [8, 9]);
         let mut failed = next::actions_addclose()?(object, 7) + next::actions_adddup2()?(object, 8, 9);
         failed += next::actions_addopen()?(object, 10, path.as_ptr(), 0x241, 0o640);
         let chdir = next::actions_addchdir_np();
@@ -107,7 +144,8 @@ unsafe fn actions_agree() -> Option<bool> {
         for (tag, add) in more {
             if let Some(add) = add {
                 failed += add(object, 11);
-                expected.push((tag, [11, 0]));
+                expected[count] = (tag, [11, 0]);
+                count += 1;
             }
         }
         let all = std::slice::from_raw_parts(actions.first, usize::try_from(actions.used).unwrap_or(0));
@@ -123,10 +161,14 @@ unsafe fn actions_agree() -> Option<bool> {
         };
         let texts = 1 + chdir.is_some() as usize;
         let agrees = failed == 0
-            && all.len() == expected.len() + texts
+            && all.len() == count + texts
             && is_open(&all[2])
             && (chdir.is_none() || is_chdir(&all[3]))
-            && all[..2].iter().chain(&all[2 + texts..]).zip(&expected).all(|(action, plain)| is_plain(action, plain));
+            && all[..2]
+                .iter()
+                .chain(&all[2 + texts..])
+                .zip(&expected[..count])
+                .all(|(action, plain)| is_plain(action, plain));
         next::actions_destroy()?(object);
         Some(agrees)
     }

@@ -4,10 +4,12 @@
 //! group, file actions, signals. Calls that this library cannot improve or does not know, such as resetting IDs or an
 //! unknown action, are left to libc.
 
+use crate::heap;
 use crate::inherit::{self, Flat};
 use crate::log::Story;
 use crate::next::{self, Opaque};
 use crate::popen::killed_by;
+use crate::sealed::{Mask, sealed};
 use crate::settings::{Settings, without_us};
 use forkless::planted;
 use forkless::posix::FileAction;
@@ -39,7 +41,7 @@ pub(crate) struct Call {
     /// Whether the result is a pidfd instead of a pid.
     pub(crate) gives_pidfd: bool,
     /// libc's function.
-    pub(crate) libc: Option<next::Spawn>,
+    pub(crate) libc: fn() -> Option<next::Spawn>,
     pub(crate) out: *mut c_int,
     pub(crate) file: *const c_char,
     pub(crate) actions: *const Actions,
@@ -52,6 +54,7 @@ pub(crate) struct Call {
 type Aside = &'static str;
 
 /// The result of a call that is handled here.
+#[derive(Clone, Copy)]
 enum Answer {
     /// The pid, or the pidfd.
     Started(c_int),
@@ -63,10 +66,22 @@ enum Answer {
 /// # Safety
 /// As `posix_spawn(3)` says of the arguments.
 pub(crate) unsafe fn spawn(call: &Call) -> c_int {
-    // SAFETY: the caller's contract.
-    match unsafe { try_here(call) } {
+    let answer = sealed(|mask| {
+        // SAFETY: the caller's contract.
+        let answer = unsafe { try_here(call, mask) };
+        match answer {
+            Ok(Answer::Started(number)) if !call.out.is_null() && !planted!("preload-pid-after-signals") => {
+                // SAFETY: `out` is a valid pointer of the caller.
+                unsafe { call.out.write(number) };
+            }
+            Err(why) if why != OFF && why != NO_MEMORY => Story::begin().left(call.name, why),
+            _ => {}
+        }
+        answer
+    });
+    match answer {
         Ok(Answer::Started(number)) => {
-            if !call.out.is_null() {
+            if !call.out.is_null() && planted!("preload-pid-after-signals") {
                 // SAFETY: `out` is a valid pointer of the caller.
                 unsafe { call.out.write(number) };
             }
@@ -77,18 +92,16 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
         // and killed by the same signal.
         // SAFETY: the caller's contract.
         Ok(Answer::Killed(signal)) => unsafe { left_to_libc(call, Some(signal)) },
-        Err(why) => {
-            if why != OFF {
-                Story::begin().left(call.name, why);
-            }
-            // SAFETY: the caller's contract.
-            unsafe { left_to_libc(call, None) }
-        }
+        // SAFETY: the caller's contract.
+        Err(_) => unsafe { left_to_libc(call, None) },
     }
 }
 
 /// FORKLESS=off.
 const OFF: Aside = "of FORKLESS";
+
+/// libc's function needs less of it.
+const NO_MEMORY: Aside = "there is no memory";
 
 /// Children that share the caller's memory open nothing in procfs, because /proc/self would be the caller.
 const IN_PROCFS: Aside = "of a file in procfs";
@@ -96,33 +109,33 @@ const IN_PROCFS: Aside = "of a file in procfs";
 /// # Safety
 /// As for [`spawn`].
 unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
-    let Some(libc) = call.libc else { return libc::ENOSYS };
+    let Some(libc) = (call.libc)() else { return libc::ENOSYS };
     let mut number = -1;
+    // libc writes to it before a signal handler can run.
+    let out = if call.out.is_null() { &raw mut number } else { call.out };
     let (actions, attributes) = (call.actions.cast::<Opaque>(), call.attributes.cast::<Opaque>());
     // SAFETY: libc's own function, with the caller's arguments.
-    let error = unsafe { libc(&mut number, call.file, actions, attributes, call.argv, call.envp) };
-    if error != 0 {
-        return error;
-    }
-    if let Some(signal) = signal {
-        // The child has not been waited for, so the number is still its own.
+    let error = unsafe { libc(out, call.file, actions, attributes, call.argv, call.envp) };
+    if let (0, Some(signal)) = (error, signal) {
+        // SAFETY: written by libc. The child has not been waited for, so the number is still its own.
+        let number = unsafe { *out };
         let _ = if call.gives_pidfd { sys::pidfd_send_signal(number, signal) } else { sys::kill(number, signal) };
     }
-    if !call.out.is_null() {
-        // SAFETY: `out` is a valid pointer of the caller.
-        unsafe { call.out.write(number) };
-    }
-    0
+    error
 }
 
 /// # Safety
 /// As for [`spawn`].
-unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
+unsafe fn try_here(call: &Call, mask: &Mask) -> Result<Answer, Aside> {
+    // SAFETY: the caller's contract.
+    if !unsafe { heap::has_room([call.argv, call.envp], 0) } {
+        return Err(NO_MEMORY);
+    }
     let settings = Settings::get();
     if settings.off {
         return Err(OFF);
     }
-    if !layout::is_known() {
+    if !layout::is_known(call.actions) || !layout::is_known(call.attributes) {
         return Err("the layout of libc's objects is unknown");
     }
     // SAFETY: the caller's contract.
@@ -137,15 +150,18 @@ unsafe fn try_here(call: &Call) -> Result<Answer, Aside> {
     };
     let story = Story::begin();
     let started = shielded(|| {
-        if let Some(flat) = Flat::of(&actions, &settings.inherit) {
-            let launched = launch(call, &words, &request, Descriptors::Flat(flat));
+        // In a private table the number of a path such as /dev/fd/N would be another file, or none.
+        let by_number = words.paths.iter().any(|path| inherit::is_procfs(path.as_bytes()))
+            && !planted!("preload-program-by-a-private-number");
+        if let Some(flat) = Flat::of(&actions, &settings.inherit).filter(|_| !by_number) {
+            let launched = launch(call, &words, (&request, mask), Descriptors::Flat(flat));
             // Otherwise the whole table is copied, and the steps determine whether this is an error.
             if !misses_descriptor(&launched, &actions) {
                 return Ok(launched);
             }
         }
         let all = inherit::whole(&actions, &settings.inherit);
-        Ok(launch(call, &words, &request, Descriptors::All(all)))
+        Ok(launch(call, &words, (&request, mask), Descriptors::All(all)))
     });
     let error = match started.unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::ENOSYS))) {
         Ok(child) => {
@@ -196,7 +212,12 @@ enum Descriptors {
 }
 
 /// Starts a child; with a shell if the file is a script without #! and the call allows that.
-fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descriptors) -> io::Result<Child> {
+fn launch(
+    call: &Call,
+    words: &Words<'_>,
+    (request, mask): (&Request, &Mask),
+    descriptors: Descriptors,
+) -> io::Result<Child> {
     let mut command = Command::new(&words.name);
     like_libc(&mut command).pidfd(call.gives_pidfd);
     match descriptors {
@@ -209,7 +230,7 @@ fn launch(call: &Call, words: &Words<'_>, request: &Request, descriptors: Descri
             command.file_actions(flat.actions);
         }
     }
-    request.put(&mut command)?;
+    request.put(&mut command, mask)?;
     command.exactly(words.paths.clone(), words.args.clone(), words.env.iter().map(Cow::as_ref));
     let launched = command.spawn();
     let is_script = launched
@@ -341,6 +362,7 @@ struct Request {
     session: bool,
     group: Option<pid_t>,
     default: Vec<c_int>,
+    /// None: the caller's.
     mask: Option<Vec<c_int>>,
     /// The policy (none: the caller's) and the priority.
     scheduler: Option<(Option<c_int>, c_int)>,
@@ -379,7 +401,7 @@ impl Request {
         })
     }
 
-    fn put(&self, command: &mut Command) -> io::Result<()> {
+    fn put(&self, command: &mut Command, callers: &Mask) -> io::Result<()> {
         if self.session {
             command.setsid(true);
         }
@@ -392,11 +414,14 @@ impl Request {
         for &signal in &self.default {
             command.signal_default(signal);
         }
-        if let Some(mask) = &self.mask {
-            command.inherit_signal_mask(false);
-            for &signal in mask.iter().filter(|signal| !RESERVED.contains(signal)) {
-                command.signal_block(signal);
+        match &self.mask {
+            Some(mask) => {
+                command.inherit_signal_mask(false);
+                for &signal in mask.iter().filter(|signal| !RESERVED.contains(signal)) {
+                    command.signal_block(signal);
+                }
             }
+            None => callers.ready(command),
         }
         if let Some((policy, priority)) = self.scheduler {
             command.scheduler_as_given(policy, priority);
