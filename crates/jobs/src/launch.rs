@@ -157,6 +157,15 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
     errno.is_some_and(|errno| lacks.contains(&errno)) && !planted!("jobs-lack-is-final")
 }
 
+/// Whether a launch ended by a signal that a terminal, timeout(1) or Slurm sends to the runner's whole process group: it
+/// reaches a child that is not yet in a group of its own. The job has not run.
+pub(crate) fn is_killed_by_others(error: &io::Error) -> bool {
+    const HUP_INT_QUIT_TERM: [i32; 4] = [1, 2, 3, 15];
+    is_of_launch(error)
+        && Error::of(error).and_then(Error::signal).is_some_and(|signal| HUP_INT_QUIT_TERM.contains(&signal))
+        && !planted!("jobs-killed-before-they-run-are-done")
+}
+
 /// Whether the error of a wait says that the program was not executed.
 pub(crate) fn is_of_launch(error: &io::Error) -> bool {
     Error::of(error).is_some_and(|error| error.step() != Step::Wait)

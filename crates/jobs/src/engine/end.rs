@@ -2,7 +2,7 @@
 
 use super::{Engine, Finished};
 use crate::job::{Run, Stdin};
-use crate::launch::{is_lack, is_of_launch};
+use crate::launch::{is_killed_by_others, is_lack, is_of_launch};
 use crate::options::HaltWhen;
 use crate::output::Capture;
 use crate::slot::{Running, Slot, Waiting};
@@ -58,13 +58,18 @@ impl Engine<'_> {
         // What was missing for a launch may be there now.
         self.not_before = None;
         let Running { job, place, tries, shell, started, clock, capture, timed_out, killing, signalled, .. } = *running;
+        let is_killed = status.as_ref().err().is_some_and(is_killed_by_others);
         let ending = match status {
             Ok(status) => match status.code() {
                 Some(code) => Ending::Exited(code),
                 None => Ending::Killed(status.signal().unwrap_or(0)),
             },
             // What was written for it is gone with the process, so it would miss that in a later try.
-            Err(error) if is_lack(&error) && killing.is_none() && !matches!(job.stdin, Stdin::Stream(_)) => {
+            Err(error)
+                if (is_lack(&error) || is_killed && !signalled)
+                    && killing.is_none()
+                    && !matches!(job.stdin, Stdin::Stream(_)) =>
+            {
                 self.discard(capture);
                 self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true }, error);
                 return;
@@ -93,6 +98,7 @@ impl Engine<'_> {
         let ended = Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 };
         // It must run again with the same log: the run has ended it, not the job itself.
         let cut_short = killing.is_some() && !timed_out && ended.is_failure() && !planted!("jobs-cut-short-logged");
+        let cut_short = cut_short || is_killed && !signalled && killing.is_none();
         let cut_short = cut_short || capture.as_ref().is_some_and(|capture| capture.is_cut);
         self.end(ended, capture, cut_short);
     }

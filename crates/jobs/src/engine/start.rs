@@ -2,7 +2,7 @@
 
 use super::{Engine, PAUSE, Supply};
 use crate::job::{Job, Stdin};
-use crate::launch::{Launched, Ready, is_lack};
+use crate::launch::{Launched, Ready, is_killed_by_others, is_lack};
 use crate::options::Output;
 use crate::output::Capture;
 use crate::pool::{Answer, Pool};
@@ -166,7 +166,7 @@ impl Engine<'_> {
         let slot = waiting.place.slot - 1;
         let launched = match launched {
             Ok(launched) => launched,
-            Err(error) if is_lack(&error) => return self.hold(waiting, error),
+            Err(error) if is_lack(&error) || is_killed_by_others(&error) => return self.hold(waiting, error),
             Err(error) => {
                 self.end_unstarted(waiting, Ending::NotStarted(error));
                 return true;
