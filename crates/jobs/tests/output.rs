@@ -249,6 +249,19 @@ fn output_without_a_place_is_kept_and_reported() {
     assert!(summary.ran < 50 && !summary.is_complete() && summary.errors.len() == 1, "{summary:?}");
 }
 
+/// The same of lines that are written as they come, some in two parts.
+#[test]
+fn lines_without_a_place_are_kept_and_reported() {
+    for lines in [3, 30] {
+        let mut options = ordered(2).output(Output::Lines);
+        (options.memory, options.temporary) = (10, "/no/such/directory".into());
+        let job = format!("sleep 0.3; for n in $(seq {lines}); do head -c 50000 /dev/zero | tr '\\0' x; echo; done");
+        let (summary, sink) = collect(options, (0..3).map(|_| sh(job.clone())));
+        assert_eq!(sink.text(false).len() as u64, summary.ran * lines * 50_001, "{summary:?}");
+        assert!(!summary.errors.is_empty(), "{summary:?}");
+    }
+}
+
 /// In the environment of the process that takes all descriptors.
 const TAKES_ALL: &str = "FORKLESS_TEST_TAKES_ALL";
 

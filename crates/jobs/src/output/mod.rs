@@ -117,16 +117,21 @@ impl Capture {
             None if one.line.len() + bytes.len() > LONGEST_LINE => bytes.len(),
             None => 0,
         };
+        let mut answer = Ok(());
         if whole > 0 {
             let line = std::mem::take(&mut one.line);
-            one.kept.push(&line, way.spill)?;
-            one.kept.push(&bytes[..whole], way.spill)?;
+            answer = one.kept.push(&line, way.spill);
+            if answer.is_err() && planted!("jobs-lines-dropped-with-a-full-disk") {
+                return answer;
+            }
+            // What could not be written is kept in memory, so what follows is taken all the same.
+            answer = answer.and(one.kept.push(&bytes[..whole], way.spill));
         }
         one.line.extend_from_slice(&bytes[whole..]);
         if turn && whole > 0 {
-            self.write(way)?;
+            answer = answer.and(self.write(way));
         }
-        Ok(())
+        answer
     }
 
     /// There is no place for further output: closes the pipes.
