@@ -62,15 +62,18 @@ pub(super) fn push_at(out: &mut Vec<u8>, value: &[u8], levels: &[Level], languag
         _ => word(value, language),
     };
     for level in levels.iter().rev() {
-        text = within(*level, &text);
+        text = within(*level, &text, language);
     }
     out.extend_from_slice(&text);
 }
 
 /// The text, so that it reads the same inside of this.
-fn within(level: Level, text: &[u8]) -> Vec<u8> {
+fn within(level: Level, text: &[u8], language: Language) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 8);
     match level {
+        Level::Single if language == Language::Fish => {
+            push_escaped(&mut out, text, b"\\'");
+        }
         Level::Single => {
             for (place, part) in text.split(|&byte| byte == b'\'').enumerate() {
                 if place > 0 {
@@ -81,7 +84,16 @@ fn within(level: Level, text: &[u8]) -> Vec<u8> {
         }
         Level::Double | Level::QuotedBackquote => push_escaped(&mut out, text, b"\\$`\""),
         Level::Backquote => push_escaped(&mut out, text, b"\\$`"),
-        Level::Ansi => push_escaped(&mut out, text, b"\\'"),
+        // By number: dash has no `$'…'` and takes it for `'…'`, where a quote would end.
+        Level::Ansi => {
+            for &byte in text {
+                match byte {
+                    b'\'' => out.extend_from_slice(br"\047"),
+                    b'\\' => out.extend_from_slice(br"\134"),
+                    byte => out.push(byte),
+                }
+            }
+        }
         // It is left out of the levels around a place.
         Level::Parenthesis => out.extend_from_slice(text),
         Level::Comment => out.extend(text.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte })),
@@ -137,7 +149,10 @@ impl Lexer {
     /// Takes the next byte of the line.
     pub(super) fn take(&mut self, byte: u8) {
         if std::mem::take(&mut self.escaped) {
-            self.before = Some(b'\\');
+            // A backslash and a newline are nothing, so what came before them counts.
+            if byte != b'\n' {
+                self.before = Some(b'\\');
+            }
             return;
         }
         let before = self.before.replace(byte);
@@ -147,13 +162,16 @@ impl Lexer {
             | (Some(Level::Comment), b'\n') => {
                 self.levels.pop();
             }
+            // Backquotes end before the comments in them are looked for.
+            (Some(Level::Comment), b'`') if self.levels.contains(&Level::Backquote) => self.end_backquote(),
             (Some(Level::Single | Level::Comment), _) => {}
-            (_, b'\\') => self.escaped = true,
+            (_, b'\\') => {
+                self.escaped = true;
+                self.before = before;
+            }
             (Some(Level::Ansi), _) => {}
-            (_, b'`') => match self.levels.iter().rposition(|level| *level == Level::Backquote) {
-                Some(place) => self.levels.truncate(place),
-                None => self.levels.push(Level::Backquote),
-            },
+            (_, b'`') if self.levels.contains(&Level::Backquote) => self.end_backquote(),
+            (_, b'`') => self.levels.push(Level::Backquote),
             (_, b'(') if before == Some(b'$') => self.levels.push(Level::Parenthesis),
             (Some(Level::Double), _) => {}
             (_, b'\'') if before == Some(b'$') => self.levels.push(Level::Ansi),
@@ -165,6 +183,12 @@ impl Lexer {
             }
             (_, b'#') if before.is_none_or(|byte| b" \t\n;&|()`".contains(&byte)) => self.levels.push(Level::Comment),
             _ => {}
+        }
+    }
+
+    fn end_backquote(&mut self) {
+        if let Some(place) = self.levels.iter().rposition(|level| *level == Level::Backquote) {
+            self.levels.truncate(place);
         }
     }
 
@@ -264,5 +288,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Lines in which the place is not surrounded by what it seems to be, with what follows the place.
+    #[test]
+    fn no_value_runs_in_odd_lines() {
+        let odd =
+            [("echo $'", "'"), ("echo `echo hi # now` '", "'"), ("echo \\\n# note ", ""), ("echo a\\\nb# '", "'")];
+        for value in ["';touch ran;'", "';touch ran #", "a\ntouch ran #", "$(touch ran)"] {
+            for (line, rest) in odd {
+                let directory = tempfile::tempdir().expect("a directory");
+                let mut text = line.as_bytes().to_vec();
+                push_at(&mut text, value.as_bytes(), &at(line), Language::Posix);
+                text.extend_from_slice(rest.as_bytes());
+                for shell in ["/bin/dash", "/bin/bash"].into_iter().filter(|shell| std::path::Path::new(shell).exists())
+                {
+                    let words = [std::ffi::OsStr::new("-c"), std::os::unix::ffi::OsStrExt::from_bytes(&text[..])];
+                    let output = std::process::Command::new(shell).args(words).current_dir(&directory).output();
+                    output.expect("a shell");
+                    assert!(!directory.path().join("ran").exists(), "{shell} {line} {value}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn quotes_of_fish_are_escaped_in_quotes() {
+        let mut text = b"echo '".to_vec();
+        push_at(&mut text, br"x\' ; touch ran #", &at("echo '"), Language::Fish);
+        assert_eq!(text, br"echo 'x\\\' ; touch ran #");
     }
 }
