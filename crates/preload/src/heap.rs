@@ -55,7 +55,7 @@ impl Global {
 // SAFETY: the memory is that of an allocator with the same contract, under a lock.
 unsafe impl GlobalAlloc for Global {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if planted!("preload-memory-of-malloc") {
+        if is_of_malloc() {
             // SAFETY: the caller's contract.
             return unsafe { std::alloc::System.alloc(layout) };
         }
@@ -69,7 +69,7 @@ unsafe impl GlobalAlloc for Global {
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        if planted!("preload-memory-of-malloc") {
+        if is_of_malloc() {
             return;
         }
         self.with(|heap| {
@@ -79,6 +79,10 @@ unsafe impl GlobalAlloc for Global {
             }
         });
     }
+}
+
+fn is_of_malloc() -> bool {
+    planted!("preload-memory-of-malloc")
 }
 
 /// Whether there is memory for a launch with these lists of strings and so many bytes besides. Rust ends the process when

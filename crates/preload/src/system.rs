@@ -48,7 +48,7 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
         // As of a shell that was not found, whatever the reason: so libc's function returns it, with errno.
         let known = match shielded(|| begin(line, mask)) {
             Ok(Ok(mut started)) => {
-                if !planted!("system-status-taken") {
+                if !planted!("preload-status-taken") {
                     mask.give_back(mask.before() | bit(libc::SIGCHLD));
                 }
                 // SAFETY: valid pointers of the caller.

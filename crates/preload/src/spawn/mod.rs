@@ -66,11 +66,12 @@ enum Answer {
 /// # Safety
 /// As `posix_spawn(3)` says of the arguments.
 pub(crate) unsafe fn spawn(call: &Call) -> c_int {
+    let is_late = planted!("preload-pid-after-signals");
     let answer = sealed(|mask| {
         // SAFETY: the caller's contract.
         let answer = unsafe { try_here(call, mask) };
         match answer {
-            Ok(Answer::Started(number)) if !call.out.is_null() && !planted!("preload-pid-after-signals") => {
+            Ok(Answer::Started(number)) if !call.out.is_null() && !is_late => {
                 // SAFETY: `out` is a valid pointer of the caller.
                 unsafe { call.out.write(number) };
             }
@@ -81,7 +82,7 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
     });
     match answer {
         Ok(Answer::Started(number)) => {
-            if !call.out.is_null() && planted!("preload-pid-after-signals") {
+            if !call.out.is_null() && is_late {
                 // SAFETY: `out` is a valid pointer of the caller.
                 unsafe { call.out.write(number) };
             }
