@@ -137,6 +137,17 @@ static void pid_is_known(int how) {
     _exit(unknown ? 1 : 0);
 }
 
+/* A handler of SIGCHLD that reaps any child does not take the status that system(3) waits for. */
+static void status_is_kept(int how) {
+    if (how != 1)
+        _exit(0);
+    struct sigaction action = {.sa_handler = on_child, .sa_flags = SA_RESTART};
+    sigaction(SIGCHLD, &action, NULL);
+    for (int n = 0; n < 50; n++)
+        if (!launch(how))
+            _exit(1);
+}
+
 static sigjmp_buf place;
 
 static void jumps(int number) {
@@ -277,6 +288,7 @@ int main(int argc, char **argv) {
         }
         part("on a small stack", how, on_small_stack);
         part("the pid is known", how, pid_is_known);
+        part("the status is kept", how, status_is_kept);
         part("left by a jump", how, left_by_jump);
         part("without memory", how, without_memory);
         part("cancelled", how, cancelled);
