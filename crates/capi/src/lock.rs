@@ -1,12 +1,12 @@
 //! A lock that a forked process can take over.
 
+use forkless_core::planted;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A lock that records which [process](forkless::generation) holds it. In a forked process the thread that held it does
-/// not exist, so the lock is taken over. With [`with`](Self::with), the
-/// protected data must be consistent at any moment.
+/// not exist, so the lock is taken over.
 pub struct Lock<T> {
     holder: AtomicU32,
     inside: UnsafeCell<T>,
@@ -21,7 +21,7 @@ impl<T> Lock<T> {
         Self { holder: AtomicU32::new(0), inside: UnsafeCell::new(inside) }
     }
 
-    /// Locks, and works with the content and the generation of the process.
+    /// Locks, and works with the content and the generation of the process. The content must be consistent at any moment.
     pub fn with<R>(&self, work: impl FnOnce(&mut T, u32) -> R) -> R {
         let (me, _) = self.lock();
         // SAFETY: held by this thread alone.
@@ -49,8 +49,9 @@ impl<T> Lock<T> {
         let me = forkless::generation();
         let mut looks = 0;
         while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-            if holder != me && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return (me, holder != 0);
+            let is_nobodys = holder != me && !planted!("c-lock-of-the-original-kept");
+            if is_nobodys && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return (me, true);
             }
             // The lock is held for a few system calls only. But its holder may have a lower priority and need this CPU.
             looks += 1;

@@ -5,7 +5,8 @@
 //!
 //! A signal handler never finds this heap's lock held by its own thread, because all signals are [blocked](crate::sealed)
 //! while this library works. A forked copy of the process may find it held by a thread that it does not have. Then the heap
-//! may be half-changed: the copy begins another one, and frees nothing of either.
+//! may be half-changed: the copy begins another one, and never frees what is in the old one. So each block has the number of
+//! its heap in front of it.
 
 use dlmalloc::Dlmalloc;
 use forkless::planted;
@@ -13,31 +14,40 @@ use forkless_capi::lock::Lock;
 use libc::{c_char, pthread_mutex_t};
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::CStr;
+use std::ptr::null_mut;
 
 struct Heap {
     memory: Dlmalloc,
-    /// Some of it was given up with a process that this one was forked from.
-    lost: bool,
+    number: usize,
     /// Is never waited for. It shows ThreadSanitizer, which does not see the lock, that memory is used by one thread after the
     /// other.
     shown: pthread_mutex_t,
 }
 
 impl Heap {
-    const fn new(lost: bool) -> Self {
-        Self { memory: Dlmalloc::new(), lost, shown: libc::PTHREAD_MUTEX_INITIALIZER }
+    const fn new(number: usize) -> Self {
+        Self { memory: Dlmalloc::new(), number, shown: libc::PTHREAD_MUTEX_INITIALIZER }
+    }
+
+    /// Whether a block is of this heap, and not of one of the original.
+    ///
+    /// # Safety
+    /// A block that was allocated and not freed.
+    unsafe fn has(&self, block: *mut u8) -> bool {
+        // SAFETY: the number is in front of each block.
+        unsafe { block.cast::<usize>().sub(1).read() == self.number || planted!("preload-heap-of-the-original-freed") }
     }
 }
 
 struct Global(Lock<Heap>);
 
 #[global_allocator]
-static GLOBAL: Global = Global(Lock::new(Heap::new(false)));
+static GLOBAL: Global = Global(Lock::new(Heap::new(0)));
 
 impl Global {
     fn with<T>(&self, work: impl FnOnce(&mut Heap) -> T) -> T {
         self.0.with_or_after(
-            |heap| *heap = Heap::new(true),
+            |heap| *heap = Heap::new(heap.number + 1),
             |heap| {
                 // SAFETY: a mutex that this thread alone uses, under the lock.
                 let is_shown = unsafe { libc::pthread_mutex_trylock(&mut heap.shown) } == 0;
@@ -52,6 +62,11 @@ impl Global {
     }
 }
 
+/// How many bytes are before a block, for the number of its heap: so many that the block is aligned.
+fn front(layout: Layout) -> usize {
+    layout.align().max(align_of::<usize>())
+}
+
 // SAFETY: the memory is that of an allocator with the same contract, under a lock.
 unsafe impl GlobalAlloc for Global {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -59,23 +74,29 @@ unsafe impl GlobalAlloc for Global {
             // SAFETY: the caller's contract.
             return unsafe { std::alloc::System.alloc(layout) };
         }
-        // SAFETY: the caller's contract: the size is not 0.
-        self.with(|heap| unsafe { heap.memory.malloc(layout.size(), layout.align()) })
+        let front = front(layout);
+        let Some(size) = layout.size().checked_add(front) else { return null_mut() };
+        // SAFETY: the size is not 0; the number is within the block, and aligned as its end is.
+        self.with(|heap| unsafe {
+            let start = heap.memory.malloc(size, front);
+            if start.is_null() {
+                return start;
+            }
+            let block = start.add(front);
+            block.cast::<usize>().sub(1).write(heap.number);
+            block
+        })
     }
 
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
-        self.with(|heap| unsafe { heap.memory.calloc(layout.size(), layout.align()) })
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if is_of_malloc() {
             return;
         }
-        self.with(|heap| {
-            if !heap.lost {
-                // SAFETY: allocated above with this layout, from this heap.
-                unsafe { heap.memory.free(place, layout.size(), layout.align()) };
+        let front = front(layout);
+        // SAFETY: allocated above with this layout.
+        self.with(|heap| unsafe {
+            if heap.has(block) {
+                heap.memory.free(block.sub(front), layout.size() + front, front);
             }
         });
     }
@@ -119,4 +140,34 @@ pub(crate) unsafe fn has_room(lists: [*const *const c_char; 2], besides: usize) 
         GLOBAL.dealloc(place, layout);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a forked copy that finds the lock held: the old blocks stay as they are, and new ones are freed.
+    #[test]
+    fn a_copy_with_a_half_changed_heap_begins_another_one() {
+        let heap = Global(Lock::new(Heap::new(0)));
+        let layout = Layout::from_size_align(100_000, 16).expect("a layout");
+        // SAFETY: blocks of this size, each used until it is freed.
+        unsafe {
+            let old = heap.alloc(layout);
+            old.write_bytes(7, 100_000);
+            heap.with(|inside| *inside = Heap::new(inside.number + 1));
+            let new = heap.alloc(layout);
+            assert!(heap.with(|inside| inside.has(new) && !inside.has(old)));
+            heap.dealloc(old, layout);
+            assert_eq!((*old, *old.add(99_999)), (7, 7));
+            for _ in 0..1000 {
+                let block = heap.alloc(layout);
+                assert!(!block.is_null());
+                heap.dealloc(block, layout);
+                assert_eq!(heap.alloc(layout), block, "it was freed");
+                heap.dealloc(block, layout);
+            }
+            heap.dealloc(new, layout);
+        }
+    }
 }

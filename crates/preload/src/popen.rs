@@ -176,6 +176,13 @@ unsafe extern "C-unwind" fn forkless_preload_taken(stream: *mut FILE, pid: *mut 
     if stream.is_null() || !EVER.load(Ordering::Relaxed) {
         return null_mut();
     }
+    // Most streams are of other functions, and are closed without further work.
+    let before = errno();
+    let is_ours = table::has(stream);
+    set_errno(before);
+    if !is_ours {
+        return null_mut();
+    }
     sealed(|_| {
         let Some(mut entry) = take(stream) else { return null_mut() };
         // SAFETY: a valid pointer of the caller.

@@ -64,7 +64,7 @@ pub(crate) fn sealed<T: Copy>(work: impl FnOnce(&mut Mask) -> T) -> T {
 fn on_own_stack<T: Copy>(work: impl FnOnce() -> T) -> T {
     /// With room for much longer paths through the library. Only what is used becomes memory.
     const SIZE: usize = 192 << 10;
-    const LAYOUT: Layout = match Layout::from_size_align(SIZE, 4096) {
+    const LAYOUT: Layout = match Layout::from_size_align(SIZE, 16) {
         Ok(layout) => layout,
         Err(_) => unreachable!(),
     };

@@ -68,8 +68,8 @@ pub fn insert(entry: Entry) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes a stream; None if this library has not opened it.
-pub fn remove(stream: *mut FILE) -> Option<Entry> {
+/// The place and the entry of a stream that this library has opened.
+fn find(stream: *mut FILE) -> Option<(&'static AtomicPtr<Entry>, *mut Entry)> {
     let place = place(stream, false)?;
     let found = place.load(Ordering::Acquire);
     // SAFETY: not null, and in the table as long as its descriptor is open, which it is because the given stream has
@@ -77,6 +77,17 @@ pub fn remove(stream: *mut FILE) -> Option<Entry> {
     if found.is_null() || unsafe { (*found).stream } != stream && !planted!("c-stream-of-another") {
         return None;
     }
+    Some((place, found))
+}
+
+/// Whether this library has opened a stream. Allocates and frees nothing.
+pub fn has(stream: *mut FILE) -> bool {
+    find(stream).is_some()
+}
+
+/// Removes a stream; None if this library has not opened it.
+pub fn remove(stream: *mut FILE) -> Option<Entry> {
+    let (place, found) = find(stream)?;
     let taken = place.compare_exchange(found, null_mut(), Ordering::AcqRel, Ordering::Relaxed).ok()?;
     // SAFETY: of Box::into_raw; the thread that exchanges the pointer owns it.
     Some(*unsafe { Box::from_raw(taken) })

@@ -266,6 +266,44 @@ static void named_by_descriptor(void) {
     posix_spawn_file_actions_destroy(&actions);
 }
 
+static volatile int stopped;
+
+static void *launches(void *unused) {
+    while (!stopped)
+        launch(0);
+    return unused;
+}
+
+/* Copies of a process whose other threads were starting programs, without handlers of pthread_atfork. */
+static void in_copies(int how) {
+    if (how)
+        _exit(0);
+    pthread_t threads[2];
+    int wrong = 0;
+    for (int n = 0; n < 2; n++)
+        pthread_create(&threads[n], NULL, launches, NULL);
+    for (int n = 0; n < 100; n++) {
+        pid_t pid = _Fork();
+        if (!pid)
+            _exit(launch(0) && launch(0) ? 0 : 1);
+        int status;
+        /* Not alarm(2): a copy that waits for a lock has all signals blocked. */
+        for (int tries = 0; waitpid(pid, &status, WNOHANG) == 0; tries++) {
+            if (tries == 60000)
+                kill(pid, SIGKILL);
+            usleep(1000);
+        }
+        if (status) {
+            wrong++;
+            break;
+        }
+    }
+    stopped = 1;
+    for (int n = 0; n < 2; n++)
+        pthread_join(threads[n], NULL);
+    _exit(wrong ? 1 : 0);
+}
+
 /* No further process may be started. */
 static void no_process(int how) {
     struct rlimit limit = {0, 0};
@@ -293,6 +331,7 @@ int main(int argc, char **argv) {
         part("without memory", how, without_memory);
         part("cancelled", how, cancelled);
         part("cancelled in pclose", how, cancelled_in_pclose);
+        part("in copies", how, in_copies);
         part("no process", how, no_process);
     }
     named_by_descriptor();
