@@ -206,6 +206,30 @@ fn results_of_any_value_stay_in_their_directory() {
 }
 
 #[test]
+fn results_in_a_name_with_replacement_strings_stay_below_it() {
+    let place = place();
+    let line =
+        "$P --results 'top/out/{}/' echo ::: .. ../../x ../../../../y a/../../../b && find . -name stdout | sort";
+    let output = run(&ours(), line, place.path());
+    let found = String::from_utf8_lossy(&output.stdout).into_owned();
+    let files: Vec<&str> = found.lines().filter(|line| line.ends_with("/stdout")).collect();
+    assert_eq!(files.len(), 4, "{output:?}");
+    assert!(files.iter().all(|file| file.starts_with("./top/out/")), "{found}");
+}
+
+/// The name of a directory has at most 255 bytes.
+#[test]
+fn a_job_whose_results_have_no_place_runs_like_the_others() {
+    let place = place();
+    let line = "$P -j1 --results out --summary 'touch ran-{#}; echo' ::: a $(printf 'x%.0s' $(seq 300)) b; echo $?; ls -d ran-*";
+    let output = run(&ours(), line, place.path());
+    let found = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(found.ends_with("255\nran-1\nran-2\nran-3\n"), "{output:?}");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(words.contains("ran 3, failed 0, skipped 0 of 3") && words.contains("the results of job 2"), "{words}");
+}
+
+#[test]
 fn what_is_not_supported_is_refused_by_name() {
     let place = place();
     for (options, expected) in [

@@ -144,6 +144,15 @@ fn fifos_hold_up_no_job() {
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("forkless-")), "{left:?}");
 }
 
+/// The last job counts the files.
+#[test]
+fn the_files_of_jobs_that_are_done_do_not_stay() {
+    let place = tempfile::tempdir().expect("a directory");
+    let count = "$P -j1 --cat -N1 --joblog log --resume 'ls $(dirname {}) | wc -l'";
+    let output = run(&format!("seq 20 | {count} > all; seq 21 | {count}"), place.path());
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
+}
+
 #[test]
 fn no_file_of_a_block_stays_behind_a_stopped_run() {
     let place = tempfile::tempdir().expect("a directory");

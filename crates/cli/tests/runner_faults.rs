@@ -61,6 +61,46 @@ fn what_the_kernel_refuses_for_a_moment_is_tried_again() {
     }
 }
 
+/// Jobs need the descriptors that the FIFOs are opened with.
+#[test]
+fn a_fifo_that_cannot_be_opened_for_lack_of_descriptors_is_opened_later() {
+    let place = Place::new();
+    let job = "cat {} > /dev/null; sleep 0.1";
+    let output = place.run(&format!(
+        "ulimit -n 16; seq 60 | timeout -s KILL 60 \"$F\" parallel --pipe -N1 --fifo -j50 --summary '{job}'"
+    ));
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stderr).contains("ran 60, failed 0, skipped 0 of 60"), "{output:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_made_for_lack_of_descriptors_is_made_later() {
+    let place = Place::new();
+    let output = place.run(
+        "ulimit -n 16; seq 60 | timeout -s KILL 60 \"$F\" parallel --pipe -N1 --cat -j50 --summary 'cat {}; sleep 0.1'",
+    );
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stderr).contains("ran 60, failed 0, skipped 0 of 60"), "{output:?}");
+    assert_eq!(text(&output.stdout).lines().count(), 60);
+}
+
+/// Jobs are started by other calls where this one is refused.
+#[test]
+fn a_job_whose_fifo_no_thread_can_feed_fails() {
+    if !can_trace("a_job_whose_fifo_no_thread_can_feed_fails") {
+        return;
+    }
+    let place = Place::new();
+    let inject = "strace -o /dev/null -e trace=clone3 -e inject=clone3:error=EPERM";
+    let output =
+        place.run(&format!("seq 2 | timeout -s KILL 60 {inject} \"$F\" parallel --pipe -N1 --fifo --summary cat {{}}"));
+    let words = text(&output.stderr);
+    // An old libc starts threads by another call.
+    let fails = words.contains("cannot start a thread") && words.contains("failed 2, skipped 0 of 2");
+    assert!(fails && output.status.code() == Some(2) || output.status.success(), "{output:?}");
+    assert!(fails != (text(&output.stdout) == "1\n2\n"), "{output:?}");
+}
+
 /// A cgroup with a limit of processes, where one can be made.
 struct PidsGroup(std::path::PathBuf);
 

@@ -7,14 +7,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{Read, Write},
-    os::unix::process::ExitStatusExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     process::{Command, ExitStatus, Stdio},
     thread,
     time::Duration,
 };
 
 use marks::{Place, peak, scaled, send, send_all, wait_for};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Kills of a run, and jobs in it, at scale 1.
 const KILLS: usize = 50;
@@ -31,19 +31,30 @@ fn resume(place: &Place, jobs: usize) -> Command {
     command
 }
 
+/// Who gets the signals.
+enum Target {
+    Run,
+    /// Children that have not made their own group get them, too.
+    ProcessGroup,
+}
+
 /// Interrupts a run time and again by signals at random moments, then lets it end. A job that is in the log never runs again, and
 /// every job runs.
-fn interrupted_runs_lose_nothing(signals: &[&[Signal]], interruptions: usize, jobs: usize) {
+fn interrupted_runs_lose_nothing(to: Target, signals: &[&[Signal]], interruptions: usize, jobs: usize) {
     let place = Place::new();
     let mut before: BTreeSet<usize> = BTreeSet::new();
     let mut counted = BTreeMap::new();
     let (mut hits, mut bound) = (0, 30_000);
     for turn in 0..interruptions {
-        let mut child = resume(&place, jobs).stderr(Stdio::null()).spawn().expect("forkless starts");
+        let mut child = resume(&place, jobs).process_group(0).stderr(Stdio::null()).spawn().expect("forkless starts");
         thread::sleep(Duration::from_micros(fastrand::u64(..bound)));
         let signals = signals[turn % signals.len()];
         for signal in signals {
-            send(&child, *signal);
+            match to {
+                Target::Run => send(&child, *signal),
+                // Not reaped yet, so the group exists.
+                Target::ProcessGroup => kill_process_group(Pid::from_child(&child), *signal).expect("a group"),
+            }
         }
         let status = child.wait().expect("ends");
         // A job in flight may leave its mark later than the run ends.
@@ -85,14 +96,21 @@ fn check_step(place: &Place, before: &BTreeSet<usize>, counted: &BTreeMap<usize,
 
 #[test]
 fn killed_runs_are_resumed_without_a_lost_or_repeated_job() {
-    interrupted_runs_lose_nothing(&[&[Signal::KILL]], scaled(KILLS), scaled(JOBS));
+    interrupted_runs_lose_nothing(Target::Run, &[&[Signal::KILL]], scaled(KILLS), scaled(JOBS));
 }
 
 #[test]
 fn interrupted_runs_are_resumed_without_a_lost_or_repeated_job() {
     let signals: [&[Signal]; 5] =
         [&[Signal::INT], &[Signal::TERM], &[Signal::HUP], &[Signal::INT, Signal::INT], &[Signal::TERM, Signal::TERM]];
-    interrupted_runs_lose_nothing(&signals, scaled(KILLS / 2), scaled(JOBS / 2));
+    interrupted_runs_lose_nothing(Target::Run, &signals, scaled(KILLS / 2), scaled(JOBS / 2));
+}
+
+/// As by Ctrl-C, timeout(1) and Slurm.
+#[test]
+fn runs_whose_process_group_is_interrupted_are_resumed_without_a_lost_or_repeated_job() {
+    let signals: [&[Signal]; 3] = [&[Signal::INT], &[Signal::TERM], &[Signal::HUP]];
+    interrupted_runs_lose_nothing(Target::ProcessGroup, &signals, scaled(KILLS / 2), scaled(JOBS / 2));
 }
 
 /// Jobs with children of their own, of which one ignores SIGTERM.

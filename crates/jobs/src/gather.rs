@@ -144,7 +144,7 @@ impl<'a> Gather<'a> {
                 }
                 Ok(Next::Later) => return Offer::Later,
                 Ok(Next::End) => self.input_ended = true,
-                Err(error) => {
+                Ok(Next::Lacks(error)) | Err(error) => {
                     self.fail(error);
                     self.stop(Flow::Soon);
                     self.summary.unread = true;

@@ -4,6 +4,7 @@ use crate::job::{Job, Run, Stdin};
 use crate::options::{Options, Output};
 use forkless::{Child, Command, Error, ShellCommand, ShellEnding, ShellSurroundings, Stdio, Step, planted};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -157,13 +158,13 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
     errno.is_some_and(|errno| lacks.contains(&errno)) && !planted!("jobs-lack-is-final")
 }
 
-/// Whether a launch ended by a signal that a terminal, timeout(1) or Slurm sends to the runner's whole process group: it
-/// reaches a child that is not yet in a group of its own. The job has not run.
-pub(crate) fn is_killed_by_others(error: &io::Error) -> bool {
-    const HUP_INT_QUIT_TERM: [i32; 4] = [1, 2, 3, 15];
-    is_of_launch(error)
-        && Error::of(error).and_then(Error::signal).is_some_and(|signal| HUP_INT_QUIT_TERM.contains(&signal))
-        && !planted!("jobs-killed-before-they-run-are-done")
+/// Whether a signal killed the child before it could run the program, and it is one that a terminal, `timeout(1)` or Slurm
+/// sends to a whole process group. The child is in the group of this process until it has made its own. The job has not
+/// run, and this process gets the same signal.
+pub(crate) fn is_struck(error: &io::Error) -> bool {
+    let signals = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].map(Signal::as_raw);
+    let signal = Error::of(error).and_then(Error::signal);
+    signal.is_some_and(|signal| signals.contains(&signal)) && !planted!("jobs-struck-taken-for-failed")
 }
 
 /// Whether the error of a wait says that the program was not executed.

@@ -15,7 +15,8 @@
 //!
 //! # The parts
 //! - A [`Source`] makes the jobs, one at a time, as slots become free. It reads no further ahead than its own buffer. A
-//!   source that has no input yet answers [`Next::Later`] and names the descriptor to wait for ([`Input`] does that).
+//!   source that has no input yet answers [`Next::Later`] and names the descriptor to wait for ([`Input`] does that). One that
+//!   lacks a resource of the kernel answers [`Next::Lacks`], and is asked again.
 //! - [`Options`] say how many jobs run at once, what happens to their output, and when the run ends early.
 //! - [`Events`] tells the caller of starts and ends, and may stop the run.
 //! - A [`Sink`] takes the output of the jobs, in the order in which it is to appear. [`Standard`] writes it to the
@@ -34,6 +35,8 @@
 //! - A launch fails with EAGAIN, ENOMEM, EMFILE or ENFILE: the job waits until another one ends, or for a moment, and is
 //!   launched again. If none runs and nothing changes for [`Options::patience`], the run stops, and the summary counts
 //!   what was not run.
+//! - SIGHUP, SIGINT, SIGQUIT or SIGTERM kills the child before it has executed the program, because the signal went to this
+//!   process's whole group: the job is launched again, up to ten times in all. It has no line in the log before it has run.
 //! - Any other failed launch is the end of that job: [`Ending::NotStarted`].
 //! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
 //! - A full disk under the temporary file: no further job is launched, and [`Summary::errors`] has the error. Up to 16 MiB

@@ -41,6 +41,8 @@ pub(crate) struct Waiting {
     pub(crate) since: Option<Instant>,
     /// This try has been reported as started.
     pub(crate) known: bool,
+    /// How often its child was [killed](crate::launch::is_struck) before it could run the program.
+    pub(crate) struck: u32,
 }
 
 pub(crate) struct Starting {
@@ -70,6 +72,8 @@ pub(crate) struct Running {
     pub(crate) timed_out: bool,
     /// It was sent a signal.
     pub(crate) signalled: bool,
+    /// As in [`Waiting`].
+    pub(crate) struck: u32,
 }
 
 /// What is still to be written to a job's standard input.

@@ -23,6 +23,9 @@ pub enum Next {
     Job(Job),
     /// Input must come first, at [`Source::waits_for`].
     Later,
+    /// The kernel has no resources for what the job needs. The source is asked again when a job has ended, or after a moment;
+    /// the run stops with the error if that goes on for [`Options::patience`](crate::Options::patience) and no job runs.
+    Lacks(io::Error),
     /// There is no further job.
     End,
 }

@@ -94,6 +94,49 @@ fn a_timeout_in_percent_follows_the_median() {
     assert!(ends.0[3].2);
 }
 
+/// Both wait for their second try. The first one ends at once, and with it the run.
+#[test]
+fn no_job_that_waits_is_launched_after_the_run_has_halted() {
+    let launches = std::rc::Rc::new(std::cell::Cell::new(0));
+    let counted = launches.clone();
+    let mut options = Options::default().slots(2);
+    options.tries = 2;
+    options.halt = Some(Halt { when: HaltWhen::Soon, on: HaltOn::Fail, limit: Limit::Count(1) });
+    options.setup = Some(Box::new(move |_, _| counted.set(counted.get() + 1)));
+    // A NUL is refused before any launch. Threads would launch both at once.
+    let mut source = from_iter((0..2).map(|_| Job::program("no\0program", [""; 0])));
+    let mut ends = Ends::default();
+    let summary = forkless_jobs::run(options, &mut source, &mut ends, &mut Standard::new()).expect("a run");
+    assert_eq!((summary.not_started, summary.skipped, ends.0.len(), launches.get()), (1, 1, 1, 3), "{summary:?}");
+}
+
+/// No clock reaches them. The run that is delayed is stopped.
+#[test]
+fn times_that_never_come_are_no_error() {
+    for timeout in
+        [Timeout::After(Duration::MAX), Timeout::After(Duration::from_secs(1 << 62)), Timeout::Percent(1e300)]
+    {
+        let mut options = Options::default().slots(1);
+        options.timeout = Some(timeout);
+        let (summary, _) = run_all(options, (0..5).map(|_| sh("exit 0")));
+        assert!(summary.is_success() && summary.ran == 5, "{summary:?}");
+    }
+    struct Stop(forkless_jobs::Control);
+    impl Events for Stop {
+        fn finished(&mut self, _: &Ended) -> Flow {
+            self.0.stop_soon();
+            Flow::Continue
+        }
+    }
+    let control = forkless_jobs::Control::new().expect("a control");
+    let mut options = Options::default().slots(1);
+    options.delay = Duration::MAX;
+    options.control = Some(control.clone());
+    let mut source = from_iter((0..2).map(|_| sh("exit 0")));
+    let summary = run(options, &mut source, &mut Stop(control), &mut Standard::new()).expect("a run");
+    assert_eq!(summary.ran, 1, "{summary:?}");
+}
+
 #[test]
 fn a_run_halts_at_its_limit() {
     let halt = |when, on, limit| Some(Halt { when, on, limit });

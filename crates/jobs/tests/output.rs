@@ -249,17 +249,26 @@ fn output_without_a_place_is_kept_and_reported() {
     assert!(summary.ran < 50 && !summary.is_complete() && summary.errors.len() == 1, "{summary:?}");
 }
 
-/// The same of lines that are written as they come, some in two parts.
+/// Lines of 50,000 bytes, which are read in pieces.
 #[test]
-fn lines_without_a_place_are_kept_and_reported() {
-    for lines in [3, 30] {
+fn lines_without_a_place_are_kept_and_those_that_are_due_need_none() {
+    const SCRIPT: &str = "for n in 1 2 3 4 5 6 7 8 9; do printf '%050000d\\n' $n; done";
+    let place = tempfile::tempdir().expect("a directory");
+    let mark = place.path().join("mark");
+    let first = sh(format!("until test -e {}; do sleep 0.01; done; echo first", mark.display()));
+    let second = sh(format!("{SCRIPT}; touch {}", mark.display()));
+    let run = |keep_order, jobs: Vec<Job>| {
         let mut options = ordered(2).output(Output::Lines);
-        (options.memory, options.temporary) = (10, "/no/such/directory".into());
-        let job = format!("sleep 0.3; for n in $(seq {lines}); do head -c 50000 /dev/zero | tr '\\0' x; echo; done");
-        let (summary, sink) = collect(options, (0..3).map(|_| sh(job.clone())));
-        assert_eq!(sink.text(false).len() as u64, summary.ran * lines * 50_001, "{summary:?}");
-        assert!(!summary.errors.is_empty(), "{summary:?}");
-    }
+        (options.memory, options.temporary, options.keep_order) = (10, "/no/such/directory".into(), keep_order);
+        collect(options, jobs)
+    };
+    let (summary, sink) = run(true, vec![first, second]);
+    let expected: String = (1..10).map(|n| format!("{n:050000}\n")).collect();
+    assert!(sink.text(false) == format!("first\n{expected}"), "{} bytes", sink.text(false).len());
+    assert!(summary.ran == 2 && summary.errors.len() == 1, "{summary:?}");
+    let (summary, sink) = run(false, vec![sh(SCRIPT)]);
+    assert!(sink.text(false) == expected, "{} bytes", sink.text(false).len());
+    assert!(summary.is_success(), "{summary:?}");
 }
 
 /// In the environment of the process that takes all descriptors.

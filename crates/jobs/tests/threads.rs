@@ -3,7 +3,7 @@
 mod common;
 
 use common::threads;
-use forkless::{CallArg, Command};
+use forkless::Command;
 use forkless_core::sys::{
     errno::{EAGAIN, ENOSYS},
     uapi as nr,
@@ -175,24 +175,4 @@ fn where_no_thread_can_be_started_the_runs_own_thread_launches() {
     });
     let summary = watch.join().expect("a thread").expect("a run");
     assert_eq!(summary.to_string(), "ran 20, failed 0, skipped 0 of 20");
-}
-
-/// The child is killed before its exec, as by a signal to the whole process group of the runner.
-#[test]
-fn a_job_that_was_killed_before_it_ran_is_launched_again() {
-    const SIGTERM: u64 = 15;
-    let launched = Arc::new(AtomicUsize::new(0));
-    let mut options = Options::new(1);
-    let count = Arc::clone(&launched);
-    options.threads.push(Box::new(move |command: &mut Command| {
-        if count.fetch_add(1, Ordering::Relaxed) == 0 {
-            command.process_group(0);
-            // SAFETY: a signal to the child's process group, which is its own by then.
-            unsafe { command.call(nr::__NR_kill, [CallArg::Number(0), CallArg::Number(SIGTERM)], None) };
-        }
-    }));
-    let mut ends = Ends::default();
-    let summary = run(options, &mut from_iter([sh("exit 3")]), &mut ends, &mut Standard::new()).expect("a run");
-    assert_eq!((summary.ran, summary.not_started, ends.0), (1, 0, vec![(1, (3, 0))]));
-    assert_eq!(launched.load(Ordering::Relaxed), 2);
 }

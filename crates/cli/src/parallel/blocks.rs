@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use forkless::planted;
-use forkless_jobs::{Filled, Job, More, Next, Place, Source, Stdin};
+use forkless_jobs::{Filled, More, Next, Place, Source, Stdin};
 use memchr::memmem;
 use regex::bytes::Regex;
 
 use super::change::regular;
 use super::csv::record_ends;
-use super::files::Files;
+use super::files::{Files, is_lack};
 use super::lines::Maker;
 use super::message::say;
 use super::records::{Feed, Pull};
@@ -166,6 +166,8 @@ pub(super) struct Blocks {
     pub(super) patience: Option<Duration>,
     /// Since when there is a part of a block.
     since: Option<Instant>,
+    /// The block of a job whose file could not be made for now.
+    held: Option<Vec<u8>>,
     /// All blocks go to so many jobs.
     pub(super) round: Option<Round>,
 }
@@ -208,6 +210,7 @@ impl Blocks {
             files: None,
             patience: None,
             since: None,
+            held: None,
             round: None,
         }
     }
@@ -287,12 +290,7 @@ impl Blocks {
             return self.borders.each(bytes).nth(records * each - 1).or(all);
         }
         if each > 1 {
-            let within = &bytes[..bytes.len().min(self.size)];
-            if within.len() < self.size && !has_ended {
-                return None;
-            }
-            let borders: Vec<usize> = self.borders.each(within).collect();
-            return (borders.len() / each).checked_sub(1).map(|group| borders[(group + 1) * each - 1]).or(all);
+            return self.cut_groups(each, has_ended);
         }
         if self.is_part {
             if bytes.len() <= self.size {
@@ -311,10 +309,34 @@ impl Blocks {
             if let Some(end) = self.borders.last(&bytes[..self.size]) {
                 return Some(end);
             }
-            // As GNU parallel.
-            self.size = (self.size * 13).div_ceil(10) + 1;
-            say(format_args!("a record is longer than the block: --block is now {}", self.size));
+            self.grow();
         }
+    }
+
+    /// The same if so many lines make a record.
+    fn cut_groups(&mut self, each: usize, has_ended: bool) -> Option<usize> {
+        loop {
+            let bytes = self.feed.bytes();
+            let within = &bytes[..bytes.len().min(self.size)];
+            if within.len() < self.size && !has_ended {
+                return None;
+            }
+            let borders: Vec<usize> = self.borders.each(within).collect();
+            let groups = borders.len() / each;
+            if groups > 0 {
+                return Some(borders[groups * each - 1]);
+            }
+            if has_ended && within.len() == bytes.len() {
+                return Some(bytes.len());
+            }
+            self.grow();
+        }
+    }
+
+    /// Makes the blocks larger, in the steps of GNU parallel.
+    fn grow(&mut self) {
+        self.size = (self.size * 13).div_ceil(10) + 1;
+        say(format_args!("a record is longer than the block: --block is now {}", self.size));
     }
 
     fn without_separators(&self, block: Vec<u8>) -> Vec<u8> {
@@ -324,23 +346,42 @@ impl Blocks {
         }
     }
 
-    fn job(&mut self, block: Vec<u8>, place: Place) -> io::Result<Job> {
-        let block = self.without_separators(block);
-        let block = [self.header.clone().unwrap_or_default(), block].concat();
+    fn job(&mut self, mut block: Vec<u8>, place: Place) -> io::Result<Next> {
         let mut args = Row::new();
         let stdin = match (&self.files, &self.round) {
             // Nothing reads them in a dry run.
             (Some(files), _) => {
-                args.push(super::values::bytes(files.make(place.seq, block)?.as_os_str()));
+                match files.make(place.seq, &mut block) {
+                    Ok(path) => args.push(super::values::bytes(path.as_os_str())),
+                    Err(error) if is_lack(&error) => {
+                        self.held = Some(block);
+                        return Ok(Next::Lacks(error));
+                    }
+                    Err(error) => return Err(error),
+                }
                 Stdin::Null
             }
             (None, Some(_)) => Stdin::Stream(block),
             (None, None) => Stdin::Bytes(block),
         };
         let line = self.template.expand(&args, self.maker.numbers(place));
-        let mut job = self.maker.job(line, &args, place)?;
+        let mut job = self.maker.job(line, &args, place);
         job.stdin = stdin;
-        Ok(job)
+        Ok(Next::Job(job))
+    }
+
+    /// The next block of a job, with what comes before it.
+    fn pull_first(&mut self) -> io::Result<Pull<Vec<u8>>> {
+        if let Some(held) = self.held.take() {
+            return Ok(Pull::Item(held));
+        }
+        Ok(match self.pull()? {
+            Pull::Item(block) => {
+                let block = self.without_separators(block);
+                Pull::Item([self.header.clone().unwrap_or_default(), block].concat())
+            }
+            pulled => pulled,
+        })
     }
 
     /// The next block that is not left out.
@@ -359,7 +400,7 @@ impl Source for Blocks {
         if self.round.as_ref().is_some_and(|round| round.is_over || round.started == round.jobs) {
             return Ok(Next::End);
         }
-        let pulled = self.pull()?;
+        let pulled = self.pull_first()?;
         if let Some(round) = &mut self.round {
             match &pulled {
                 Pull::Item(_) => {
@@ -371,7 +412,7 @@ impl Source for Blocks {
             }
         }
         match pulled {
-            Pull::Item(block) => Ok(Next::Job(self.job(block, place)?)),
+            Pull::Item(block) => self.job(block, place),
             Pull::Later => Ok(Next::Later),
             Pull::End => Ok(Next::End),
         }
@@ -406,6 +447,10 @@ impl Source for Blocks {
         if let Some(round) = &mut self.round {
             round.order.retain(|known| *known != seq);
         }
+        // Also of a job that is skipped, which has no other end.
+        if let Some(files) = &self.files {
+            files.remove(seq);
+        }
     }
 
     fn stopped(&mut self) {
@@ -426,6 +471,9 @@ impl Source for Blocks {
     fn left(&mut self) -> Option<u64> {
         if self.maker.is_dry {
             return Some(0);
+        }
+        if self.held.is_some() {
+            return None;
         }
         matches!(self.pull().ok()?, Pull::End).then_some(0)
     }

@@ -6,14 +6,17 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use forkless::planted;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat};
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How often it is looked whether a job has opened its FIFO: at first, and at last.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
@@ -45,20 +48,20 @@ impl Files {
     }
 
     /// The file of a job's block. A FIFO is fed when the job [starts](Self::start).
-    pub(super) fn make(&self, seq: u64, block: Vec<u8>) -> io::Result<PathBuf> {
+    pub(super) fn make(&self, seq: u64, block: &mut Vec<u8>) -> io::Result<PathBuf> {
         let path = self.path(seq);
         if self.are_fifos {
             mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-            let fifo = Fifo { block: Arc::new(block), over: Arc::default() };
+            let fifo = Fifo { block: Arc::new(mem::take(block)), over: Arc::default() };
             self.fifos.borrow_mut().insert(seq, fifo);
         } else {
-            File::create_new(&path)?.write_all(&block)?;
+            File::create_new(&path)?.write_all(block)?;
         }
         Ok(path)
     }
 
-    /// A try of the job has started.
-    pub(super) fn start(&self, seq: u64) {
+    /// A try of the job has started, with this process.
+    pub(super) fn start(&self, seq: u64, pid: u32) {
         let Some(Fifo { block, over }) = self.fifos.borrow_mut().get_mut(&seq).map(|fifo| {
             fifo.over = Arc::default();
             Fifo { block: fifo.block.clone(), over: fifo.over.clone() }
@@ -67,9 +70,10 @@ impl Files {
         };
         let path = self.path(seq);
         let feeder = thread::Builder::new().name("fifo".to_owned()).stack_size(64 << 10);
-        let started = feeder.spawn(move || feed(&path, &block, &over));
+        let started = feeder.spawn(move || feed(&path, &block, &over, pid));
         if let Err(error) = started {
             super::message::say(format_args!("cannot start a thread for the FIFO of job {seq}: {error}"));
+            kill(pid);
         }
     }
 
@@ -88,8 +92,22 @@ impl Files {
     }
 }
 
+/// Whether the kernel had no descriptor or memory, which may be different in a moment.
+pub(super) fn is_lack(error: &io::Error) -> bool {
+    const LACKS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN];
+    Errno::from_io_error(error).is_some_and(|errno| LACKS.contains(&errno))
+}
+
+/// Ends a job that would wait for its FIFO for ever. It must not see an end of its input, which would be a success.
+fn kill(pid: u32) {
+    if let Some(pid) = Pid::from_raw(pid as i32) {
+        // It may have ended.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
 /// Waits until the FIFO is open for reading, and writes the block.
-fn feed(path: &Path, block: &[u8], over: &Mutex<bool>) {
+fn feed(path: &Path, block: &[u8], over: &Mutex<bool>, pid: u32) {
     let (mut pause, longest) = PAUSES;
     let mut fifo = loop {
         // Locked, so that a later try of the job never reads from the feeder of an earlier one.
@@ -99,9 +117,12 @@ fn feed(path: &Path, block: &[u8], over: &Mutex<bool>) {
         }
         match OpenOptions::new().write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path) {
             Ok(fifo) => break fifo,
-            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
-            Err(_) if *is_over => return,
-            Err(error) => return super::message::say(format_args!("{}: {error}", path.display())),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {}
+            Err(error) if is_lack(&error) && !planted!("fifo-lack-is-final") => {}
+            Err(error) => {
+                super::message::say(format_args!("{}: {error}", path.display()));
+                return kill(pid);
+            }
         }
         drop(is_over);
         thread::sleep(pause);

@@ -43,7 +43,7 @@ impl Maker {
     }
 
     /// The first value of the job is its working directory, or empty; the others are the arguments.
-    pub(super) fn job(&self, line: Vec<u8>, args: &Row, place: Place) -> io::Result<Job> {
+    pub(super) fn job(&self, line: Vec<u8>, args: &Row, place: Place) -> Job {
         let numbers = self.numbers(place);
         let mut job = Job { text: line.clone(), ..Job::default() };
         if let Some(tag) = &self.tag {
@@ -54,7 +54,7 @@ impl Maker {
             job.head = [&job.tag[..], &line, b"\n"].concat();
         }
         if let Some(naming) = &self.results {
-            job.results = naming.directory(args, numbers)?;
+            job.results = Some(naming.directory(args, numbers));
         }
         let directory = self.directory.as_ref().map(|template| template.expand(args, numbers));
         job.values = std::iter::once(directory.unwrap_or_default()).chain(args.iter().cloned()).collect();
@@ -63,7 +63,7 @@ impl Maker {
             job.text = [&job.tag[..], &line].concat();
         }
         job.run = self.run(line);
-        Ok(job)
+        job
     }
 
     pub(super) fn run(&self, line: Vec<u8>) -> Run {
@@ -160,13 +160,13 @@ impl Source for Lines {
             }
             // The run skips numbers that are done, whatever the job is.
             let line = lines.remove(&place.seq).unwrap_or_default();
-            return Ok(Next::Job(self.maker.job(line, &Row::new(), place)?));
+            return Ok(Next::Job(self.maker.job(line, &Row::new(), place)));
         }
         let numbers = self.maker.numbers(place);
         match self.args(numbers)? {
             Pull::Item(args) => {
                 let line = self.template.expand(&args, numbers);
-                Ok(Next::Job(self.maker.job(line, &args, place)?))
+                Ok(Next::Job(self.maker.job(line, &args, place)))
             }
             Pull::Later => Ok(Next::Later),
             Pull::End => Ok(Next::End),

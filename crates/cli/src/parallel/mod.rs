@@ -154,6 +154,8 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
         return match (on, limit) {
             (HaltOn::Success, _) => 0,
             (_, Limit::Percent(_)) => (summary.failed * 100).div_ceil(summary.total.max(1)).min(100) as u8,
+            // A job that has timed out may have exited with 0.
+            (HaltOn::Fail, _) if (status, signal) == (0, 0) => FAILED,
             _ if signal > 0 => (SIGNALLED + signal) as u8,
             _ => status as u8,
         };

@@ -86,7 +86,7 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = INPUT, short = 's', long, value_name = "SIZE", value_parser = values::size)]
     pub(super) max_chars: Option<u64>,
 
-    /// Exit if a line is too long (default)
+    /// Exit if a line is too long (always so with -s, -X, -m and --xargs)
     #[arg(help_heading = INPUT, short = 'x', long)]
     pub(super) exit: bool,
 

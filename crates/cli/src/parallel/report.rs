@@ -55,10 +55,10 @@ impl SlotsFile {
 }
 
 impl Events for Report {
-    fn started(&mut self, job: &Job, place: Place, _: u32) {
+    fn started(&mut self, job: &Job, place: Place, pid: u32) {
         self.running.insert(place.seq, job.text.clone());
         if let Some(files) = &self.files {
-            files.start(place.seq);
+            files.start(place.seq, pid);
         }
         if self.shows_commands {
             let _ = io::stderr().write_all(&[&job.text[..], b"\n"].concat());

@@ -1,13 +1,14 @@
 //! `--results`: a tree of directories, or a table as CSV or JSON.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use forkless::planted;
 use forkless_jobs::{Ended, Sink, Standard, Stream};
 
 use super::sources::Row;
@@ -23,10 +24,13 @@ pub(super) enum Naming {
 }
 
 impl Naming {
-    /// The directory of a job. It is made.
-    pub(super) fn directory(&self, args: &Row, numbers: Numbers) -> io::Result<Option<PathBuf>> {
-        let directory = match self {
-            Self::Template(template) => PathBuf::from(std::ffi::OsString::from_vec(template.expand(args, numbers))),
+    /// The directory of a job. The run makes it.
+    pub(super) fn directory(&self, args: &Row, numbers: Numbers) -> PathBuf {
+        match self {
+            Self::Template(template) => {
+                let own = template.literal_start().len();
+                PathBuf::from(OsString::from_vec(downward(&template.expand(args, numbers), own)))
+            }
             Self::Tree { root, names } => {
                 let mut levels: Vec<(Vec<u8>, &Vec<u8>)> = args
                     .iter()
@@ -46,11 +50,23 @@ impl Naming {
                 }
                 directory
             }
-        };
-        fs::create_dir_all(&directory)
-            .map_err(|error| io::Error::new(error.kind(), format!("cannot make {}: {error}", directory.display())))?;
-        Ok(Some(directory))
+        }
     }
+}
+
+/// A path in which no name after the first `own` bytes leads up: the user has written those, and values the others.
+fn downward(path: &[u8], own: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut end = 0;
+    for name in path.split_inclusive(|byte| *byte == b'/') {
+        end += name.len();
+        let leads_up = name.strip_suffix(b"/").unwrap_or(name) == b"..";
+        if leads_up && end > own && !planted!("results-of-values-anywhere") {
+            out.push(b'\\');
+        }
+        out.extend_from_slice(name);
+    }
+    out
 }
 
 /// A value as the name of a directory, from which it leads neither up nor away.
@@ -246,6 +262,17 @@ mod tests {
         assert_eq!(level(b"a/b\\c"), b"a\\_b\\\\c");
         assert_eq!(level(b".."), b"\\..");
         assert_eq!(level(b"/"), b"\\_");
+    }
+
+    #[test]
+    fn values_in_a_name_lead_nowhere_up() {
+        assert_eq!(downward(b"../out/a/b/", 7), b"../out/a/b/");
+        assert_eq!(downward(b"../out/../../evil/", 7), b"../out/\\../\\../evil/");
+        assert_eq!(downward(b"../", 0), b"\\../");
+        assert_eq!(downward(b"out/.x../..", 4), b"out/.x../\\..");
+        // The value comes after a dot.
+        assert_eq!(downward(b"./", 1), b"./");
+        assert_eq!(downward(b"../up", 1), b"\\../up");
     }
 
     #[test]

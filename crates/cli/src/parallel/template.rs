@@ -253,6 +253,13 @@ pub(super) struct Length {
 }
 
 impl Template {
+    /// The text before the first replacement string.
+    pub(super) fn literal_start(&self) -> Vec<u8> {
+        let parts = self.units.first().map_or(&[][..], |unit| &unit.parts);
+        let texts = parts.iter().map_while(|part| if let Part::Text(text) = part { Some(&text[..]) } else { None });
+        texts.collect::<Vec<_>>().concat()
+    }
+
     /// Reads a command. `quoted`: each of its words is quoted (`--quote`); `appends`: the values come last if the command
     /// does not say where.
     pub(super) fn parse(

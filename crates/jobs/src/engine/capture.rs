@@ -218,7 +218,7 @@ impl Engine<'_> {
             _ => None,
         });
         let Some(Running { job, capture: Some(capture), .. }) = found.map(|running| &mut **running) else { return };
-        let way = Way { seq: due, job, sink: self.sink, spill: &mut self.output.spill };
+        let way = &mut Way { seq: due, job, sink: self.sink, spill: &mut self.output.spill };
         if let Err(error) = capture.write(way) {
             self.sink_failed(error);
         }

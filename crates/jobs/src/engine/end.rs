@@ -2,7 +2,7 @@
 
 use super::{Engine, Finished};
 use crate::job::{Run, Stdin};
-use crate::launch::{is_killed_by_others, is_lack, is_of_launch};
+use crate::launch::{is_lack, is_of_launch, is_struck};
 use crate::options::HaltWhen;
 use crate::output::Capture;
 use crate::slot::{Running, Slot, Waiting};
@@ -57,21 +57,25 @@ impl Engine<'_> {
         self.unwatched -= usize::from(!running.watched);
         // What was missing for a launch may be there now.
         self.not_before = None;
-        let Running { job, place, tries, shell, started, clock, capture, timed_out, killing, signalled, .. } = *running;
-        let is_killed = status.as_ref().err().is_some_and(is_killed_by_others);
+        let Running {
+            job, place, tries, shell, started, clock, capture, timed_out, killing, signalled, struck, ..
+        } = *running;
+        let is_streamed = matches!(job.stdin, Stdin::Stream(_));
+        let mut has_not_run = false;
         let ending = match status {
             Ok(status) => match status.code() {
                 Some(code) => Ending::Exited(code),
                 None => Ending::Killed(status.signal().unwrap_or(0)),
             },
             // What was written for it is gone with the process, so it would miss that in a later try.
-            Err(error)
-                if (is_lack(&error) || is_killed && !signalled)
-                    && killing.is_none()
-                    && !matches!(job.stdin, Stdin::Stream(_)) =>
-            {
+            Err(error) if is_lack(&error) && killing.is_none() && !is_streamed => {
                 self.discard(capture);
-                self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true }, error);
+                self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true, struck }, error);
+                return;
+            }
+            Err(error) if is_struck(&error) && killing.is_none() && !signalled && !is_streamed => {
+                self.discard(capture);
+                self.struck(Waiting { job, place, tries: tries - 1, since: None, known: true, struck }, error);
                 return;
             }
             Err(error)
@@ -81,13 +85,16 @@ impl Engine<'_> {
                     && !planted!("jobs-lines-not-told-by-the-shell") =>
             {
                 self.discard(capture);
-                self.run_by_shell(Waiting { job, place, tries: tries - 1, since: None, known: true });
+                self.run_by_shell(Waiting { job, place, tries: tries - 1, since: None, known: true, struck });
                 return;
             }
             Err(error) if is_of_launch(&error) => match Error::of(&error).and_then(Error::signal) {
                 // Its own signal was faster than the exec.
                 Some(signal) if signalled => Ending::Killed(signal),
-                _ => Ending::NotStarted(error),
+                _ => {
+                    has_not_run = is_struck(&error);
+                    Ending::NotStarted(error)
+                }
             },
             Err(error) => Ending::Lost(error),
         };
@@ -98,8 +105,7 @@ impl Engine<'_> {
         let ended = Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 };
         // It must run again with the same log: the run has ended it, not the job itself.
         let cut_short = killing.is_some() && !timed_out && ended.is_failure() && !planted!("jobs-cut-short-logged");
-        let cut_short = cut_short || is_killed && !signalled && killing.is_none();
-        let cut_short = cut_short || capture.as_ref().is_some_and(|capture| capture.is_cut);
+        let cut_short = cut_short || has_not_run || capture.as_ref().is_some_and(|capture| capture.is_cut);
         self.end(ended, capture, cut_short);
     }
 
@@ -121,7 +127,8 @@ impl Engine<'_> {
             self.discard(capture);
             let slot = ended.place.slot - 1;
             let Ended { job, place, tries, .. } = ended;
-            self.slots[slot] = Slot::Waiting(Box::new(Waiting { job, place, tries, since: None, known: false }));
+            self.slots[slot] =
+                Slot::Waiting(Box::new(Waiting { job, place, tries, since: None, known: false, struck: 0 }));
             self.waiting += 1;
             return;
         }

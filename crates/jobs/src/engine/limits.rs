@@ -43,6 +43,12 @@ pub(super) fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<
     one.into_iter().chain(other).min()
 }
 
+/// A time from now on. One that the clock cannot reach is a century away.
+pub(super) fn after(start: Instant, time: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    start.checked_add(time).unwrap_or(start + CENTURY)
+}
+
 /// How long a machine under pressure is left alone before it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -84,14 +90,14 @@ impl Engine<'_> {
     pub(super) fn launched(&mut self, at: Instant, slot: usize) {
         if !self.options.delay.is_zero() {
             // From now: the launch itself may have taken a while.
-            self.delayed = Some(Instant::now() + self.options.delay);
+            self.delayed = Some(after(Instant::now(), self.options.delay));
         }
         let own = match &self.slots[slot] {
             Slot::Running(running) => running.job.timeout,
             _ => None,
         };
         if let Some(limit) = shorter(self.time_limit(), own) {
-            self.due_at(at + limit);
+            self.due_at(after(at, limit));
         }
     }
 
@@ -102,7 +108,10 @@ impl Engine<'_> {
     pub(super) fn time_limit(&self) -> Option<Duration> {
         match self.options.timeout? {
             Timeout::After(limit) => Some(limit),
-            Timeout::Percent(percent) => self.runtimes.median().map(|median| median.mul_f64(percent.max(0.0) / 100.0)),
+            Timeout::Percent(percent) => {
+                let limit = self.runtimes.median()?.as_secs_f64() * percent.max(0.0) / 100.0;
+                Some(Duration::try_from_secs_f64(limit).unwrap_or(Duration::MAX))
+            }
         }
     }
 
@@ -118,7 +127,7 @@ impl Engine<'_> {
             self.end_the_late(now);
         }
         if self.next_tick.is_some_and(|tick| tick <= now) {
-            self.next_tick = self.options.tick.map(|tick| now + tick);
+            self.next_tick = self.options.tick.map(|tick| after(now, tick));
             let progress = self.progress();
             self.events.tick(&progress);
         }
@@ -132,7 +141,7 @@ impl Engine<'_> {
             let Slot::Running(running) = &mut self.slots[slot] else { continue };
             let next = match (&running.killing, shorter(limit, running.job.timeout)) {
                 (Some(killing), _) => killing.next,
-                (None, Some(limit)) => running.started.checked_add(limit),
+                (None, Some(limit)) => Some(after(running.started, limit)),
                 (None, None) => None,
             };
             let Some(next) = next else { continue };
@@ -162,7 +171,7 @@ impl Engine<'_> {
         let sent = running.killing.as_ref().map_or(0, |killing| killing.sent);
         let next = self.options.termination.get(sent).map(|&(signal, pause)| {
             running.send(signal);
-            now + pause
+            after(now, pause)
         });
         // The last pause is followed by nothing.
         let next = next.filter(|_| sent + 1 < self.options.termination.len());

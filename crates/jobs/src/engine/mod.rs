@@ -72,6 +72,8 @@ struct Engine<'a> {
     not_before: Option<Instant>,
     /// The next such wait.
     pause: Duration,
+    /// Since when no job runs, because the source has no resources for the next one.
+    starved: Option<Instant>,
     /// No launch before this, because of the options.
     delayed: Option<Instant>,
     /// Jobs that have ended, and whose output has not been handled.
@@ -167,6 +169,7 @@ impl<'a> Engine<'a> {
             flow: Flow::Continue,
             not_before: None,
             pause: PAUSE,
+            starved: None,
             delayed: None,
             ended: Vec::new(),
             output: Waiters { due: 1, held: BTreeMap::new(), spill, scratch, quiet: VecDeque::new(), last: None },
@@ -174,7 +177,7 @@ impl<'a> Engine<'a> {
             deadline: None,
             runtimes: limits::Runtimes::default(),
             begun,
-            next_tick: options.tick.map(|tick| begun + tick),
+            next_tick: options.tick.map(|tick| limits::after(begun, tick)),
             summary: Summary::default(),
             options,
             source,

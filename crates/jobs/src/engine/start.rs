@@ -2,7 +2,7 @@
 
 use super::{Engine, PAUSE, Supply};
 use crate::job::{Job, Stdin};
-use crate::launch::{Launched, Ready, is_killed_by_others, is_lack};
+use crate::launch::{Launched, Ready, is_lack, is_struck};
 use crate::options::Output;
 use crate::output::Capture;
 use crate::pool::{Answer, Pool};
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// So many jobs without a process (in a dry run, not found, done before) may end before the others are looked after.
 const AT_ONCE: usize = 64;
 
+/// So many children of a job may be killed before they run the program. Something kills each of them, then.
+const MOST_STRUCK: u32 = 10;
+
 impl Engine<'_> {
     /// Launches jobs while slots are free. Returns whether more could be started at once.
     pub(super) fn start(&mut self) -> bool {
@@ -35,7 +38,7 @@ impl Engine<'_> {
             }
             if let Slot::Waiting(waiting) = std::mem::replace(&mut self.slots[slot], Slot::Free) {
                 self.waiting -= 1;
-                if !self.launch(*waiting) || !self.may_start() {
+                if !self.launch(*waiting) || self.flow > Flow::Continue || !self.may_start() {
                     return false;
                 }
             }
@@ -57,14 +60,19 @@ impl Engine<'_> {
             match self.source.next(place) {
                 Ok(Next::Job(job)) => {
                     self.seq += 1;
+                    self.starved = None;
                     if self.options.done.contains(place.seq) && !planted!("jobs-done-run-again") {
                         done += 1;
                         self.pass_over(place.seq);
-                    } else if !self.launch(Waiting { job, place, tries: 0, since: None, known: false }) {
+                    } else if !self.launch(Waiting { job, place, tries: 0, since: None, known: false, struck: 0 }) {
                         break;
                     }
                 }
                 Ok(Next::Later) => self.wait_for_source(),
+                Ok(Next::Lacks(error)) => {
+                    self.source_lacks(error);
+                    break;
+                }
                 Ok(Next::End) => self.input = Supply::End,
                 Err(error) => self.source_failed(error),
             }
@@ -87,6 +95,21 @@ impl Engine<'_> {
         self.fail(error);
         self.stop(Flow::Soon);
         self.summary.unread = true;
+    }
+
+    /// The source has no resources for the next job.
+    fn source_lacks(&mut self, error: io::Error) {
+        let now = Instant::now();
+        let is_idle = self.running + self.waiting == 0;
+        if !is_idle {
+            self.starved = None;
+        }
+        let since = *self.starved.get_or_insert(now);
+        if is_idle && now.saturating_duration_since(since) >= self.options.patience {
+            return self.source_failed(error);
+        }
+        self.not_before = Some(now + self.pause);
+        self.pause = (self.pause * 2).min(Duration::from_secs(1));
     }
 
     fn wait_for_source(&mut self) {
@@ -166,15 +189,16 @@ impl Engine<'_> {
         let slot = waiting.place.slot - 1;
         let launched = match launched {
             Ok(launched) => launched,
-            Err(error) if is_lack(&error) || is_killed_by_others(&error) => return self.hold(waiting, error),
+            Err(error) if is_lack(&error) => return self.hold(waiting, error),
+            Err(error) if is_struck(&error) => return self.struck(waiting, error),
             Err(error) => {
-                self.end_unstarted(waiting, Ending::NotStarted(error));
+                self.end_unstarted(waiting, Ending::NotStarted(error), false);
                 return true;
             }
         };
         self.pause = PAUSE;
         self.turn = self.turn.wrapping_add(1);
-        let Waiting { mut job, place, tries, known, .. } = waiting;
+        let Waiting { mut job, place, tries, known, struck, .. } = waiting;
         let mut child = launched.child;
         if !known {
             self.events.started(&job, place, child.id());
@@ -202,6 +226,7 @@ impl Engine<'_> {
             killing: None,
             timed_out: false,
             signalled: false,
+            struck,
         }));
         if captured {
             self.watch_output(slot, started);
@@ -279,7 +304,7 @@ impl Engine<'_> {
         let since = *waiting.since.get_or_insert(now);
         let is_over = now.saturating_duration_since(since) >= self.options.patience;
         if running == 0 && is_over && self.flow == Flow::Continue {
-            self.end_unstarted(waiting, Ending::NotStarted(error));
+            self.end_unstarted(waiting, Ending::NotStarted(error), false);
             self.stop(Flow::Soon);
             return false;
         }
@@ -291,18 +316,31 @@ impl Engine<'_> {
         false
     }
 
+    /// Keeps a job whose child was [killed](is_struck) before it could run the program. The run gets the same signal and ends,
+    /// and the job is counted as skipped; otherwise it is launched again. Returns as [`hold`](Self::hold).
+    pub(super) fn struck(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
+        waiting.struck += 1;
+        if waiting.struck < MOST_STRUCK {
+            return self.hold(waiting, error);
+        }
+        // Not in the log: it has not run.
+        self.end_unstarted(waiting, Ending::NotStarted(error), true);
+        true
+    }
+
     /// Shows a job in a dry run.
     fn pretend(&mut self, mut waiting: Waiting) -> bool {
         waiting.job.head = std::mem::take(&mut waiting.job.text);
         waiting.job.head.push(b'\n');
-        self.end_unstarted(waiting, Ending::Exited(0));
+        self.end_unstarted(waiting, Ending::Exited(0), false);
         true
     }
 
-    fn end_unstarted(&mut self, waiting: Waiting, ending: Ending) {
+    /// The end of a job without a process. One that was `cut_short` has no line in the log.
+    fn end_unstarted(&mut self, waiting: Waiting, ending: Ending, cut_short: bool) {
         let Waiting { job, place, tries, .. } = waiting;
         let (started, runtime) = (SystemTime::now(), Duration::ZERO);
         let ended = Ended { job, place, ending, timed_out: false, started, runtime, tries: tries + 1, received: 0 };
-        self.end(ended, None, false);
+        self.end(ended, None, cut_short);
     }
 }

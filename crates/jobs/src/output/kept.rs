@@ -26,7 +26,14 @@ impl Kept {
         self.memory.extend_from_slice(bytes);
         spill.memory += bytes.len();
         let is_too_much = self.memory.len() > PIECE || spill.memory > spill.most;
-        if is_too_much && !planted!("jobs-output-kept-in-memory") { self.move_out(spill) } else { Ok(()) }
+        if !is_too_much || planted!("jobs-output-kept-in-memory") {
+            return Ok(());
+        }
+        let answer = self.move_out(spill);
+        if answer.is_err() && planted!("jobs-output-without-a-place-lost") {
+            spill.memory -= std::mem::take(&mut self.memory).len();
+        }
+        answer
     }
 
     /// Moves what is in memory to the file. After an error it stays in memory.

@@ -103,9 +103,16 @@ impl Capture {
         output.status
     }
 
-    /// Takes bytes that have been read. They are written if their turn has come, and kept otherwise; an error is one of
-    /// writing or keeping them.
-    pub(crate) fn take(&mut self, index: usize, bytes: &[u8], lines: bool, way: Way<'_>, turn: bool) -> io::Result<()> {
+    /// Takes bytes that have been read. They are written if their turn has come, and kept otherwise. An error is one of
+    /// writing or keeping them; those that cannot be moved to the file are kept in memory.
+    pub(crate) fn take(
+        &mut self,
+        index: usize,
+        bytes: &[u8],
+        lines: bool,
+        mut way: Way<'_>,
+        turn: bool,
+    ) -> io::Result<()> {
         let bytes = within(bytes, &mut self.received, self.most);
         let one = &mut self.streams[index];
         one.copy_to(bytes, &mut self.copy_error);
@@ -117,21 +124,21 @@ impl Capture {
             None if one.line.len() + bytes.len() > LONGEST_LINE => bytes.len(),
             None => 0,
         };
-        let mut answer = Ok(());
+        let mut ready = Vec::new();
         if whole > 0 {
-            let line = std::mem::take(&mut one.line);
-            answer = one.kept.push(&line, way.spill);
-            if answer.is_err() && planted!("jobs-lines-dropped-with-a-full-disk") {
-                return answer;
-            }
-            // What could not be written is kept in memory, so what follows is taken all the same.
-            answer = answer.and(one.kept.push(&bytes[..whole], way.spill));
+            ready = std::mem::take(&mut one.line);
+            ready.extend_from_slice(&bytes[..whole]);
         }
         one.line.extend_from_slice(&bytes[whole..]);
-        if turn && whole > 0 {
-            answer = answer.and(self.write(way));
+        if whole == 0 {
+            return Ok(());
         }
-        answer
+        if !turn {
+            return one.kept.push(&ready, way.spill);
+        }
+        // What is written at once needs no place.
+        let answer = self.write(&mut way);
+        answer.and(self.streams[index].emit(&ready, &mut way))
     }
 
     /// There is no place for further output: closes the pipes.
@@ -141,12 +148,12 @@ impl Capture {
     }
 
     /// Writes what is kept.
-    pub(crate) fn write(&mut self, mut way: Way<'_>) -> io::Result<()> {
+    pub(crate) fn write(&mut self, way: &mut Way<'_>) -> io::Result<()> {
         if !self.headed {
             self.headed = true;
-            head(&mut way)?;
+            head(way)?;
         }
-        self.streams.iter_mut().try_for_each(|one| one.write(&mut way))
+        self.streams.iter_mut().try_for_each(|one| one.write(way))
     }
 
     /// Frees what is kept.
