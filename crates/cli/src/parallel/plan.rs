@@ -23,7 +23,6 @@ use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
 use super::options::ParallelOptions;
 use super::pack::{LONGEST, Limits, Packer};
-use super::quote::Language;
 use super::records::{Feed, Records};
 use super::report::{Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
@@ -545,7 +544,8 @@ fn blocks(
         [Given { origin: Origin::File(path), .. }] => path,
         _ => return Err("--pipe: takes one input, and no values".to_owned()),
     };
-    let template = Template::parse(&asked.command, strings, Fill::Arguments, given.quote, false, Language::Posix)?;
+    let language = maker.shell.language;
+    let template = Template::parse(&asked.command, strings, Fill::Arguments, given.quote, false, language)?;
     let text = |text: &Option<std::ffi::OsString>| text.as_ref().map(|text| values::delimiter(text.as_bytes()));
     let borders = match given.csv && given.recend.is_none() && given.recstart.is_none() {
         true => Borders::Csv,

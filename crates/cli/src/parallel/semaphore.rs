@@ -19,7 +19,6 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::options::ParallelOptions;
-use super::quote::Language;
 use super::shell::Shell;
 use super::template::{Fill, Numbers, Strings, Template};
 use super::values;
@@ -116,7 +115,7 @@ fn start(options: &ParallelOptions, lock: Option<File>) -> Result<u8, String> {
     let shell = Shell::find()?;
     let words: Vec<Vec<u8>> = options.words.iter().map(|word| word.as_bytes().to_vec()).collect();
     let (strings, fill) = (Strings::default(), Fill::Arguments);
-    let template = Template::parse(&words, &strings, fill, options.quote, false, Language::Posix)?;
+    let template = Template::parse(&words, &strings, fill, options.quote, false, shell.language)?;
     let numbers = Numbers { seq: 1, slot: 1, slots: 1, total: 1 };
     let line = template.expand(&[], numbers);
     let mut command = Command::new(&shell.path);

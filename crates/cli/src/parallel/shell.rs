@@ -34,6 +34,8 @@ const POSIX: &[&str] = &[
     "static-sh",
     "busybox",
 ];
+/// Shells of these that have `$'…'`.
+const BASH: &[&str] = &["bash", "rbash", "zsh", "zsh5", "ksh93", "mksh", "yash"];
 /// Shells with other quotes.
 const OTHERS: &[&str] = &["csh", "tcsh", "rc", "es", "elvish", "nu", "pwsh", "xonsh"];
 
@@ -68,7 +70,11 @@ impl Shell {
             name if OTHERS.contains(&name) => {
                 return Err(format!("cannot quote values for the shell {name}: set PARALLEL_SHELL=/bin/sh"));
             }
-            _ => Language::Posix,
+            // sh may be any of these.
+            _ => match fs::canonicalize(&path).ok().as_deref().and_then(Path::file_name).and_then(OsStr::to_str) {
+                Some(name) if BASH.contains(&name) => Language::Bash,
+                _ => Language::Posix,
+            },
         };
         Ok(Self { path, language })
     }

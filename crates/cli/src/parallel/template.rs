@@ -287,11 +287,9 @@ impl Template {
             parsed.into_iter().enumerate().map(unit).collect()
         } else {
             let mut line = join(parsed);
-            if language == Language::Posix {
-                find_levels(&mut line);
-            }
+            find_levels(&mut line, language)?;
             match fill {
-                Fill::Words => words_of(line),
+                Fill::Words => words_of(line, language),
                 Fill::Arguments => vec![Unit { parts: line, repeats: false, gap: Vec::new() }],
             }
         };
@@ -588,48 +586,66 @@ fn join(words: Vec<Vec<Part>>) -> Vec<Part> {
 }
 
 /// Finds out what surrounds each value.
-fn find_levels(line: &mut [Part]) {
-    let mut lexer = Lexer::default();
+fn find_levels(line: &mut [Part], language: Language) -> Result<(), String> {
+    let mut lexer = Lexer::new(language);
     for part in line {
-        match part {
-            Part::Text(text) => text.iter().for_each(|byte| lexer.take(*byte)),
-            Part::Value(value) => {
-                value.levels = lexer.levels();
-                lexer.take_value();
+        if let Part::Value(value) = part {
+            match lexer.levels() {
+                Ok(levels) => value.levels = levels,
+                // A user's code is not quoted at all.
+                Err(_) if value.is_code => {}
+                Err(reason) => {
+                    return Err(format!(
+                        "cannot insert a value after {reason}: put the command in a script, and the value after its name"
+                    ));
+                }
             }
-            _ => lexer.take_value(),
         }
+        take(&mut lexer, part);
+    }
+    Ok(())
+}
+
+fn take(lexer: &mut Lexer, part: &Part) {
+    match part {
+        Part::Text(text) => text.iter().for_each(|byte| lexer.take(*byte)),
+        // Of all arguments, one is there.
+        Part::Value(value) => lexer.take_value(value.which != Which::All),
+        _ => lexer.take_value(false),
     }
 }
 
-/// The words of a line, at its blanks, quoted or not.
-fn words_of(line: Vec<Part>) -> Vec<Unit> {
+/// The words of a line, at its blanks, quoted or not. What begins inside of quotes and ends outside of them, or the
+/// reverse, is not repeated: the quotes would be, too.
+fn words_of(line: Vec<Part>, language: Language) -> Vec<Unit> {
     let empty = || Unit { parts: Vec::new(), repeats: false, gap: Vec::new() };
     let mut units = vec![empty()];
+    let mut lexer = Lexer::new(language);
+    let mut opened = lexer.clone();
+    let mut push = |part: Part, is_gap: bool| {
+        if !is_gap && units.last().is_some_and(|unit| !unit.gap.is_empty()) {
+            units.push(empty());
+            opened = lexer.clone();
+        }
+        take(&mut lexer, &part);
+        let Some(unit) = units.last_mut() else { return };
+        match part {
+            Part::Text(text) if is_gap => unit.gap.extend_from_slice(&text),
+            part => {
+                unit.parts.push(part);
+                let is_even = lexer.is_as_deep_as(&opened) || planted!("half-quotes-repeated");
+                unit.repeats = is_even && unit.parts.iter().any(Part::is_all);
+            }
+        }
+    };
     for part in line {
         let Part::Text(text) = part else {
-            if units.last().is_some_and(|unit| !unit.gap.is_empty()) {
-                units.push(empty());
-            }
-            if let Some(unit) = units.last_mut() {
-                unit.parts.push(part);
-            }
+            push(part, false);
             continue;
         };
         for piece in text.chunk_by(|left, right| left.is_ascii_whitespace() == right.is_ascii_whitespace()) {
-            let is_gap = piece.first().is_some_and(u8::is_ascii_whitespace);
-            if !is_gap && units.last().is_some_and(|unit| !unit.gap.is_empty()) {
-                units.push(empty());
-            }
-            let Some(unit) = units.last_mut() else { continue };
-            match is_gap {
-                true => unit.gap.extend_from_slice(piece),
-                false => unit.parts.push(Part::Text(piece.to_vec())),
-            }
+            push(Part::Text(piece.to_vec()), piece.first().is_some_and(u8::is_ascii_whitespace));
         }
-    }
-    for unit in &mut units {
-        unit.repeats = unit.parts.iter().any(Part::is_all);
     }
     units
 }
@@ -692,6 +708,19 @@ mod tests {
         assert_eq!(expand(&["echo", "{}", "x{.}y", "z"], &["a.b", "c"]), "echo a.b c xay xcy z");
         assert_eq!(expand(&["echo \"{}\"  {1}"], &["a", "b"]), "echo \"a\" \"b\"  a");
         assert_eq!(expand(&["echo {#}{} {#}"], &["a", "b"]), "echo 7a 7b 7");
+    }
+
+    #[test]
+    fn words_in_half_of_the_quotes_are_not_repeated() {
+        let expand = |command: &str| {
+            let args = bytes(&["a b", "$(x)"]);
+            String::from_utf8(parse(&[command], Fill::Words, false).expand(&args, FIRST)).expect("UTF-8")
+        };
+        assert_eq!(expand("echo \"x{} y\""), r#"echo "x'a b' '\$(x)' y""#);
+        assert_eq!(expand("echo 'x {}'"), "echo 'x a b $(x)'");
+        assert_eq!(expand("echo 'x {} y'"), "echo 'x a b $(x) y'");
+        assert_eq!(expand("echo $(cat {})"), "echo $(cat 'a b' '$(x)')");
+        assert_eq!(expand("echo \"x{}y\""), r#"echo "x'a b'y" "x'\$(x)'y""#);
     }
 
     #[test]
