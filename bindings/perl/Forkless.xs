@@ -300,29 +300,27 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Wait until the descriptor is readable: 1; 0 at the timeout. Without a descriptor, sleep for a moment. */
-static int wait_readable(pTHX_ int fd, int64_t end) {
+/* Wait until the descriptor is readable, a signal arrives or the time is over. Without a descriptor, sleep for a moment. */
+static void wait_readable(int fd, int64_t end) {
     const int moment = 20;
-    for (;;) {
-        PERL_ASYNC_CHECK();
-        int64_t left = end < 0 ? I32_MAX : end - now_ms();
-        int limit = left < 0 ? 0 : left > I32_MAX ? I32_MAX : (int)left;
-        struct pollfd one = { fd, POLLIN, 0 };
-        int answer = fd < 0 ? poll(NULL, 0, limit < moment ? limit : moment) : poll(&one, 1, limit);
-        if (answer > 0 || (answer == 0 && fd < 0)) return 1;
-        if (answer == 0 && end >= 0 && now_ms() >= end) return 0;
-    }
+    int64_t left = end < 0 ? I32_MAX : end - now_ms();
+    int limit = left < 0 ? 0 : left > I32_MAX ? I32_MAX : (int)left;
+    struct pollfd one = { fd, POLLIN, 0 };
+    if (fd < 0) poll(NULL, 0, limit < moment ? limit : moment);
+    else poll(&one, 1, limit);
 }
 
 /* As forkless_child_wait_timeout. */
-static int wait_child(pTHX_ forkless_child *child, int64_t limit_ms, int *status, forkless_error *error) {
+static int wait_child(pTHX_ SV *object, int64_t limit_ms, int *status, forkless_error *error) {
     int64_t end = limit_ms < 0 ? -1 : now_ms() + limit_ms;
     for (;;) {
+        PERL_ASYNC_CHECK();
+        /* Looked up each time: a signal handler may have released the child, or moved it to a wait set. */
+        forkless_child *child = CHILD(object);
         int answer = forkless_child_try_wait(child, status, error);
         if (answer != 0) return answer;
         if (end >= 0 && now_ms() >= end) return 0;
-        int pidfd = forkless_child_pidfd(child);
-        if (!wait_readable(aTHX_ pidfd, end)) end = 0;
+        wait_readable(forkless_child_pidfd(child), end);
     }
 }
 
@@ -693,7 +691,7 @@ PREINIT:
     int status;
 PPCODE:
     /* undef: an error. Empty list: the timeout expired. */
-    int answer = wait_child(aTHX_ CHILD(self), ms_of(aTHX_ timeout), &status, &error);
+    int answer = wait_child(aTHX_ self, ms_of(aTHX_ timeout), &status, &error);
     ANSWER(answer, &error, NULL);
     if (answer > 0) mXPUSHi(status);
     else errno = ETIMEDOUT;
@@ -906,10 +904,13 @@ PPCODE:
     /* Returns the child's number, its status and an errno; an empty list at the timeout. */
     forkless_waitset *set = WAITSET(self);
     int64_t ms = ms_of(aTHX_ timeout), end = ms < 0 ? -1 : now_ms() + ms;
-    int answer = forkless_waitset_wait(set, 0, &ended, &error);
-    while (answer == 0 && forkless_waitset_count(set) > 0 && (end < 0 || now_ms() < end)) {
-        wait_readable(aTHX_ forkless_waitset_fd(set), end);
+    int answer;
+    for (;;) {
+        /* First: a signal handler may take the last child out of the set. */
+        PERL_ASYNC_CHECK();
         answer = forkless_waitset_wait(set, 0, &ended, &error);
+        if (answer != 0 || forkless_waitset_count(set) == 0 || (end >= 0 && now_ms() >= end)) break;
+        wait_readable(forkless_waitset_fd(set), end);
     }
     ANSWER(answer, &error, NULL);
     if (answer == 0) XSRETURN_EMPTY;

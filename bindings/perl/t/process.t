@@ -45,6 +45,18 @@ sub state_of_signals {
     is($child->wait, 9, '… and the child can be waited for again');
 }
 
+# ---- A signal handler that takes the child away ----
+{
+    my $child = Forkless->new(cmd => ['sleep', '100'])->spawn;
+    my $pid   = $child->pid;
+    local $SIG{ALRM} = sub { $child->release };
+    alarm 1;
+    ok(!eval { $child->wait; 1 }, 'a handler that releases the child ends wait');
+    like($@, qr/was released/, '… with the reason');
+    kill KILL => $pid;
+    is(waitpid($pid, 0), $pid, '… and the child can be waited for');
+}
+
 sub children {
     open my $list, '<', "/proc/self/task/$$/children" or return;
     return (split ' ', readline($list) // '')[0];

@@ -46,12 +46,19 @@ my $fds = open_fds();
     ok(!eval { $set->insert('x'); 1 }, 'a value that is no child is refused');
     eval {
         local $SIG{ALRM} = sub { die "alarm\n" };
-        $set->insert(Forkless->new(cmd => ['sleep', '100'], kill_on_free => 1)->spawn);
+        $key = $set->insert(Forkless->new(cmd => ['sleep', '100'], kill_on_free => 1)->spawn);
         alarm 1;
         $set->wait;
     };
     is($@, "alarm\n", 'a signal handler that dies ends wait');
     is($set->count, 1, '… and the set still has its child');
+    eval {
+        local $SIG{ALRM} = sub { die "still waiting\n" if !$set->count; $set->remove($key); alarm 2 };
+        alarm 1;
+        $set->wait;
+        alarm 0;
+    };
+    is($@, '', 'a signal handler that takes the last child out ends wait');
 }
 select undef, undef, undef, 0.01 while Forkless::reap_orphans() > 0;
 is(open_fds(), $fds, 'no descriptor is left');
