@@ -41,8 +41,6 @@ static void failed(pTHX_ int answer, const forkless_error *error, const char *wh
     HV *hash = newHV();
     SV *place = get_sv("Forkless::error", GV_ADD), *object = sv_2mortal(newRV_noinc((SV *)hash));
     SV *message = error != NULL ? newSVpv(error->message, 0) : newSVpvf("%s: %s", what, Strerror(-answer));
-    SvUTF8_on(message);
-    if (!sv_utf8_decode(message)) SvUTF8_off(message);
     (void)hv_stores(hash, "errno", newSViv(-answer));
     (void)hv_stores(hash, "step", newSViv(error != NULL ? error->step : 0));
     (void)hv_stores(hash, "message", message);
@@ -641,7 +639,6 @@ CODE:
     forkless_prepared_steps(prepared, SvPVX(RETVAL), size + 1);
     SvPOK_only(RETVAL);
     SvCUR_set(RETVAL, size);
-    sv_utf8_decode(RETVAL);
 OUTPUT:
     RETVAL
 

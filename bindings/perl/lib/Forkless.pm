@@ -261,8 +261,8 @@ C<chroot>, or C<chdir> with relative paths in C<@INC>, must load L<Forkless::Com
 =head1 STRING ENCODING
 
 Arguments and settings are passed as perl's C<exec> passes them: a byte string as its bytes, a string with wide characters as UTF-8. A string
-that perl stores as UTF-8 internally is passed as UTF-8 too. To be sure, encode strings to bytes. Input and output of C<capture> are bytes.
-NULs are refused.
+that perl stores as UTF-8 internally is passed as UTF-8 too. To be sure, encode strings to bytes. Input and output of C<capture> are bytes,
+and so are messages. NULs are refused.
 
 =head1 THREADS AND FORK
 

@@ -142,6 +142,11 @@ like(shell('true', umask => 022)->prepare->steps, qr/umask/, 'steps lists umask'
     is($error->errno, ENOENT, '… sets errno of the error');
     is($error->step_words, 'exec', '… and its step');
     like("$error", qr/failed to start "no-such-program"/, '… and its message');
+    for my $name ("/\xc3\xa9", "/\xe2\x98\xba") {
+        Forkless->new(cmd => [$name])->spawn;
+        like("$Forkless::error", qr/\Q"$name"/, '… with the bytes of a name in UTF-8');
+        like(Forkless->new(cmd => ['true'], cwd => $name)->prepare->steps, qr/\Q"$name"/, '… as in the steps');
+    }
     ok(!eval { Forkless->new(cmd => ['no-such-program'], raise => 1)->spawn; 1 }, 'raised');
     isa_ok($@, 'Forkless::Error');
     is($@->errno, ENOENT, '… with its errno');
