@@ -701,9 +701,16 @@ PREINIT:
     forkless_error error;
     int status = 1;
 PPCODE:
-    forkless_child *child = CHILD(self);
-    int64_t ms = ms_of(aTHX_ timeout);
-    int answer = ix ? forkless_child_wait_exec(child, ms, &error) : forkless_child_wait_change(child, ms, &status, &error);
+    /* In slices: the library's calls continue after a signal, and its handler has to run. */
+    int64_t ms = ms_of(aTHX_ timeout), end = ms < 0 ? -1 : now_ms() + ms;
+    int answer;
+    do {
+        PERL_ASYNC_CHECK();
+        forkless_child *child = CHILD(self);
+        int64_t slice = end < 0 || end - now_ms() > 50 ? 50 : end - now_ms();
+        if (slice < 0) slice = 0;
+        answer = ix ? forkless_child_wait_exec(child, slice, &error) : forkless_child_wait_change(child, slice, &status, &error);
+    } while (answer == 0 && (end < 0 || now_ms() < end));
     ANSWER(answer, &error, NULL);
     if (answer > 0) mXPUSHi(status);
     else errno = ETIMEDOUT;

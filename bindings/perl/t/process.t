@@ -43,6 +43,24 @@ sub state_of_signals {
     is($@, "alarm\n", 'wait: a handler that dies ends it');
     $child->kill;
     is($child->wait, 9, '… and the child can be waited for again');
+    # It ends by itself, so that a call that holds handlers back does not last for ever.
+    my $fifo = "/tmp/forkless-perl-$$";
+    POSIX::mkfifo($fifo, 0600) or die;
+    for my $run (
+        [wait_change => sub { Forkless->new(cmd => ['sleep', '5'], kill_on_free => 1)->spawn }],
+        [wait_exec   => sub { Forkless->new(cmd => ['true'], stdin => ['<', $fifo], kill_on_free => 1)->launch }],
+    ) {
+        my ($name, $start) = @$run;
+        $child = $start->();
+        my $begun = time;
+        local $SIG{ALRM} = sub { die "alarm\n" };
+        eval { alarm 1; $child->$name(4) };
+        is($@, "alarm\n", "$name: a handler that dies ends it");
+        cmp_ok(time - $begun, '<', 4, '… at once');
+        undef $child;
+    }
+    unlink $fifo;
+    select undef, undef, undef, 0.01 while Forkless::reap_orphans() > 0;
 }
 
 # ---- A signal handler that takes the child away ----

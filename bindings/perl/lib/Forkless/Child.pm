@@ -160,7 +160,8 @@ Forkless::Child - a child process: streams, waiting, signals
 =head1 DESCRIPTION
 
 C<spawn> and C<launch> of L<Forkless::Command> return objects of this class. When the object is destroyed, the child continues, unless
-C<kill_on_free> was set; it never becomes a permanent zombie. Signal handlers run while these methods wait, and may die.
+C<kill_on_free> was set; it never becomes a permanent zombie. Signal handlers run while these methods wait, and may die; with
+C<terminate> and C<terminate_group> they run afterwards.
 
 A method that fails returns undef and sets C<$!> and C<$Forkless::error>, or throws the error if the command has C<raise>: L<Forkless::Error>.
 
