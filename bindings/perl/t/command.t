@@ -70,6 +70,15 @@ like(shell('true', umask => 022)->prepare->steps, qr/umask/, 'steps lists umask'
     is(shell('exit 3')->status, 3 << 8, 'status returns the exit status');
     is($?, 3 << 8, '… and sets $?');
     is(shell('kill -9 $$')->status, 9, 'status returns the signal');
+    $? = 0;
+    is(Forkless->new(cmd => ['no-such-program'])->status, -1, 'status is -1 if the program cannot be started, as that of system');
+    is($?, -1, '… and so is $?');
+    $? = 0;
+    is(capture(['no-such-program']), undef, 'capture returns undef then');
+    is($?, -1, '… and $? is -1');
+    $? = 0;
+    is(Forkless->new(cmd => ['true'], cwd => '/no/such')->launch->wait, undef, 'wait returns undef if a launched program was not executed');
+    is($?, -1, '… and $? is -1');
     my $child = shell('exec sleep 100')->spawn;
     is($child->wait(0), undef, 'wait(0) does not wait');
     is($! + 0, ETIMEDOUT, '… and sets ETIMEDOUT');

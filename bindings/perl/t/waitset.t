@@ -1,5 +1,6 @@
 use v5.16;
 use warnings;
+use Errno 'ENOENT';
 use lib 't/lib';
 use Look;
 use Test::More;
@@ -42,6 +43,10 @@ my $fds = open_fds();
     my ($ended, $value) = $set->wait(0);
     is($value, 'again', 'wait returns its value');
     is($?, 15, '… and its signal');
+    $? = 0;
+    $set->insert(Forkless->new(cmd => ['true'], cwd => '/no/such')->launch, 'not executed');
+    ($ended, $value) = $set->wait;
+    is_deeply([$ended->status, $value, $?, $! + 0], [undef, 'not executed', -1, ENOENT], 'a launched program that was not executed has no status');
     ok(!eval { $set->signal(12345, 'TERM') }, 'an unknown key is refused');
     ok(!eval { $set->insert('x'); 1 }, 'a value that is no child is refused');
     eval {

@@ -83,7 +83,11 @@ sub wait {
 sub _ended {
     my ($self, @answer) = @_;
     return if !@answer;
-    return Forkless::Error::give($self) if !defined $answer[0];
+    if (!defined $answer[0]) {
+        # As waitpid: otherwise $? would be that of an earlier program.
+        $? = -1;
+        return Forkless::Error::give($self);
+    }
     $? = $self->{status} = $answer[0];
     return $?;
 }
@@ -186,8 +190,8 @@ The parent's socket of a pair whose other socket is this descriptor of the child
     $child->wait;
     defined $child->wait(2.5) or die "not ended: $!";
 
-Waits for the child to end and returns its status, as C<$?>, which is set too. Returns undef with ETIMEDOUT if the child has not ended after
-this many seconds. Without a timeout its standard input is closed first.
+Waits for the child to end and returns its status, as C<$?>, which is set too (to -1 if waiting fails). Returns undef with ETIMEDOUT if the
+child has not ended after this many seconds. Without a timeout its standard input is closed first.
 
 =head2 status
 

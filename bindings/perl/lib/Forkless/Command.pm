@@ -148,11 +148,11 @@ sub launch {
     return $child->_pass_on($self->{raise});
 }
 
-# Run until the program has ended. Returns the status, as $?.
+# Run until the program has ended. Returns the status, as $?; -1 on failure, as system, because undef == 0.
 sub status {
     my ($self) = @_;
-    my $child = $self->spawn or return;
-    return $child->wait;
+    my $child = $self->spawn or return $? = -1;
+    return $child->wait // -1;
 }
 
 sub prepare {
@@ -173,9 +173,9 @@ sub capture {
     my $flags  = ($how{merged} ? 1 : 0) | ($how{kill_at_limit} ? 2 : 0);
     my $output = Forkless::Command::_capture(
         $self, $flags, $signal, $how{input}, $how{limit} // 0, $how{timeout}, $how{grace}, $how{linger},
-    ) or return Forkless::Error::give($self);
-    $? = $output->{status};
-    return $output;
+    );
+    $? = $output ? $output->{status} : -1;
+    return $output // Forkless::Error::give($self);
 }
 
 package Forkless::Prepared;
@@ -342,7 +342,8 @@ Returns as soon as the child exists. C<wait> or C<wait_exec> of the child report
 
     $command->status == 0 or die;
 
-Runs the program and waits for its end. Returns its status, and sets C<$?> to it.
+Runs the program and waits for its end. Returns its status, and sets C<$?> to it. If the program cannot be started, the status is -1, as that of
+C<system>.
 
 =head2 capture
 

@@ -46,8 +46,8 @@ Forkless::Error - the reason why starting a program or waiting for a child faile
 
 =head1 DESCRIPTION
 
-A method that fails returns undef or an empty list, sets C<$!>, and leaves an object of this class in C<$Forkless::error>. With the setting C<raise>
-it throws the object instead. As a string the object is its message.
+A method that fails returns undef or an empty list (C<status> of a command: -1), sets C<$!>, and leaves an object of this class in
+C<$Forkless::error>. With the setting C<raise> it throws the object instead. As a string the object is its message.
 
 Wrong names, argument counts and types always throw an exception (a string), with the line of the caller.
 

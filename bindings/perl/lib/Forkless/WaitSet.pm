@@ -42,9 +42,8 @@ sub wait {
     return Forkless::Error::give($self) if !defined $answer[0];
     my ($number, $status, $errno) = @answer;
     my ($child, $value) = $self->_take($number);
-    if (!$errno) {
-        $? = $child->{status} = $status;
-    }
+    $? = $errno ? -1 : ($child->{status} = $status);
+    $! = $errno if $errno;
     return ($child, $value);
 }
 
@@ -118,7 +117,8 @@ Adds a child. C<wait> returns C<$value> with it. The key is for C<signal> and C<
     my ($child, $value) = $set->wait;
     my ($child, $value) = $set->wait($seconds);
 
-Waits for a child to end and returns it, with its value. C<$?> is set. Returns an empty list if no child has ended after C<$seconds>, or if the set is
+Waits for a child to end and returns it, with its value. C<$?> is set, to -1 if the child was launched but could not execute its
+program: then C<$!> has the reason, and C<< $child->wait >> the error. Returns an empty list if no child has ended after C<$seconds>, or if the set is
 empty. Signal handlers run in the meantime, and may die.
 
 =head2 signal
