@@ -223,6 +223,13 @@ for my $closed ('STDIN', 'STDOUT', 'STDIN STDOUT') {
     is(slurp($report), "a b\nc\nd", '… no warning');
 }
 
+# perl's end of a pipe may get number 2, which a program inherits from perl.
+for my $closed ('STDIN', 'STDOUT') {
+    my $code = "use Forkless 'open2'; alarm 20; close $closed; close STDERR;"
+        . 'my $pid = open2(my $r, my $w, "cat"); print $w "x"; close $w; my @got = readline $r; waitpid $pid, 0; exit(@got == 1 ? $? : 99)';
+    is(CORE::system($^X, (map { "-I$_" } @INC), '-e', $code), 0, "open2 with $closed and STDERR closed: the program reads end of file");
+}
+
 # ---- Exit of perl ----
 for my $case (
     ['a child alive',    'my $c = Forkless->new(cmd => ["sleep", "0.2"])->spawn; our $kept = $c;', 0],

@@ -28,6 +28,8 @@ sub _plug {
     }
     my $ours = ref $handle ? $handle : Symbol::qualify_to_ref($handle, $package);
     my $theirs;
+    # The program must not inherit our end, which would delay its end of file, even if the end is at a number of 0 to 2.
+    local $^F = -1;
     my $done = $is_input ? pipe($theirs, $ours) : pipe($ours, $theirs);
     Forkless::_croak("$me: pipe failed: $!") if !$done;
     return { ours => $ours, theirs => $theirs, fd => fileno $theirs };
