@@ -64,7 +64,8 @@ sub capture {
 
 sub launch_all {
     my (@prepared) = @_;
-    return map { $_ && $_->_pass_on } _launch_all(@prepared);
+    my @children = _launch_all(@prepared);
+    return map { $children[$_] && $children[$_]->_pass_on($prepared[$_]{raise}) } 0 .. $#prepared;
 }
 
 sub popen { require Forkless::Pipe; goto &Forkless::Pipe::popen }
