@@ -14,6 +14,7 @@
 #include "setting.h"
 #include "start.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <forkless.h>
 #include <poll.h>
@@ -98,21 +99,32 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
 
 /* ---- Perl values to C ---- */
 
+/* Refuse a string that perl would take for 0, with a warning at most. */
+static void check_number(pTHX_ SV *value) {
+    if (!SvPOK(value) || SvNIOK(value) || looks_like_number(value)) return;
+    at_callers_line(aTHX);
+    croak("expected a number: %" SVf, SVfARG(value));
+}
+
 /* The descriptor that a number or a handle stands for; -1 for a closed handle. */
 static int fd_of(pTHX_ SV *value) {
     SvGETMAGIC(value);
-    if (!SvROK(value) && !isGV_with_GP(value) && looks_like_number(value)) return (int)SvIV(value);
+    if (!SvROK(value) && !isGV_with_GP(value) && looks_like_number(value)) {
+        IV number = SvIV(value);
+        return number < 0 || number > I32_MAX ? -1 : (int)number;
+    }
     if (SvROK(value) && !isGV_with_GP(SvRV(value)) && SvTYPE(SvRV(value)) != SVt_PVIO) croak("expected a handle or the number of a descriptor");
     IO *io = sv_2io(value);
     if (SvRMAGICAL((SV *)io) && mg_find((SV *)io, PERL_MAGIC_tiedscalar) != NULL)
         croak("a tied handle has no file descriptor");
-    if (IoIFP(io) == NULL) return -1;
+    if (IoIFP(io) == NULL) return IoDIRP(io) != NULL ? dirfd(IoDIRP(io)) : -1;
     int fd = PerlIO_fileno(IoIFP(io));
     if (fd < 0 && !PLANTED("perl-handle-in-memory")) croak("an in-memory handle has no file descriptor");
     return fd;
 }
 
 static int signal_of(pTHX_ SV *value) {
+    SvGETMAGIC(value);
     if (looks_like_number(value)) return (int)SvIV(value);
     const char *name = SvPV_nolen(value);
     int number = whichsig(strncmp(name, "SIG", 3) == 0 ? name + 3 : name);
@@ -123,6 +135,7 @@ static int signal_of(pTHX_ SV *value) {
 /* Seconds to milliseconds. -1 for undef. */
 static int64_t ms_of(pTHX_ SV *value) {
     if (value == NULL || !SvOK(value)) return -1;
+    check_number(aTHX_ value);
     NV seconds = SvNV(value);
     if (!(seconds > 0)) return 0;
     return seconds > 1e12 ? -1 : (int64_t)(seconds * 1000 + 0.999);
@@ -152,6 +165,7 @@ static int *numbers_of(pTHX_ SV *value, size_t *count) {
     int *numbers = (int *)SvPVX(sv_2mortal(newSV((*count + 1) * sizeof *numbers)));
     for (size_t n = 0; n < *count; n++) {
         SV **one = av_fetch(array, n, 0);
+        if (one != NULL) check_number(aTHX_ *one);
         numbers[n] = one != NULL ? (int)SvUV(*one) : 0;
     }
     return numbers;
@@ -168,9 +182,10 @@ static int argument_of(pTHX_ char kind, SV *value, struct argument *a) {
     case 'B': a->text = SvPVbyte(value, size); a->count = size; return 1;
     case 'S': if (!SvOK(value)) return 1; /* FALLTHROUGH */
     case 's': return (a->text = ops_bytes(aTHX_ value)) != NULL;
-    case 'U': a->bits = SvUV(value); return 1;
+    case 'U': check_number(aTHX_ value); a->bits = SvUV(value); return 1;
     default: break;
     }
+    check_number(aTHX_ value);
     IV number = SvIV(value);
     if (number < (kind == 'u' ? 0 : I32_MIN) || number > (kind == 'u' ? (IV)U32_MAX : I32_MAX)) {
         errno = EINVAL;

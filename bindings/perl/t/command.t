@@ -21,6 +21,10 @@ sub text {
 
 # ---- Settings ----
 is(text('pwd', cwd => '/usr'), "/usr\n", 'cwd sets the working directory');
+opendir my $opened, '/usr' or die;
+is(text('pwd', cwd => $opened), "/usr\n", '… to that of a handle of opendir');
+{ package Path; use overload '""' => sub { '/usr' } }
+is(text('pwd', cwd => bless [], 'Path'), "/usr\n", '… to an object that is a path');
 opendir my $directory, '/usr' or die;
 is(text('echo $WORD', env => { WORD => 'x y' }), "x y\n", 'env sets a variable');
 $ENV{GONE} = 1;
@@ -141,6 +145,9 @@ like(shell('true', umask => 022)->prepare->steps, qr/umask/, 'steps lists umask'
     is($prepared->capture->stdout, "again\n", 'a prepared command runs twice') for 1 .. 2;
     is($prepared->spawn->wait, 0, '… and is spawned') if open(my $saved, '>&', 1);
     is((Forkless::launch_all(Forkless->new(cmd => ['true'])->prepare))[0]->wait, 0, 'launch_all');
+    my ($raising) = Forkless::launch_all(Forkless->new(cmd => ['true'], raise => 1)->prepare);
+    ok(!eval { $raising->stdin; 1 }, '… and its children have raise');
+    $raising->wait;
 }
 
 # ---- Errors ----
@@ -171,7 +178,11 @@ like(shell('true', umask => 022)->prepare->steps, qr/umask/, 'steps lists umask'
     is(Forkless->new(cmd => ['true'], env => { 'A=' => 1 }), undef, 'a bad name');
     is(Forkless->new(cmd => ['true'], fds => { 5 => 9999 })->spawn, undef, 'a descriptor that is not open');
     is($! + 0, EBADF, '… sets EBADF');
+    is(Forkless->new(cmd => ['true'], fds => { 5 => (1 << 32) + 1 }), undef, 'a descriptor that no process has');
+    is($! + 0, EBADF, '… sets EBADF');
     is(Forkless->new(cmd => ['true'], umask => -1), undef, 'a number that cannot be');
+    is(Forkless->new(cmd => ['true'], setsid => !1)->status, 0, 'false is a number');
+    is('15' =~ /(\d+)/ && Forkless::Child::signal_number($1), 15, 'a signal in a variable with magic');
     is(Forkless->new(cmd => ['true'], rlimit => ['NOFILE', 10, 5])->spawn, undef, 'a limit beyond its limit');
     my %wrong = (
         'odd settings'   => sub { Forkless->new('cmd') },

@@ -105,7 +105,9 @@ sub warm {
 
 sub cwd {
     my ($self, $place) = @_;
-    return $self->set(ref $place ? 'current_dir_fd' : 'current_dir', $place);
+    # An object of File::Temp or Path::Tiny is a path.
+    my $is_handle = ref $place && !overload::Method($place, '""');
+    return $self->set($is_handle ? 'current_dir_fd' : 'current_dir', $place);
 }
 
 sub variable {
@@ -235,7 +237,7 @@ shell is involved.
 
 =item cwd
 
-The working directory: a path or a handle.
+The working directory: a path, or a handle of C<open> or C<opendir>.
 
 =item env
 
