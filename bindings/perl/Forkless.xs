@@ -282,8 +282,11 @@ static SV *usage_hash(pTHX_ const forkless_usage *usage) {
 static SV *output_object(pTHX_ forkless_output *output) {
     HV *hash = newHV();
     STORE(hash, "status", newSViv(output->status));
-    STORE(hash, "stdout", newSVpvn(output->out, output->out_size));
-    STORE(hash, "stderr", newSVpvn(output->err, output->err_size));
+    SV *out = newSVpvn(output->out, output->out_size), *err = newSVpvn(output->err, output->err_size);
+    SvTAINTED_on(out);
+    SvTAINTED_on(err);
+    STORE(hash, "stdout", out);
+    STORE(hash, "stderr", err);
     STORE(hash, "timed_out", newSVsv(boolSV(output->flags & FORKLESS_OUTPUT_TIMED_OUT)));
     STORE(hash, "held_open", newSVsv(boolSV(output->flags & FORKLESS_OUTPUT_HELD_OPEN)));
     STORE(hash, "stdout_cut", newSVuv(output->out_cut));

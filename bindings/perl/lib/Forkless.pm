@@ -182,7 +182,8 @@ C<open> fetches the value of a tied argument in your process. Perl fetches it in
 
 =item *
 
-With C<-T>, C<open> is perl's own and forks. From perl 5.38 on, this is true of all three functions.
+With C<-T>, C<open> is perl's own and forks, as are C<popen>, C<open2> and C<open3>. From perl 5.38 on, this is true of C<system> and C<qx> too.
+Commands (C<new>, C<capture>) and L<Forkless::FastSpawn> do not check for tainted arguments; the output of C<capture> is tainted.
 
 =back
 

@@ -3,7 +3,7 @@ use v5.16;
 use warnings;
 use Test::More;
 
-use Forkless qw(system readpipe);
+use Forkless qw(system readpipe popen open2 open3 capture);
 
 # With -T, as with perl's own functions, tainted data is not executed.
 delete @ENV{qw(IFS CDPATH ENV BASH_ENV)};
@@ -20,5 +20,16 @@ like($@, qr/Insecure dependency in system/, '… with perl\'s message');
 ok(!eval { my $out = `/bin/true $tainted`; 1 }, 'a tainted qx is refused');
 ok(Scalar::Util::tainted(my $out = `echo x`), 'the output of a program is tainted');
 ok(Scalar::Util::tainted((`echo x`)[0]), '… in list context too');
+ok(!eval { popen('-|', "/bin/true $tainted"); 1 }, 'a tainted command line of popen is refused');
+like($@, qr/Insecure dependency in piped open/, '… with perl\'s message');
+ok(!eval { open2(my $out, my $in, '/bin/true', $tainted); 1 }, 'a tainted argument of open2 is refused');
+ok(!eval { open3(my $in, my $out, undef, '/bin/true', $tainted); 1 }, '… of open3');
+my $list = popen('-|', 'echo', 'x');
+is(readline $list, "x\n", 'popen of untainted arguments');
+my $pid = open3(my $input, my $lines, undef, 'echo', 'x');
+is(readline $lines, "x\n", 'open3 of untainted arguments');
+waitpid $pid, 0;
+my $output = capture(['sh', '-c', 'echo x; echo y >&2']);
+ok(Scalar::Util::tainted($output->stdout) && Scalar::Util::tainted($output->stderr), 'the output of capture is tainted');
 
 done_testing;

@@ -13,7 +13,14 @@ sub popen {
     Forkless::_croak('popen: expected the mode -| or |-')       if !defined $reads;
     Forkless::_croak('popen: no command')                       if !@command;
     Forkless::_croak('popen: the command - (a fork) is not supported: use open') if @command == 1 && $command[0] eq '-';
-    my ($handle, $pid) = Forkless::_popen($reads, @command);
+    my ($handle, $pid);
+    if (${^TAINT}) {
+        # perl's own, for its checks.
+        $pid = open $handle, $reads ? '-|' : '|-', @command or return;
+    }
+    else {
+        ($handle, $pid) = Forkless::_popen($reads, @command);
+    }
     return if !defined $handle;
     return wantarray ? ($handle, $pid) : $handle;
 }
@@ -93,11 +100,14 @@ sub _open {
 
 sub open3 {
     Forkless::_croak('open3: not enough arguments') if @_ < 4;
+    # For its taint checks.
+    if (${^TAINT}) { require IPC::Open3; goto &IPC::Open3::open3 }
     return _open('open3', [\$_[0], \$_[1], \$_[2]], @_[3 .. $#_]);
 }
 
 sub open2 {
     Forkless::_croak('open2: not enough arguments') if @_ < 3;
+    if (${^TAINT}) { require IPC::Open2; goto &IPC::Open2::open2 }
     return _open('open2', [\$_[1], \$_[0]], @_[2 .. $#_]);
 }
 
@@ -125,6 +135,8 @@ Forkless::Pipe - pipes to and from programs: popen, open2, open3
 =head1 DESCRIPTION
 
 L<Forkless> exports these functions on request. They do not fork. This module is loaded when one of them is called.
+
+With C<-T> they are perl's C<open>, L<IPC::Open2> and L<IPC::Open3>, which make taint checks and fork.
 
 =head1 FUNCTIONS
 
