@@ -526,10 +526,9 @@ static OP *pp_open_forkless(pTHX) {
 }
 
 static int is_wanted(pTHX_ int which, const char *hint) {
-    if (everywhere & which) return 1;
-    if (!(PL_hints & HINT_LOCALIZE_HH)) return 0;
-    SV **found = hv_fetch(GvHV(PL_hintgv), hint, strlen(hint), 0);
-    return found != NULL && SvTRUE(*found);
+    /* False after "no Forkless". */
+    SV **found = PL_hints & HINT_LOCALIZE_HH ? hv_fetch(GvHV(PL_hintgv), hint, strlen(hint), 0) : NULL;
+    return found != NULL ? SvTRUE(*found) : (everywhere & which) != 0;
 }
 
 static OP *check_system(pTHX_ OP *op) {

@@ -45,7 +45,8 @@ sub import {
 
 sub unimport {
     my ($class, @words) = @_;
-    delete $^H{"Forkless/$_"} for @words ? @words : keys %BUILTIN;
+    $^H |= 0x20000;
+    $^H{"Forkless/$_"} = 0 for @words ? @words : keys %BUILTIN;
     return;
 }
 
@@ -145,7 +146,7 @@ changed, nor is C<open> of anything else, nor of the command C<->, which asks fo
 
     perl -MForkless=:everywhere program.pl
 
-does the same for all code that is compiled later, including modules.
+does the same for all code that is compiled later, including modules, but not after C<no Forkless>.
 
 The functions behave as L<perlfunc> describes: C<$?>, C<$!>, C<${^CHILD_STATUS_NATIVE}>, warnings, taint checks, layers of L<open>, C<$/>. Buffered
 output is written first. While C<system> waits, SIGINT and SIGQUIT are ignored and SIGCHLD is blocked. Perl's rules decide whether a string

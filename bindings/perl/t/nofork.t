@@ -52,6 +52,7 @@ PERL
 cmp_ok(forks($all), '>=', 10, 'perl itself forks, so calls are counted');
 is(forks("use Forkless qw(system readpipe open); $all"), 0, 'Forkless does not fork');
 is(forks("use Forkless ':everywhere'; $all"), 0, '… everywhere');
+cmp_ok(forks("use Forkless ':everywhere'; no Forkless; $all"), '>=', 10, '… but not after "no Forkless"');
 is(forks(<<'PERL'), 0, 'the other functions do not fork');
     use Forkless qw(popen open2 open3 capture);
     use Forkless::FastSpawn;
