@@ -148,6 +148,12 @@ like(shell('true', umask => 022)->prepare->steps, qr/umask/, 'steps lists umask'
     my ($raising) = Forkless::launch_all(Forkless->new(cmd => ['true'], raise => 1)->prepare);
     ok(!eval { $raising->stdin; 1 }, '… and its children have raise');
     $raising->wait;
+    my (undef, $name) = tempfile(UNLINK => 1);
+    my $for_log = sub { open my $log, '>>', $name or die; Forkless->new(cmd => ['echo', 'logged'], stdout => $log) };
+    my ($first, $second) = ($for_log->(), $for_log->()->prepare);
+    open my $other, '<', '/dev/null' or die;
+    is($_->status, 0, 'a command keeps its handles open') for $first, $second;
+    is(-s $name, length "logged\n" x 2, '… and the program writes to them');
 }
 
 # ---- Errors ----

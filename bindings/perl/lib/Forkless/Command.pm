@@ -79,6 +79,8 @@ sub set {
         my $words = $WORDS{$name};
         $values[0] = $words->{ $values[0] } // Forkless::_croak("$name: no such name: $values[0]") if $values[0] !~ /\A\d+\z/;
     }
+    # The library has the number of a descriptor. If the handle were closed, that could be another file at the launch.
+    push @{ $self->{handles} }, grep { ref && ref ne 'ARRAY' } @values;
     return Forkless::Command::_set($self, $name, @values) ? $self : Forkless::Error::give($self);
 }
 
@@ -160,7 +162,8 @@ sub status {
 sub prepare {
     my ($self) = @_;
     my $prepared = $self->_prepare or return Forkless::Error::give($self);
-    $prepared->{raise} = $self->{raise};
+    $prepared->{raise}   = $self->{raise};
+    $prepared->{handles} = [@{ $self->{handles} // [] }];
     return $prepared;
 }
 
@@ -260,8 +263,9 @@ A hash of further descriptors of the program, by number.
     stderr => 'stdout',                  # the same as its standard output (2>&1)
     fds    => { 5 => $handle, 6 => 'socketpair' },
 
-Other values are C<'pipe'> (for 0, 1 and 2), C<'inherit'>, and the number of a descriptor of your process. A handle must be open when the command is
-run. A tied or in-memory handle has no descriptor and throws an exception.
+Other values are C<'pipe'> (for 0, 1 and 2), C<'inherit'>, and the number of a descriptor of your process. The command keeps a reference to a
+handle, so close the write end of a pipe by C<close>. A handle must be open when the command is run. A tied or in-memory handle has no
+descriptor and throws an exception.
 
 =item warm
 
