@@ -3,6 +3,7 @@ use warnings;
 use lib 't/lib';
 use Config;
 use Errno qw(EBADF ECHILD);
+use File::Temp 'tempdir';
 use Look;
 use POSIX ();
 use Test::More;
@@ -44,7 +45,7 @@ sub state_of_signals {
     $child->kill;
     is($child->wait, 9, '… and the child can be waited for again');
     # It ends by itself, so that a call that holds handlers back does not last for ever.
-    my $fifo = "/tmp/forkless-perl-$$";
+    my $fifo = tempdir(CLEANUP => 1) . '/fifo';
     POSIX::mkfifo($fifo, 0600) or die;
     for my $run (
         [wait_change => sub { Forkless->new(cmd => ['sleep', '5'], kill_on_free => 1)->spawn }],
@@ -59,7 +60,6 @@ sub state_of_signals {
         cmp_ok(time - $begun, '<', 4, '… at once');
         undef $child;
     }
-    unlink $fifo;
     select undef, undef, undef, 0.01 while Forkless::reap_orphans() > 0;
 }
 

@@ -80,7 +80,8 @@ sub set {
         $values[0] = $words->{ $values[0] } // Forkless::_croak("$name: no such name: $values[0]") if $values[0] !~ /\A\d+\z/;
     }
     # The library has the number of a descriptor. If the handle were closed, that could be another file at the launch.
-    push @{ $self->{handles} }, grep { ref && ref ne 'ARRAY' } @values;
+    my @handles = grep { ref && ref ne 'ARRAY' } @values;
+    $self->{handles}{ join ' ', $name, grep { !ref } @values } = \@handles if @handles;
     return Forkless::Command::_set($self, $name, @values) ? $self : Forkless::Error::give($self);
 }
 
@@ -163,7 +164,7 @@ sub prepare {
     my ($self) = @_;
     my $prepared = $self->_prepare or return Forkless::Error::give($self);
     $prepared->{raise}   = $self->{raise};
-    $prepared->{handles} = [@{ $self->{handles} // [] }];
+    $prepared->{handles} = { %{ $self->{handles} // {} } };
     return $prepared;
 }
 
