@@ -71,6 +71,17 @@ impl<'a, 'py, T: for<'b> FromPyObject<'b, 'py, Error = PyErr>> FromPyObject<'a, 
     }
 }
 
+/// A flag: as in the standard module, any object stands for its truth value.
+pub(crate) struct Flag(pub(crate) bool);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Flag {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        value.is_truthy().map(Self)
+    }
+}
+
 /// The `OverflowError` for a value out of range.
 pub(crate) fn out_of_range(value: &Bound<'_, PyAny>) -> PyErr {
     value.repr().map_or_else(|error| error, |value| PyOverflowError::new_err(format!("{value} is out of range")))

@@ -1,7 +1,7 @@
 //! `forkless.Prepared`: a prepared command.
 
 use crate::child::Child;
-use crate::convert::{Int, Passed};
+use crate::convert::{Flag, Int, Passed};
 use crate::request::{Names, Request};
 use crate::run::{completed, reap_abandoned, to_the_end};
 use pyo3::prelude::*;
@@ -30,7 +30,7 @@ pub(crate) fn prepare<'py>(
     pass_fds: Passed,
     cwd: Option<Bound<'py, PyAny>>,
     env: Option<Bound<'py, PyAny>>,
-    start_new_session: bool,
+    start_new_session: Flag,
     process_group: Option<Int<i32>>,
     settings: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Prepared> {
@@ -39,7 +39,7 @@ pub(crate) fn prepare<'py>(
     request.directory(cwd, false)?;
     request.environment(env.as_ref())?;
     request.streams(streams.map(|what| what.map(|what| what.0)), &pass_fds.0)?;
-    request.groups(start_new_session, process_group.map(|group| group.0));
+    request.groups(start_new_session.0, process_group.map(|group| group.0));
     request.settings(settings)?;
     let plan = |request: &mut Request<'py>, pidfd: bool| {
         request.command.pidfd(pidfd).prepare().map_err(|error| request.names.error(error))

@@ -1,6 +1,6 @@
 //! Builds a command from Python arguments.
 
-use crate::convert::{DEVNULL, Int, PIPE, STDOUT, Text, each, items, number, owned, pairs};
+use crate::convert::{DEVNULL, Int, PIPE, STDOUT, Text, each, items, number, pairs};
 use crate::{error, settings};
 use forkless::planted;
 use forkless::{Command, Prepared, Stdio, Step};
@@ -203,7 +203,7 @@ fn sequence<'py>(args: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
 /// Opens the working directory, for the child to enter it before its IDs change.
 fn entered(cwd: &Bound<'_, PyAny>) -> PyResult<std::os::fd::OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
-    let Ok(path) = cwd.extract::<Text<'_>>() else { return owned(cwd) };
+    let path = cwd.extract::<Text<'_>>()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fail = |errno: rustix::io::Errno| error::of_errno(cwd.py(), errno.raw_os_error(), Some(cwd));
     open(std::ffi::OsStr::from_bytes(path.as_bytes()), flags, Mode::empty()).map_err(fail)

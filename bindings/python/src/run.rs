@@ -1,7 +1,7 @@
 //! Runs a program and waits for its end in one call: the GIL is released for launch, input, output and wait, and is
 //! taken only to handle signals.
 
-use crate::convert::{DEVNULL, PIPE, STDOUT};
+use crate::convert::{DEVNULL, Flag, PIPE, STDOUT};
 use crate::error;
 use crate::request::{Names, Request};
 use crate::settings;
@@ -32,7 +32,7 @@ pub(crate) fn run<'py>(
     py: Python<'py>,
     args: &Bound<'py, PyAny>,
     input: Option<&Bound<'py, PyAny>>,
-    capture_output: bool,
+    capture_output: Flag,
     words: &Bound<'py, PyDict>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     static AUDIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -45,7 +45,7 @@ pub(crate) fn run<'py>(
         }
         Some(_) => return Ok(None),
     };
-    if capture_output {
+    if capture_output.0 {
         if streams[1].is_some() || streams[2].is_some() {
             return Ok(None);
         }

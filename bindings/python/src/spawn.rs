@@ -1,7 +1,7 @@
 //! Launches for `Popen`, which waits for its child itself.
 
 use crate::child::Child;
-use crate::convert::{Int, Passed};
+use crate::convert::{Flag, Int, Passed};
 use crate::error;
 use crate::request::Request;
 use crate::warm::Ending;
@@ -27,23 +27,23 @@ pub(crate) fn spawn<'py>(
     py: Python<'py>,
     args: &Bound<'py, PyAny>,
     executable: Option<Bound<'py, PyAny>>,
-    close_fds: bool,
+    close_fds: Flag,
     pass_fds: Passed,
     cwd: Option<Bound<'py, PyAny>>,
     env: Option<Bound<'py, PyAny>>,
     streams: [Int<RawFd>; 3],
-    restore_signals: bool,
-    start_new_session: bool,
+    restore_signals: Flag,
+    start_new_session: Flag,
     process_group: Int<i32>,
     gid: Option<Int<u32>>,
     gids: Option<Vec<Bound<'py, PyAny>>>,
     uid: Option<Int<u32>>,
-    umask: Int<i64>,
+    umask: Int<i32>,
     settings: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Started> {
     let (uid, gid, Int(process_group)) = (uid.map(|uid| uid.0), gid.map(|gid| gid.0), process_group);
     let mut request = Request::new(args, executable, env.as_ref())?;
-    request.signals(restore_signals);
+    request.signals(restore_signals.0);
     let is_set = |name| settings.map_or(Ok(false), |settings| settings.contains(name));
     // With a new root, a directory outside of it is not opened in advance.
     let new_root = is_set("chroot")? || is_set("pivot_root")?;
@@ -54,11 +54,12 @@ pub(crate) fn spawn<'py>(
         return Err(request.names.not_open(fd.0, target));
     }
     request.streams(streams.map(|fd| (fd.0 >= 0).then_some(fd.0)), &pass_fds.0)?;
-    request.groups(start_new_session, (process_group >= 0).then_some(process_group));
+    request.groups(start_new_session.0, (process_group >= 0).then_some(process_group));
     let command = &mut request.command;
-    command.inherit_all(!close_fds || planted!("python-fds-not-closed"));
+    command.inherit_all(!close_fds.0 || planted!("python-fds-not-closed"));
     if let Ok(umask) = u32::try_from(umask.0) {
-        command.umask(umask);
+        // The kernel ignores the other bits.
+        command.umask(umask & 0o777);
     }
     let gids = gids.map(|gids| gids.iter().map(group_id).collect()).transpose()?;
     identity(py, command, uid, gid, gids)?;

@@ -81,6 +81,11 @@ SAME = [
     (["true"], {"stdout": 2**40}),
     (["true"], {"pass_fds": [2**40]}),
     (["true"], {"umask": 2**70}),
+    (["true"], {"umask": 2**40}),
+    (["true"], {"umask": 0o1022}),
+    (["true"], {"cwd": "a\0b", "user": os.geteuid()}),
+    (["true"], {"cwd": "\ud800", "user": os.geteuid()}),
+    (["true"], {"cwd": 0, "user": os.geteuid()}),
     (["true"], {"timeout": math.nan}),
     (["sleep", "0.2"], {"timeout": math.nan}),
     (["true"], {"timeout": math.inf}),
@@ -100,6 +105,27 @@ def test_errors_equal_those_of_subprocess(args, words):
         else:
             # No exception is needed: both fail the same way.
             assert getattr(ours, "returncode", ours) == getattr(theirs, "returncode", theirs)
+
+
+def test_flags_are_taken_by_their_truth_value():
+    for flag in (1, 0, "yes", ""):
+        code = "import os; print(os.getsid(0) == os.getpid())"
+        words = {"start_new_session": flag, "close_fds": flag, "restore_signals": flag}
+        done = forkless.run([sys.executable, "-c", code], **words, stdout=PIPE, timeout=50)
+        assert done.stdout.decode() == f"{bool(flag)}\n"
+        assert forkless.run(["echo", "x"], capture_output=flag).stdout == (b"x\n" if flag else None)
+        assert forkless.prepare(["true"], start_new_session=flag).run().returncode == 0
+
+
+def test_pass_fds_are_any_iterable():
+    reads, writes = os.pipe()
+    try:
+        for fds in (iter([writes]), {writes}, {writes: None}.keys()):
+            assert forkless.call(["sh", "-c", f"echo x >/dev/fd/{writes}"], pass_fds=fds) == 0
+            assert os.read(reads, 10) == b"x\n"
+    finally:
+        os.close(reads)
+        os.close(writes)
 
 
 def test_errors_have_additional_attributes():
@@ -482,7 +508,11 @@ def test_two_thousand_pass_fds_use_the_standard_function(tmp_path):
     try:
         listed = forkless.run(["ls", "/proc/self/fd"], pass_fds=held, stdout=PIPE).stdout.split()
         assert len(listed) >= 1200
+        # With the program's path, the standard function calls fork_exec with a single candidate.
+        assert forkless.install()
+        assert subprocess.call(["/bin/true"], pass_fds=held) == 0
     finally:
+        forkless.uninstall()
         for fd in held:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

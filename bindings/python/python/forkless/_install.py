@@ -75,7 +75,7 @@ def fork_exec(*words):
     passed = [fd for fd in pass_fds if fd != errpipe]
     plain = preexec_fn is None and len(executables) == 1 and os.path.dirname(executables[0]) and not (
         start_new_session and process_group >= 0
-    )
+    ) and len(passed) <= _launch.MOST_FDS
     if not plain:
         return _standard_fork_exec(*words)
     if env is not None:

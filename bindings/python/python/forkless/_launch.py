@@ -17,7 +17,7 @@ _WORDS = [
 _KNOWN = (_WORDS, [*_WORDS, "process_group"])
 
 # The maximum number of descriptors in one command.
-_MOST_FDS = 1000
+MOST_FDS = 1000
 
 original = subprocess.Popen._execute_child
 
@@ -97,7 +97,8 @@ def execute_child(
     Three cases are left to the standard function: preexec_fn, which needs fork; start_new_session together with process_group, where the
     kernel's error is wanted; and more descriptors than one command supports.
     """
-    if preexec_fn is not None or (start_new_session and process_group >= 0) or len(pass_fds) > _MOST_FDS:
+    pass_fds = list(pass_fds)  # any iterable
+    if preexec_fn is not None or (start_new_session and process_group >= 0) or len(pass_fds) > MOST_FDS:
         if settings:
             raise ValueError(f"{', '.join(settings)}: not supported with preexec_fn, nor with start_new_session and process_group together")
         words = (
