@@ -66,6 +66,19 @@ def test_streams_are_read_and_written(go):
     go(main())
 
 
+def test_an_ended_process_holds_no_descriptor(go):
+    async def main():
+        before = len(os.listdir("/proc/self/fd"))
+        processes = []
+        for words in ({}, {"umask": 0o22}):  # a handle and a Popen
+            process = await create_subprocess_exec("true", **words)
+            assert await process.wait() == 0
+            processes.append(process)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    go(main())
+
+
 def test_communicate_with_a_program_that_does_not_read_its_input(go):
     async def main():
         process = await create_subprocess_exec("true", stdin=PIPE, stdout=DEVNULL)

@@ -55,7 +55,7 @@ async def _create(words, stdin, stdout, stderr, limit, kwargs):
     try:
         if not handle.stdin is handle.stdout is handle.stderr is None:
             # The child goes on to its program meanwhile.
-            connecting = loop.create_task(process._connect(limit))
+            connecting = loop.create_task(process._connect(handle, limit))
             try:
                 # Shielded from cancellation: uvloop would close a descriptor that the file object closes again.
                 await asyncio.shield(connecting)
@@ -144,8 +144,8 @@ class Process:
         # The loop keeps a reference to this object until the child has ended, so that it is reaped even if the caller drops it.
         self._loop.add_reader(self._pidfd, self._on_end)
 
-    async def _connect(self, limit):
-        handle, loop = self._handle, self._loop
+    async def _connect(self, handle, limit):
+        loop = self._loop
         if handle.stdin is not None:
             protocol = _Input(loop)
             transport, _ = await loop.connect_write_pipe(lambda: protocol, handle.stdin)
@@ -174,6 +174,7 @@ class Process:
             return  # spurious wake-up
         self._loop.remove_reader(self._pidfd)
         self._returncode = code
+        self._handle = None  # closes the pidfd, also if the caller keeps this object
         self._ended.set_result(code)
 
     def _abandon(self, connecting=None):
