@@ -170,14 +170,17 @@ impl Child {
     /// Whether the program has been executed; raises the error that prevented it. Waits up to `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn has_executed(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<bool> {
-        let there = match &timeout {
-            None => self.lock().wait_exec_timeout(Duration::ZERO),
-            Some(timeout) => {
-                let limit = seconds(timeout)?;
-                py.detach(|| self.lock().wait_exec_timeout(limit))
+        let limit = timeout.as_ref().map_or(Ok(Duration::ZERO), seconds)?;
+        let deadline = Instant::now().checked_add(limit);
+        loop {
+            // In short steps: signal handlers run in between, and other threads get the lock, with which they hold the GIL.
+            let left = deadline.map_or(LOOK, |deadline| deadline.saturating_duration_since(Instant::now()).min(LOOK));
+            let there = py.detach(|| self.lock().wait_exec_timeout(left)).map_err(|error| self.error(py, error))?;
+            if there || left.is_zero() {
+                return Ok(there);
             }
-        };
-        there.map_err(|error| self.error(py, error))
+            py.check_signals()?;
+        }
     }
 
     /// Sends a signal. Does nothing if the child has ended.

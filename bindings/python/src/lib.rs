@@ -40,7 +40,7 @@ mod _forkless {
     #[pymodule_export]
     use crate::run::run;
     #[pymodule_export]
-    use crate::spawn::{RawUsage, reap_orphans, spawn, wait4};
+    use crate::spawn::{RawUsage, memfd_create, pidfd_open, reap_orphans, spawn, wait4};
     #[pymodule_export]
     use crate::warm::{Ending, Warm};
 }

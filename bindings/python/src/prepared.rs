@@ -1,9 +1,10 @@
 //! `forkless.Prepared`: a prepared command.
 
 use crate::child::Child;
-use crate::convert::{Flag, Int, Passed};
+use crate::convert::{Flag, Int, PIPE, Passed};
 use crate::request::{Names, Request};
 use crate::run::{completed, reap_abandoned, to_the_end};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -18,6 +19,8 @@ pub(crate) struct Prepared {
     program: Py<PyAny>,
     directory: Option<Py<PyAny>>,
     args: Py<PyAny>,
+    /// Whether standard input is a pipe.
+    is_fed: bool,
 }
 
 /// Makes a plan. `streams`: as for `run`; each run gets new pipes.
@@ -38,13 +41,15 @@ pub(crate) fn prepare<'py>(
     request.signals(true);
     request.directory(cwd, false)?;
     request.environment(env.as_ref())?;
-    request.streams(streams.map(|what| what.map(|what| what.0)), &pass_fds.0)?;
+    let streams = streams.map(|what| what.map(|what| what.0));
+    request.streams(streams, &pass_fds.0)?;
     request.groups(start_new_session.0, process_group.map(|group| group.0));
     request.settings(settings)?;
     let plan = |request: &mut Request<'py>, pidfd: bool| {
         request.command.pidfd(pidfd).prepare().map_err(|error| request.names.error(error))
     };
     let (handled, waited) = (plan(&mut request, true)?, plan(&mut request, crate::spawn::statuses_are_lost())?);
+    let is_fed = streams[0] == Some(PIPE);
     let Names { program, directory } = request.names;
     Ok(Prepared {
         handled,
@@ -52,6 +57,7 @@ pub(crate) fn prepare<'py>(
         program: program.unbind(),
         directory: directory.map(Bound::unbind),
         args: args.clone().unbind(),
+        is_fed,
     })
 }
 
@@ -130,6 +136,9 @@ impl Prepared {
     /// `subprocess.CompletedProcess`.
     #[pyo3(signature = (input=None, check=false))]
     fn run<'py>(&self, py: Python<'py>, input: Option<&[u8]>, check: bool) -> PyResult<Bound<'py, PyAny>> {
+        if input.is_some() && !self.is_fed {
+            return Err(PyValueError::new_err("input needs stdin=PIPE in prepare()"));
+        }
         reap_abandoned(py)?;
         let finished = to_the_end(py, &self.waited, &self.names(py), input)?;
         let completed = completed(py, self.args.bind(py), finished)?;

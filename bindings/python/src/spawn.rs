@@ -10,7 +10,7 @@ use forkless::planted;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::os::fd::RawFd;
+use std::os::fd::{IntoRawFd, RawFd};
 use std::time::Duration;
 
 /// The PID, a handle, the return code, and what must learn of the end.
@@ -104,6 +104,23 @@ pub(crate) fn wait4(py: Python<'_>, pid: i32, options: i32) -> PyResult<(i32, i3
             Ok(found) => return Ok((found, status, Some(RawUsage(usage)))),
         }
     }
+}
+
+/// `os.pidfd_open`, which an interpreter lacks that was built with the headers of an old system.
+#[pyfunction]
+pub(crate) fn pidfd_open(py: Python<'_>, pid: i32) -> PyResult<RawFd> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let pid = Pid::from_raw(pid).ok_or(rustix::io::Errno::INVAL);
+    let opened = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    opened.map(IntoRawFd::into_raw_fd).map_err(|errno| error::of_errno(py, errno.raw_os_error(), None))
+}
+
+/// `os.memfd_create`, for the same reason.
+#[pyfunction]
+pub(crate) fn memfd_create(py: Python<'_>, name: &str) -> PyResult<RawFd> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    let made = memfd_create(name, MemfdFlags::CLOEXEC);
+    made.map(IntoRawFd::into_raw_fd).map_err(|errno| error::of_errno(py, errno.raw_os_error(), None))
 }
 
 /// The resource usage of a child, as the kernel wrote it.

@@ -384,6 +384,102 @@ def test_return_codes_with_sigchld_ignored():
         assert codes == {7}
 
 
+def test_poll_has_status_and_usage_as_wait_has():
+    def polled():
+        child = forkless.Popen(["sh", "-c", "exit 7"])
+        while child.poll() is None:
+            time.sleep(0.001)
+        return child
+
+    child = polled()
+    assert child.returncode == 7 and child.usage.ru_maxrss > 0
+    old = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        polled_code = polled().returncode
+        waited_code = forkless.Popen(["sh", "-c", "exit 7"]).wait()
+    finally:
+        signal.signal(signal.SIGCHLD, old)
+    assert polled_code == waited_code
+
+
+def test_interpreters_without_the_newer_calls_of_os(monkeypatch):
+    """As one is that was built with the headers of an old system."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert forkless.run(["true"], timeout=50).returncode == 0
+    assert forkless.run(["echo", "x"], stdout=PIPE, memory_file=True).stdout == b"x\n"
+    with forkless.Popen(["true"]) as child:
+        assert child.fileno() > 2
+
+
+def test_an_ended_popen_holds_no_descriptor():
+    before = len(os.listdir("/proc/self/fd"))
+    children = [forkless.Popen(["true"]) for _ in range(5)]
+    assert [child.wait(timeout=50) for child in children] == [0] * 5
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_terminate_group_without_a_limit_of_time():
+    child = forkless.Popen(["sleep", "50"], kill_group=True)
+    assert child.terminate_group(math.inf) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("words", [{"encoding": "no-such"}, {"encoding": "hex"}, {"encoding": 5}, {"errors": 5, "text": True}])
+@pytest.mark.parametrize("more", [{}, {"memory_file": True}, {"input": ""}])
+def test_a_program_does_not_run_with_a_wrong_encoding(words, more, tmp_path):
+    mark = tmp_path / "mark"
+    with pytest.raises((LookupError, TypeError)):
+        forkless.run(["touch", mark], stdout=PIPE, **words, **more)
+    assert not mark.exists()
+    # Without a pipe nothing is decoded.
+    assert forkless.run(["true"], **words).returncode == 0
+
+
+def test_different_words_for_text_are_refused():
+    for words in ({"text": 0, "universal_newlines": True}, {"text": True, "universal_newlines": 0}):
+        with pytest.raises(forkless.SubprocessError):
+            forkless.run(["true"], stdout=PIPE, **words)
+
+
+def test_input_of_a_prepared_command_needs_a_pipe():
+    with pytest.raises(ValueError, match="stdin=PIPE"):
+        forkless.prepare(["cat"], stdin=forkless.DEVNULL, stdout=PIPE).run(input=b"x")
+    assert forkless.prepare(["cat"], stdin=PIPE, stdout=PIPE).run(input=b"x").stdout == b"x"
+
+
+def test_has_executed_does_not_block_signals_and_other_threads(tmp_path):
+    class Seen(Exception):
+        pass
+
+    def raises(*_):
+        raise Seen
+
+    program = tmp_path / "busy"
+    writer = os.open(program, os.O_CREAT | os.O_WRONLY, 0o755)
+    child = forkless.prepare([program], retry_busy=40.0).launch()
+    old = signal.signal(signal.SIGUSR1, raises)
+    main = threading.main_thread().ident
+
+    def interrupts():
+        time.sleep(0.1)
+        child.send_signal(0)  # waits for the lock with the GIL held
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    thread = threading.Thread(target=interrupts)
+    start = time.monotonic()
+    try:
+        thread.start()
+        with pytest.raises(Seen):
+            child.has_executed(30)
+        assert time.monotonic() - start < 20
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, old)
+        child.kill()
+        os.close(writer)
+        child.wait()
+
+
 def test_a_child_reaped_by_other_code_returns_0():
     child = forkless.Popen(["true"])
     os.waitpid(child.pid, 0)

@@ -11,6 +11,9 @@ from . import _forkless, _launch
 _HAS_PIPESIZE = hasattr(subprocess, "fcntl")
 _F_SETPIPE_SZ = 1031
 
+# The longest timeout of poll that it accepts, in milliseconds, less one.
+_LONGEST = 2**31 - 2
+
 
 class PreexecWarning(RuntimeWarning):
     """preexec_fn makes the launch fork. The cost of that grows with the caller's memory."""
@@ -98,7 +101,7 @@ class Popen(subprocess.Popen):
             if self.returncode is not None:
                 raise self._told(ProcessLookupError("the child has been waited for"))
             try:
-                self._pidfd = _Descriptor(os.pidfd_open(self.pid))
+                self._pidfd = _Descriptor(_forkless.pidfd_open(self.pid))
             except OSError as error:
                 raise self._told(error)
         return self._pidfd.number
@@ -142,14 +145,22 @@ class Popen(subprocess.Popen):
 
     def _ended(self, deadline):
         """Sleeps until the child has ended; returns false at the deadline. Does not reap the child."""
-        try:
-            poll = select.poll()
-            poll.register(self.fileno(), select.POLLIN)
-        except ProcessLookupError:
-            return True
+        # Its own descriptor, unless there is one: a Popen that has ended, and is still referred to, holds none.
+        pidfd = self._pidfd
+        if pidfd is None:
+            if self.returncode is not None:
+                return True
+            try:
+                pidfd = _Descriptor(_forkless.pidfd_open(self.pid))
+            except ProcessLookupError:
+                return True
+            except OSError as error:
+                raise self._told(error)
+        poll = select.poll()
+        poll.register(pidfd.number, select.POLLIN)
         # Rounded up, so that it does not wake just before the deadline.
         left = max(0, deadline - time.monotonic())
-        return bool(poll.poll(int(left * 1000) + (left > 0)))
+        return bool(poll.poll(int(min(left * 1000, _LONGEST)) + (left > 0)))
 
     def _wait(self, timeout):
         if timeout is None or self.returncode is not None:
@@ -159,8 +170,8 @@ class Popen(subprocess.Popen):
         deadline = time.monotonic() + timeout
         try:
             self._ended(deadline)
-        except (OSError, OverflowError):
-            pass  # no pidfd is available, or the timeout is too large for poll
+        except OSError:
+            pass  # no pidfd is available
         # The standard class checks at once and then polls with pauses of up to 50 ms. Its first check succeeds now, unless another
         # thread has reaped the child, or a tracer has not yet been notified.
         try:
@@ -168,6 +179,21 @@ class Popen(subprocess.Popen):
         except subprocess.TimeoutExpired as error:
             error.timeout = timeout
             raise
+
+    def _internal_poll(self, _deadstate=None, *, _WNOHANG=os.WNOHANG):
+        # The standard function calls os.waitpid, which has no usage, and loses the status if SIGCHLD is ignored.
+        if self.returncode is None and self._waitpid_lock.acquire(False):
+            try:
+                if self.returncode is None:
+                    pid, status = self._try_wait(_WNOHANG)
+                    if pid == self.pid:
+                        self._handle_exitstatus(status)
+            except OSError:
+                if _deadstate is not None:
+                    self.returncode = _deadstate
+            finally:
+                self._waitpid_lock.release()
+        return self.returncode
 
     def _try_wait(self, wait_flags):
         try:

@@ -1,5 +1,6 @@
 """`run`, `call`, `check_output` and similar functions."""
 
+import io
 import os
 import subprocess
 import types
@@ -75,11 +76,19 @@ def _program(popenargs, kwargs):
 
 def _run_text(args, input, capture_output, *, text=None, universal_newlines=None, encoding=None, errors=None, **kwargs):
     """The same with text streams. None if the standard class must handle it, or if no text streams were requested."""
-    if not (text or universal_newlines or encoding or errors) or text is False or universal_newlines is False:
+    # The standard class compares the two words for text.
+    if not (text or universal_newlines or encoding or errors) or (text is not None and universal_newlines is not None):
         return None
     if not encoding and _launch.warns_of_encoding():
         return None
     encoding, errors = encoding or _launch.encoding(), errors or "strict"
+    try:
+        _check_encoding(encoding, errors)
+    except Exception:
+        # Without a pipe it is not used. (The standard class would raise the same error, and leave a pipe open.)
+        if input is None and not capture_output and PIPE not in [kwargs.get(name) for name in ("stdin", "stdout", "stderr")]:
+            return None
+        raise
     if input is not None:
         if type(input) is not str:
             return None
@@ -88,6 +97,11 @@ def _run_text(args, input, capture_output, *, text=None, universal_newlines=None
     if done is not None:
         done.stdout, done.stderr = _text(done.stdout, encoding, errors), _text(done.stderr, encoding, errors)
     return done
+
+
+def _check_encoding(encoding, errors):
+    """Raises the error of a wrong encoding before the program runs, as the standard class does."""
+    io.TextIOWrapper(io.BytesIO(), encoding, errors)
 
 
 def _text(stream, encoding, errors):
@@ -100,12 +114,15 @@ def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
     if capture_output:
         kwargs["stdout"] = kwargs["stderr"] = PIPE
     is_text = any(kwargs.get(word) for word in _OF_TEXT)
+    encoding, errors = kwargs.get("encoding") or _launch.encoding(), kwargs.get("errors") or "strict"
+    if is_text:
+        _check_encoding(encoding, errors)
     files = {}
     try:
         try:
             for name in ("stdout", "stderr"):
                 if kwargs.get(name) == PIPE:
-                    kwargs[name] = files[name] = os.memfd_create(name, os.MFD_CLOEXEC)
+                    kwargs[name] = files[name] = _forkless.memfd_create(name)
         except OSError as error:
             _forkless.tell(error, _program(popenargs, kwargs), "open a stream")
             raise
@@ -117,7 +134,7 @@ def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
         for name, file in files.items():
             content = _content(file)
             if is_text:
-                content = _text(content, kwargs.get("encoding") or _launch.encoding(), kwargs.get("errors") or "strict")
+                content = _text(content, encoding, errors)
             setattr(done, name, content)
     finally:
         for file in files.values():
