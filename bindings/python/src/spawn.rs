@@ -16,12 +16,15 @@ use std::time::Duration;
 /// The PID, a handle, the return code, and what must learn of the end.
 type Started = (u32, Option<Child>, Option<i32>, Option<Ending>);
 
-/// Starts a program. The parameters are those of the internal call of `subprocess`, in its order, and `settings`.
+/// Starts a program. The parameters are those of the internal call of `subprocess`, in its order, `settings`, and the `Popen`
+/// that gets the child.
 ///
 /// Returns the pid; a handle, if waiting by pid would lose the status (SIGCHLD is ignored, or the child was stopped
 /// before it executed its program); the return code, if the child has already been reaped; and with `warm`, what must learn of
 /// the child's end.
 #[pyfunction]
+#[pyo3(signature = (args, executable, close_fds, pass_fds, cwd, env, streams, restore_signals, start_new_session, process_group, gid, gids,
+    uid, umask, settings, popen=None))]
 #[allow(clippy::too_many_arguments, reason = "the list is the interpreter's")]
 pub(crate) fn spawn<'py>(
     py: Python<'py>,
@@ -40,6 +43,7 @@ pub(crate) fn spawn<'py>(
     uid: Option<Int<u32>>,
     umask: Int<i32>,
     settings: Option<&Bound<'py, PyDict>>,
+    popen: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Started> {
     let (uid, gid, Int(process_group)) = (uid.map(|uid| uid.0), gid.map(|gid| gid.0), process_group);
     let mut request = Request::new(args, executable, env.as_ref())?;
@@ -82,6 +86,12 @@ pub(crate) fn spawn<'py>(
             }
         })
         .map_err(|error| names.error(error))?;
+    if let Some(popen) = popen {
+        // Here, because a signal handler that raises when this function returns would lose the child.
+        popen.setattr("pid", pid)?;
+        popen.setattr("returncode", code)?;
+        popen.setattr("_child_created", true)?;
+    }
     Ok((pid, kept.map(|child| Child::new(child, None)), code, ending.map(Ending)))
 }
 

@@ -301,6 +301,43 @@ def test_a_signal_handler_that_raises_ends_a_wait(kind):
     assert time.monotonic() - start < 20
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_signal_handler_that_raises_during_a_launch_loses_no_child():
+    raised = []
+
+    def raises(_, frame):
+        if frame.f_code.co_name == "execute_child":
+            raised.append(1)
+            raise Interrupted
+
+    old = signal.signal(signal.SIGUSR1, raises)
+    stop = threading.Event()
+    main = threading.main_thread().ident
+
+    def sends():
+        while not stop.wait(0.0003):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    thread = threading.Thread(target=sends)
+    thread.start()
+    try:
+        while len(raised) < 50:
+            try:
+                forkless.Popen(["true"]).wait()
+            except Interrupted:
+                pass
+    finally:
+        stop.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, old)
+    deadline = time.monotonic() + 20
+    while subprocess._active and time.monotonic() < deadline:
+        time.sleep(0.01)
+        subprocess._cleanup()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
 def test_a_signal_handler_that_returns_does_not_end_a_wait():
     seen = []
     old = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))

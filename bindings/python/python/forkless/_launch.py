@@ -114,14 +114,13 @@ def execute_child(
     sys.audit("subprocess.Popen", executable, args, cwd, env)
     # If this raises, Popen.__init__ closes the child's ends.
     try:
-        popen.pid, kept, popen.returncode, ending = _forkless.spawn(
+        _, kept, _, ending = _forkless.spawn(
             args, executable, close_fds, [int(fd) for fd in pass_fds], cwd, env, (p2cread, c2pwrite, errwrite), restore_signals,
-            start_new_session, process_group, gid, gids, uid, umask, settings,
+            start_new_session, process_group, gid, gids, uid, umask, settings, popen,
         )  # fmt: skip
     except Exception as error:
         _forkless.tell(error, executable)
         raise
-    popen._child_created = True
     if kept is not None:
         popen._forkless_kept = kept
     if ending is not None:
