@@ -161,7 +161,7 @@ fn system_matches_libc() {
 /// Also: in signal handlers, with a ruined heap, on a small stack, without memory.
 #[test]
 fn what_programs_rely_on_matches_libc() {
-    both("handlers", &[], 400);
+    both("handlers", &[], 60);
 }
 
 #[test]

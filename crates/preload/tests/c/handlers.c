@@ -6,6 +6,21 @@
 #include <setjmp.h>
 #include <sys/mman.h>
 
+/* As the tests in Rust: how often to repeat, and how slow this machine is. */
+static double scale = 1, slowness = 1;
+
+static void read_dials(void) {
+    const char *text;
+    if ((text = getenv("FORKLESS_TEST_SCALE")))
+        scale = atof(text);
+    if ((text = getenv("FORKLESS_TEST_SLOW")) && atof(text) > 1)
+        slowness = atof(text);
+}
+
+static int scaled(int count) { return count * scale > 1 ? (int)(count * scale) : 1; }
+
+static void patience(int seconds) { alarm((unsigned)(seconds * slowness)); }
+
 static char *exits[] = {"sh", "-c", "exit 3", NULL};
 
 /* Starts a program by each function, and returns whether it has ended with 3. */
@@ -45,7 +60,7 @@ static volatile int launched, failed, in_handler;
 static void on_timer(int number) {
     (void)number;
     int saved = errno;
-    alarm(60);
+    patience(60);
     if (launch(in_handler))
         launched++;
     else
@@ -64,7 +79,7 @@ static void in_malloc(int how) {
     timer_create(CLOCK_MONOTONIC, &event, &timer);
     timer_settime(timer, 0, &often, NULL);
     char *kept[64] = {0};
-    for (unsigned n = 1; launched + failed < 100; n = n * 1103515245 + 12345) {
+    for (unsigned n = 1; launched + failed < scaled(100); n = n * 1103515245 + 12345) {
         char **one = &kept[n >> 16 & 63];
         free(*one);
         *one = malloc(1100 + (n >> 8) % 20000);
@@ -74,7 +89,7 @@ static void in_malloc(int how) {
 
 static void on_abort(int number) {
     (void)number;
-    alarm(60);
+    patience(60);
     _exit(launch(in_handler) ? 0 : 1);
 }
 
@@ -124,10 +139,10 @@ static void pid_is_known(int how) {
     if (how)
         _exit(0);
     struct sigaction action = {.sa_handler = on_child, .sa_flags = SA_RESTART};
-    alarm(120);
+    patience(120);
     sigaction(SIGCHLD, &action, NULL);
     char *words[] = {"true", NULL};
-    for (int n = 0; n < 500; n++) {
+    for (int n = 0; n < scaled(500); n++) {
         newest = 0;
         if (posix_spawn((pid_t *)&newest, "/bin/true", NULL, NULL, words, environ))
             _exit(2);
@@ -143,7 +158,7 @@ static void status_is_kept(int how) {
         _exit(0);
     struct sigaction action = {.sa_handler = on_child, .sa_flags = SA_RESTART};
     sigaction(SIGCHLD, &action, NULL);
-    for (int n = 0; n < 50; n++)
+    for (int n = 0; n < scaled(50); n++)
         if (!launch(how))
             _exit(1);
 }
@@ -159,7 +174,7 @@ static void jump_often(void) {
     timer_t timer;
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
     timer_create(CLOCK_MONOTONIC, &event, &timer);
-    for (volatile int n = 0; n < 1500; n++) {
+    for (volatile int n = 0; n < scaled(1500); n++) {
         struct itimerspec once = {{0, 0}, {0, 1000 + n * 100 % 150000}};
         if (!sigsetjmp(place, 1)) {
             timer_settime(timer, 0, &once, NULL);
@@ -177,7 +192,7 @@ static void left_by_jump(int how) {
     if (how)
         _exit(0);
     signal(SIGUSR1, jumps);
-    alarm(120);
+    patience(120);
     jump_often();
     char line[400];
     int maps = 0;
@@ -217,8 +232,8 @@ static void *cancelled_anywhere(void *how) {
 
 /* A thread that can be cancelled at any point. libc's popen hangs then. */
 static void cancelled(int how) {
-    alarm(60);
-    for (int n = 0; n < 50 && how < 2; n++) {
+    patience(60);
+    for (int n = 0; n < scaled(50) && how < 2; n++) {
         pthread_t thread;
         void *result;
         pthread_create(&thread, NULL, cancelled_anywhere, (void *)(long)how);
@@ -234,7 +249,7 @@ static void *closes(void *stream) { return (void *)(long)pclose(stream); }
 static void cancelled_in_pclose(int how) {
     if (how)
         _exit(0);
-    alarm(60);
+    patience(60);
     signal(SIGPIPE, SIG_IGN);
     FILE *stream = popen("exec sleep 100", "w");
     setvbuf(stream, malloc(100000), _IOFBF, 100000);
@@ -282,12 +297,12 @@ static void in_copies(int how) {
     int wrong = 0;
     for (int n = 0; n < 2; n++)
         pthread_create(&threads[n], NULL, launches, NULL);
-    for (int n = 0; n < 100; n++) {
+    for (int n = 0; n < scaled(100); n++) {
         pid_t pid = _Fork();
         if (!pid)
             _exit(launch(0) && launch(0) ? 0 : 1);
         int status;
-        /* Not alarm(2): a copy that waits for a lock has all signals blocked. */
+        /* Not patience(2): a copy that waits for a lock has all signals blocked. */
         for (int tries = 0; waitpid(pid, &status, WNOHANG) == 0; tries++) {
             if (tries == 60000)
                 kill(pid, SIGKILL);
@@ -318,6 +333,7 @@ static void no_process(int how) {
 
 int main(int argc, char **argv) {
     begin(argc, argv);
+    read_dials();
     for (int how = 0; how < 3; how++) {
         /* popen calls malloc in libc too. */
         if (how < 2) {
