@@ -2,6 +2,7 @@
 
 // spawn() and prepare(): Node's ChildProcess on forkless, with the settings of forkless.
 
+const os = require('node:os');
 const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
@@ -72,24 +73,40 @@ function noNul(text, name) {
   return text;
 }
 
+// Without this check kill() would throw in the callback of a timer, where no caller can catch it.
+function checkSignal(signal) {
+  const { signals } = os.constants;
+  const known = typeof signal === 'number' ? Object.values(signals).includes(signal) : Object.hasOwn(signals, `${signal}`.toUpperCase());
+  if (!known) throw Object.assign(new TypeError(`Unknown signal: ${signal}`), { code: 'ERR_UNKNOWN_SIGNAL' });
+}
+
+// As child_process does, this takes inherited variables, too.
+function variablesOf(env) {
+  const pairs = [];
+  for (const name in env) {
+    const value = env[name];
+    if (value !== undefined) pairs.push(noNul(`${name}=${value}`, `env.${name}`));
+  }
+  return pairs;
+}
+
 // What child_process makes of a caller's arguments, and the settings.
 function toOptions(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, ...others } = options ?? {};
   if (typeof file !== 'string' || file === '') throw new TypeError('file is not a string, or empty');
   noNul(file, 'file');
+  if (others.killSignal != null) checkSignal(others.killSignal);
+  if (others.signal != null && typeof others.signal.addEventListener !== 'function') throw new TypeError('signal is not an AbortSignal');
   let words = (args ?? []).map((arg, at) => noNul(`${arg}`, `args[${at}]`));
   if (shell) {
     words = ['-c', [file, ...words].join(' ')];
     file = typeof shell === 'string' ? shell : '/bin/sh';
   }
-  const envPairs = Object.entries(env ?? process.env)
-    .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => noNul(`${name}=${value}`, `env.${name}`));
   return {
     file,
-    args: [argv0 === undefined ? file : noNul(`${argv0}`, 'argv0'), ...words],
-    envPairs,
+    args: [argv0 == null ? file : noNul(`${argv0}`, 'argv0'), ...words],
+    envPairs: variablesOf(env ?? process.env),
     cwd: pathOf(cwd, 'cwd'),
     detached: Boolean(detached),
     uid,
@@ -133,13 +150,19 @@ function requested(low, settings) {
   return request;
 }
 
+// More milliseconds than a timer can wait, such as Infinity, are no limit: setTimeout would make one millisecond of them.
+const LONGEST = 2 ** 31 - 1;
+
+function after(timeout, call) {
+  return timeout > 0 && timeout <= LONGEST ? setTimeout(call, timeout) : undefined;
+}
+
 // `timeout` and `signal`, as child_process.spawn has them.
-function limit(child, { timeout, killSignal = 'SIGTERM', signal }) {
+function limit(child, { timeout, killSignal, signal }) {
   if (child.pid === undefined) return;
-  if (timeout > 0) {
-    const timer = setTimeout(() => child.kill(killSignal), timeout);
-    child.once('exit', () => clearTimeout(timer));
-  }
+  killSignal ??= 'SIGTERM';
+  const timer = after(timeout, () => child.kill(killSignal));
+  if (timer) child.once('exit', () => clearTimeout(timer));
   if (signal) {
     const abort = () => {
       const error = Object.assign(new Error('The operation was aborted', { cause: signal.reason }), {
@@ -189,4 +212,4 @@ function prepare(file, args, options) {
   return new Prepared(file, args, options);
 }
 
-module.exports = { Child, Prepared, prepare, spawn };
+module.exports = { Child, Prepared, after, checkSignal, prepare, spawn };

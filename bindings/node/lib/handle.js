@@ -72,6 +72,8 @@ if (mayLaunch()) {
 // What libuv's options are for the addon. Undefined: something that only libuv can do.
 function toRequest(options, settings) {
   const { file, args, envPairs, cwd, detached, uid, gid } = options;
+  // Node accepts a Buffer, which its binding reads in one way for spawn and in another for spawnSync.
+  if (cwd != null && typeof cwd !== 'string') return undefined;
   const stdio = [];
   for (const one of options.stdio ?? []) {
     const what = toDescriptor(one);
@@ -80,7 +82,8 @@ function toRequest(options, settings) {
   }
   return {
     file,
-    args: args.join('\0'),
+    // Not args.join alone, which makes nothing of null and undefined.
+    args: args.map((arg) => `${arg}`).join('\0'),
     argsCount: args.length,
     env: envPairs.join('\0'),
     envCount: envPairs.length,

@@ -51,7 +51,7 @@ export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization'
   check?: boolean;
   /** What the program reads (default: nothing). */
   input?: string | Uint8Array;
-  /** The process leads a session, which is killed at a limit (default: false). */
+  /** The process leads a session, which is killed at a limit unless the process itself has ended (default: false). */
   killGroup?: boolean;
   /** The most bytes of both outputs together; at more the program is killed (default: 1 MiB). */
   maxBuffer?: number;

@@ -3,7 +3,7 @@
 // run(): a program to its end, with its output.
 
 const { ExitError } = require('./error.js');
-const { spawn } = require('./child.js');
+const { after, checkSignal, spawn } = require('./child.js');
 
 const MAX_BUFFER = 1024 * 1024;
 
@@ -26,6 +26,13 @@ function feed(stdin, input) {
   stdin.end(input);
 }
 
+// What would otherwise throw only when the program runs: it would be left alone, and the promise would never be settled.
+function check({ input, killSignal, encoding }) {
+  checkSignal(killSignal);
+  if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) throw new TypeError(`Unknown encoding: ${encoding}`);
+  if (input != null && typeof input !== 'string' && !ArrayBuffer.isView(input)) throw new TypeError('input is not a string or bytes');
+}
+
 /**
  * Runs a program to its end. The promise has its exit code or signal and its output. It is rejected if the program cannot be
  * started, and with `check: true` if it does not exit with 0.
@@ -33,12 +40,13 @@ function feed(stdin, input) {
 function run(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const {
-    input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', killGroup = false, encoding = 'utf8', check = false,
+    input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', killGroup = false, encoding = 'utf8', check: mustSucceed = false,
     signal, ...others
   } = options ?? {};
   if (killGroup) others.detached = true;
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
+    check({ input, killSignal, encoding });
     const stdio = [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'];
     const child = spawn(file, args, { stdio, ...others });
     const state = { timedOut: false, truncated: false };
@@ -56,14 +64,15 @@ function run(file, args, options) {
     const stdout = collect(child.stdout, room, () => stop('truncated'));
     const stderr = collect(child.stderr, room, () => stop('truncated'));
     feed(child.stdin, input);
-    const timer = timeout > 0 ? setTimeout(stop, timeout, 'timedOut') : undefined;
+    const timer = after(timeout, () => stop('timedOut'));
     const abort = () => stop('aborted');
     signal?.addEventListener('abort', abort, { once: true });
     const settle = () => {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);
     };
-    child.once('error', (error) => {
+    // More than one may come: each limit sends a signal, which may be refused.
+    child.on('error', (error) => {
       settle();
       reject(error);
     });
@@ -81,7 +90,7 @@ function run(file, args, options) {
         truncated: state.truncated,
       };
       const failed = code !== 0 || state.timedOut || state.truncated;
-      return check && failed ? reject(new ExitError(file, result)) : resolve(result);
+      return mustSucceed && failed ? reject(new ExitError(file, result)) : resolve(result);
     });
   });
 }

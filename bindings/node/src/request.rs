@@ -6,6 +6,7 @@ use forkless::{
 };
 use napi_derive::napi;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::cell::Cell;
 use std::ffi::{CStr, OsStr, OsString};
@@ -48,6 +49,9 @@ const NULL: i32 = -1;
 /// One end of a pair of sockets, of which the caller gets the other.
 const PIPE: i32 = -2;
 
+/// So many pairs of sockets the library makes for any command; if there are more, all are made here.
+const MOST_PAIRS: usize = 16;
+
 /// The shell of `exec` and `shell: true`.
 const STANDARD_SHELL: &str = "/bin/sh";
 
@@ -65,8 +69,12 @@ impl Request {
 
     /// The command. As libuv does: signal actions and mask are reset, a file without `#!` is run by /bin/sh.
     pub(crate) fn command(&self) -> Result<Command, Refusal> {
+        self.command_with(|_| Ok(Stdio::socketpair()))
+    }
+
+    fn command_with(&self, pipe: impl FnMut(RawFd) -> Result<Stdio, Errno>) -> Result<Command, Refusal> {
         let mut command = Command::new(&self.file);
-        self.fill(&mut command, |_| Ok(Stdio::socketpair()))?;
+        self.fill(&mut command, pipe)?;
         command.scripts_by_shell(true);
         Ok(command)
     }
@@ -74,19 +82,24 @@ impl Request {
     /// Launches it by `how`, and does not wait for the exec. A line for /bin/sh runs without the shell where the result is the
     /// same.
     pub(crate) fn launch(&self, how: fn(&mut Command) -> io::Result<Child>) -> Result<Launched, Refusal> {
-        let Some(line) = self.line()? else {
-            let child = how(&mut self.command()?).map_err(Refusal::Launch)?;
-            return Ok(Launched::of(child, self.pipes()));
-        };
-        let mut command = forkless::shell(line);
         let mut pipes = Vec::new();
-        // Not those of the library: the ending writes the shell's message to the child's end when the program has ended.
-        self.fill(command.settings(), |number| {
+        let mut pair = |number| {
             let flags = SocketFlags::CLOEXEC;
             let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             pipes.push((number, ours));
             Ok(theirs.into())
-        })?;
+        };
+        let Some(line) = self.line()? else {
+            if self.pipes().count() <= MOST_PAIRS {
+                let child = how(&mut self.command()?).map_err(Refusal::Launch)?;
+                return Ok(Launched::of(child, self.pipes()));
+            }
+            let child = how(&mut self.command_with(pair)?).map_err(Refusal::Launch)?;
+            return Ok(Launched { child, line: None, pipes });
+        };
+        let mut command = forkless::shell(line);
+        // Not those of the library: the ending writes the shell's message to the child's end when the program has ended.
+        self.fill(command.settings(), &mut pair)?;
         let (child, ending) = command.launch_captured().map_err(Refusal::Launch)?.into_parts();
         let is_direct = command.taken() == Some(&ShellRoute::Direct);
         let line = is_direct.then(|| (Line { ending, signals: Cell::new(0) }, command));
@@ -111,11 +124,7 @@ impl Request {
         Ok(line.filter(|_| start && rest.is_none()))
     }
 
-    fn fill(
-        &self,
-        command: &mut Command,
-        mut pipe: impl FnMut(RawFd) -> Result<Stdio, rustix::io::Errno>,
-    ) -> Result<(), Refusal> {
+    fn fill(&self, command: &mut Command, mut pipe: impl FnMut(RawFd) -> Result<Stdio, Errno>) -> Result<(), Refusal> {
         let env = if self.env_count == 0 { String::new() } else { format!("{}\0", self.env) };
         let env = Variables(env.as_bytes());
         has_no_nul(env.clone().count(), self.env_count)?;

@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::request::{Launched, Line, Request};
 use forkless::{Child, Command, planted};
-use napi::bindgen_prelude::{Buffer, Either, Uint8Array};
+use napi::bindgen_prelude::{BufferSlice, Either, Env, Uint8Array};
 use napi_derive::napi;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -39,15 +39,16 @@ pub struct Limits {
 
 /// How a run has ended.
 #[napi(object)]
-pub struct SyncResult {
+pub struct SyncResult<'env> {
     /// The process ID.
     pub pid: u32,
     /// The exit code.
     pub code: i32,
     /// The number of the signal that killed it, or 0.
     pub signal: i32,
-    /// What was read, in the order of the pipes that are writable.
-    pub outputs: Vec<Buffer>,
+    /// What was read, in the order of the pipes that are writable. Copies that JavaScript owns: memory of ours would be as large as
+    /// what was reserved for reading, and could not be transferred to a worker.
+    pub outputs: Vec<BufferSlice<'env>>,
     /// The negated errno of a limit, or of a pipe; 0: none.
     pub error: i32,
 }
@@ -57,14 +58,36 @@ const CHUNK: usize = 64 * 1024;
 
 /// Runs a program to its end.
 #[napi]
-pub fn run_sync(request: Request, pipes: Vec<SyncPipe>, limits: Limits) -> Either<SyncResult, Failure> {
+pub fn run_sync(
+    env: &Env,
+    request: Request,
+    pipes: Vec<SyncPipe>,
+    limits: Limits,
+) -> napi::Result<Either<SyncResult<'_>, Failure>> {
     let launched = match request.launch(Command::launch) {
         Ok(launched) => launched,
-        Err(refusal) => return Either::B(Failure::refused(&request.file, refusal)),
+        Err(refusal) => return Ok(Either::B(Failure::refused(&request.file, refusal))),
     };
     match Run::new(launched, pipes, &limits).and_then(Run::finish) {
-        Ok(result) => Either::A(result),
-        Err(error) => Either::B(Failure::of(&error)),
+        Ok(end) => end.result(env).map(Either::A),
+        Err(error) => Ok(Either::B(Failure::of(&error))),
+    }
+}
+
+/// A run that has ended.
+struct End {
+    pid: u32,
+    status: ExitStatus,
+    outputs: Vec<Vec<u8>>,
+    error: i32,
+}
+
+impl End {
+    fn result<'env>(&self, env: &'env Env) -> napi::Result<SyncResult<'env>> {
+        let (code, signal) = (self.status.code().unwrap_or(0), self.status.signal().unwrap_or(0));
+        let outputs =
+            self.outputs.iter().map(|output| BufferSlice::copy_from(env, output)).collect::<Result<_, _>>()?;
+        Ok(SyncResult { pid: self.pid, code, signal, outputs, error: self.error })
     }
 }
 
@@ -122,7 +145,7 @@ impl Run {
         })
     }
 
-    fn finish(mut self) -> io::Result<SyncResult> {
+    fn finish(mut self) -> io::Result<End> {
         loop {
             self.pipes.iter_mut().for_each(Pipe::close_if_done);
             let status = match self.status {
@@ -138,9 +161,8 @@ impl Run {
                 }
             };
             let error = self.error.or(self.pipe_error).map_or(0, |errno| -errno.raw_os_error());
-            let outputs = self.pipes.into_iter().filter_map(|pipe| pipe.output).map(Buffer::from).collect();
-            let (code, signal) = (status.code().unwrap_or(0), status.signal().unwrap_or(0));
-            return Ok(SyncResult { pid: self.child.id(), code, signal, outputs, error });
+            let outputs = self.pipes.into_iter().filter_map(|pipe| pipe.output).collect();
+            return Ok(End { pid: self.child.id(), status, outputs, error });
         }
     }
 

@@ -147,6 +147,16 @@ module.exports.cases = {
     return watched(cp.spawn('printf', ['[%s]', '', ' ', '\n', '"$HOME"', 'ä€😀', '\ud800', '-n', '*']));
   },
 
+  async 'arguments that are not strings'() {
+    const args = ['[%s]', undefined, null, 5, true, {}, [1, 2]];
+    return [await watched(cp.spawn('printf', args)), synced(cp.spawnSync('printf', args))];
+  },
+
+  async 'working directory as bytes'() {
+    const cwd = Buffer.from('/usr');
+    return [(await watched(cp.spawn('pwd', { cwd }))).events, synced(cp.spawnSync('pwd', { cwd }))];
+  },
+
   async 'argv0'() {
     return watched(cp.spawn('/bin/sh', ['-c', 'cat /proc/$$/cmdline | tr "\\0" " "'], { argv0: 'another name' }));
   },
@@ -217,6 +227,16 @@ module.exports.cases = {
     [4, 5].forEach((number, at) => child.stdio[number].on('data', (data) => (texts[at] += data)));
     child.stdio[3].end('hello\n');
     return [await watched(child), texts, child.stdio.map((one) => one?.constructor.name)];
+  },
+
+  async 'stdio: forty pipes'() {
+    const stdio = Array.from({ length: 40 }, () => 'pipe');
+    const child = cp.spawn('/bin/bash', ['-c', 'cat <&38 >&39'], { stdio });
+    child.stdio[38].end('through');
+    let text = '';
+    child.stdio[39].on('data', (data) => (text += data));
+    const sync = cp.spawnSync('/bin/bash', ['-c', 'echo last >&39'], { stdio });
+    return [await watched(child), text, sync.status, `${sync.output[39]}`];
   },
 
   async 'stdio: one that is closed in between'() {
@@ -386,6 +406,11 @@ module.exports.cases = {
 
   'spawnSync: settings'() {
     return [shSync('pwd; echo $A', { cwd: '/usr', env: { A: '1' } }), shSync('echo', { argv0: 'x' }).status, isRoot ? shSync('id -u; id -g; id -G', { uid: 65534, gid: 65534 }) : null];
+  },
+
+  'spawnSync: output that is transferred'() {
+    const { stdout } = cp.spawnSync('echo', ['output']);
+    return [stdout.buffer.byteLength, `${Buffer.from(structuredClone(stdout, { transfer: [stdout.buffer] }))}`, stdout.length];
   },
 
   'execSync and execFileSync'() {

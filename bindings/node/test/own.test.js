@@ -45,6 +45,29 @@ test('run ends a program at its limits', async () => {
   await assert.rejects(run('true', { signal: AbortSignal.abort(new Error('before')) }), /before/);
 });
 
+test('a timeout that no timer can wait for is no limit', async () => {
+  for (const timeout of [Infinity, 2 ** 31]) {
+    assert.deepStrictEqual((await run('sleep', ['0.1'], { timeout })).timedOut, false);
+    assert.deepStrictEqual(await spawn('sleep', ['0.1'], { timeout }).wait(), { code: 0, signal: null });
+  }
+});
+
+test('wrong options are refused before the launch', async () => {
+  const unknown = { name: 'TypeError', code: 'ERR_UNKNOWN_SIGNAL' };
+  assert.throws(() => spawn('sleep', ['1000'], { timeout: 10, killSignal: 'SIGNONE' }), unknown);
+  assert.throws(() => spawn('sleep', ['1000'], { signal: {} }), TypeError);
+  await assert.rejects(run('sleep', ['1000'], { timeout: 10, killSignal: 99 }), unknown);
+  await assert.rejects(run('true', { encoding: 'nonsense' }), TypeError);
+  await assert.rejects(run('cat', { input: 5 }), TypeError);
+  assert.strictEqual((await run('sleep', ['1000'], { timeout: 10, killSignal: 'sigusr1' })).signal, 'SIGUSR1');
+});
+
+test('argv0 and environment, as of child_process', async () => {
+  const env = Object.assign(Object.create({ INHERITED: '1', PATH: process.env.PATH }), { OWN: '2', NONE: undefined });
+  const { stdout } = await run('sh', ['-c', 'echo $0 $INHERITED $OWN ${NONE-none}'], { env, argv0: null });
+  assert.strictEqual(stdout, 'sh 1 2 none\n');
+});
+
 test('run with killGroup ends what the program has started', async () => {
   // The grandchild holds a pipe of ours; its end is the end of the pipe.
   const place = fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-node-'));

@@ -81,6 +81,16 @@ test('handles are collected after the end, and not before', () => {
   assert.strictEqual(stdout, 'true collected\nnull\n');
 });
 
+test('the results of spawnSync are no larger than their outputs', () => {
+  const { stdout } = script(`
+    const before = process.memoryUsage().rss;
+    const results = Array.from({ length: 1000 }, () => cp.spawnSync('/bin/echo', ['x']));
+    gc();
+    const grown = process.memoryUsage().rss - before;
+    console.log(results.length, grown < 32 << 20 ? 'small' : grown);`);
+  assert.strictEqual(stdout, '1000 small\n');
+});
+
 test('a worker ends with children running', () => {
   const { stdout } = script(`
     for (let n = 0; n < 20; n++) {
