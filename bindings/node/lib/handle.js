@@ -57,8 +57,18 @@ function toOptions(low) {
   return { file, args, cwd, envPairs, stdio, detached: (flags & detachedFlag) !== 0, uid, gid };
 }
 
-// Node frees a handle only after it has seen a launch, even one that failed. libuv refuses this one before it forks.
+// From 1.52 on libuv takes a handle whose launch it refuses out of its list of handles, and again when the handle is closed: that
+// writes to memory which is no longer the list's.
+const [major, minor] = process.versions.uv.split('.').map(Number);
+const removesTwice = major === 1 && minor >= 52;
+
+// Node frees a handle only after it has seen a launch, even one that failed. libuv refuses this one before it forks. Where that is not
+// safe, the handle stays, but keeps nothing else: neither the ChildProcess, nor its streams.
 function release(handle) {
+  if (removesTwice) {
+    for (const key of Reflect.ownKeys(handle)) delete handle[key];
+    return;
+  }
   const stdio = [{ type: 'fd', fd: -1 }];
   if (detachedFlag === undefined) own.spawn.call(handle, { file: '', args: [''], detached: false, stdio });
   else own.spawn.call(handle, '', [''], undefined, [], stdio, 0, undefined, undefined);
