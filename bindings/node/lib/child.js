@@ -76,8 +76,8 @@ function noNul(text, name) {
 // Without this check kill() would throw in the callback of a timer, where no caller can catch it.
 function checkSignal(signal) {
   const { signals } = os.constants;
-  const known = typeof signal === 'number' ? Object.values(signals).includes(signal) : Object.hasOwn(signals, `${signal}`.toUpperCase());
-  if (!known) throw Object.assign(new TypeError(`Unknown signal: ${signal}`), { code: 'ERR_UNKNOWN_SIGNAL' });
+  const isNumber = Object.values(signals).includes(signal);
+  if (!isNumber && !Object.hasOwn(signals, `${signal}`.toUpperCase())) throw Object.assign(new TypeError(`Unknown signal: ${signal}`), { code: 'ERR_UNKNOWN_SIGNAL' });
 }
 
 // As child_process does, this takes inherited variables, too.
@@ -97,7 +97,9 @@ function toOptions(file, args, options) {
   if (typeof file !== 'string' || file === '') throw new TypeError('file is not a string, or empty');
   noNul(file, 'file');
   if (others.killSignal != null) checkSignal(others.killSignal);
-  if (others.signal != null && typeof others.signal.addEventListener !== 'function') throw new TypeError('signal is not an AbortSignal');
+  if (others.signal != null && typeof others.signal.addEventListener !== 'function') {
+    throw new TypeError('signal is not an AbortSignal');
+  }
   let words = (args ?? []).map((arg, at) => noNul(`${arg}`, `args[${at}]`));
   if (shell) {
     words = ['-c', [file, ...words].join(' ')];

@@ -62,8 +62,8 @@ function toOptions(low) {
 const [major, minor] = process.versions.uv.split('.').map(Number);
 const removesTwice = major === 1 && minor >= 52;
 
-// Node frees a handle only after it has seen a launch, even one that failed. libuv refuses this one before it forks. Where that is not
-// safe, the handle stays, but keeps nothing else: neither the ChildProcess, nor its streams.
+// Node frees a handle only after it has seen a launch, even one that failed. libuv refuses this one before it forks. Where that is
+// not safe, the handle stays, but keeps nothing else: neither the ChildProcess, nor its streams.
 function release(handle) {
   if (removesTwice) {
     for (const key of Reflect.ownKeys(handle)) delete handle[key];

@@ -30,7 +30,9 @@ function feed(stdin, input) {
 function check({ input, killSignal, encoding }) {
   checkSignal(killSignal);
   if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) throw new TypeError(`Unknown encoding: ${encoding}`);
-  if (input != null && typeof input !== 'string' && !ArrayBuffer.isView(input)) throw new TypeError('input is not a string or bytes');
+  if (input != null && typeof input !== 'string' && !ArrayBuffer.isView(input)) {
+    throw new TypeError('input is not a string or bytes');
+  }
 }
 
 /**
