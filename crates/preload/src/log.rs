@@ -26,10 +26,11 @@ impl Story {
         };
         let route = child.route();
         if let Route::Clone { table, .. } = route {
-            if let Some(open) = open_descriptors() {
-                let copied = if matches!(table, DescriptorTable::Private(_)) { "not copied" } else { "copied" };
-                let _ = write!(line, "; {open} descriptors {copied}");
-            }
+            let copied = if matches!(table, DescriptorTable::Private(_)) { "not copied" } else { "copied" };
+            let _ = match open_descriptors() {
+                Some(open) => write!(line, "; {open} descriptors {copied}"),
+                None => write!(line, "; descriptors {copied}"),
+            };
         } else {
             let _ = write!(line, ", {route}");
         }
@@ -44,13 +45,11 @@ impl Story {
     }
 }
 
-/// The number of open descriptors: since Linux 6.2 the size of that directory. Before, it must be read, for which libc calls
-/// malloc.
+/// The number of open descriptors: the size of that directory, since Linux 6.2. Before, it would have to be read, for which
+/// libc calls malloc: a signal handler may run this while the program is in malloc.
 fn open_descriptors() -> Option<usize> {
-    if let Some(count @ 1..) = std::fs::metadata("/proc/self/fd").ok().map(|directory| directory.len() as usize) {
-        return Some(count);
-    }
-    Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1))
+    let directory = std::fs::metadata("/proc/self/fd").ok()?;
+    Some(directory.len() as usize).filter(|count| *count > 0)
 }
 
 /// Writes a line with a single write(2); does nothing if standard error is closed.

@@ -154,12 +154,12 @@ pub(crate) fn killed_by(error: &io::Error) -> Option<c_int> {
 type Close = unsafe extern "C" fn(*mut FILE) -> c_int;
 
 #[unsafe(no_mangle)]
-extern "C" fn forkless_preload_pclose_of_libc() -> Close {
+extern "C-unwind" fn forkless_preload_pclose_of_libc() -> Close {
     next::pclose().unwrap_or(missing)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn forkless_preload_fclose_of_libc() -> Close {
+extern "C-unwind" fn forkless_preload_fclose_of_libc() -> Close {
     next::fclose().unwrap_or(missing)
 }
 

@@ -27,7 +27,11 @@ struct Running {
     mask: u64,
 }
 
-/// Starts the line. Returns the pid, or 0 if the result is already known and stored. If it is running, SIGCHLD stays blocked.
+/// libc's function.
+type System = unsafe extern "C" fn(*const c_char) -> c_int;
+
+/// Starts the line: 1, and the pid is stored. 0: the result is already known and stored, or FORKLESS leaves calls to libc, whose
+/// function is stored. If the line is running, SIGCHLD stays blocked.
 ///
 /// # Safety
 /// `line` is as `system(3)` says; the others are pointers to results.
@@ -37,8 +41,14 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
     answer: *mut c_int,
     running: *mut *mut Running,
     pid: *mut pid_t,
+    of_libc: *mut Option<System>,
 ) -> c_int {
     sealed(|mask| {
+        if let Some(theirs) = next::system().filter(|_| Settings::get().off) {
+            // SAFETY: a valid pointer of the caller.
+            unsafe { of_libc.write(Some(theirs)) };
+            return 0;
+        }
         // SAFETY: the caller's contract.
         let Some(line) = (unsafe { optional(line) }) else {
             // SAFETY: a valid pointer of the caller.
@@ -132,10 +142,4 @@ unsafe extern "C-unwind" fn forkless_preload_system_cancelled(running: *mut Runn
             Ok(running.child.handle().wait().map(drop)?)
         });
     });
-}
-
-/// libc's `system`, if FORKLESS leaves calls to libc; else null.
-#[unsafe(no_mangle)]
-extern "C" fn forkless_preload_system_of_libc() -> Option<unsafe extern "C" fn(*const c_char) -> c_int> {
-    next::system().filter(|_| Settings::get().off)
 }

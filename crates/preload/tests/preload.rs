@@ -107,8 +107,8 @@ impl Trial {
         // The test harness may have further descriptors open.
         let status = run.envs(variables.iter().copied()).status().expect("a run");
         let errors = String::from_utf8_lossy(&fs::read(&errors).expect("errors")).into_owned();
-        assert!(status.success(), "{args:?} {variables:?}: {status}\n{errors}");
         let facts = String::from_utf8_lossy(&fs::read(&report).expect("a report")).into_owned();
+        assert!(status.success(), "{args:?} {variables:?}: {status}\n{errors}\nreported before: {facts}");
         let log = errors.lines().filter(|line| line.starts_with("forkless: ")).map(str::to_owned).collect();
         Found { facts, log }
     }

@@ -56,6 +56,13 @@ static void part(const char *what, int how, void (*work)(int)) {
 }
 
 static volatile int launched, failed, in_handler;
+static timer_t timer;
+
+/* Once, so that the program goes on for a while after each signal, however slow a launch is. */
+static void signal_soon(void) {
+    struct itimerspec soon = {{0, 0}, {0, 1000000}};
+    timer_settime(timer, 0, &soon, NULL);
+}
 
 static void on_timer(int number) {
     (void)number;
@@ -65,6 +72,7 @@ static void on_timer(int number) {
         launched++;
     else
         failed++;
+    signal_soon();
     errno = saved;
 }
 
@@ -73,11 +81,9 @@ static void in_malloc(int how) {
     in_handler = how;
     struct sigaction action = {.sa_handler = on_timer};
     sigaction(SIGUSR1, &action, NULL);
-    timer_t timer;
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
-    struct itimerspec often = {{0, 1000000}, {0, 1000000}};
     timer_create(CLOCK_MONOTONIC, &event, &timer);
-    timer_settime(timer, 0, &often, NULL);
+    signal_soon();
     char *kept[64] = {0};
     for (unsigned n = 1; launched + failed < scaled(100); n = n * 1103515245 + 12345) {
         char **one = &kept[n >> 16 & 63];
@@ -171,7 +177,6 @@ static void jumps(int number) {
 }
 
 static void jump_often(void) {
-    timer_t timer;
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
     timer_create(CLOCK_MONOTONIC, &event, &timer);
     for (volatile int n = 0; n < scaled(1500); n++) {
