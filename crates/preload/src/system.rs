@@ -44,7 +44,7 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
     of_libc: *mut Option<System>,
 ) -> c_int {
     sealed(|mask| {
-        if let Some(theirs) = next::system().filter(|_| Settings::get().off) {
+        if let Some(theirs) = Settings::get().off.then(next::system).flatten() {
             // SAFETY: a valid pointer of the caller.
             unsafe { of_libc.write(Some(theirs)) };
             return 0;
