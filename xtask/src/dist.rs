@@ -240,6 +240,18 @@ pub fn warm(lib: &Path, target: &Path) -> Result<()> {
     warm_with(lib, target, &[])
 }
 
+/// As [`warm`], but once per run of `cargo xtask`.
+///
+/// # Errors
+/// As there.
+pub fn warm_once(lib: &Path, target: &Path) -> Result<()> {
+    if modules::is_of_this_run(lib) {
+        return Ok(());
+    }
+    warm(lib, target)?;
+    modules::done(lib)
+}
+
 fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     let target = std::path::absolute(target)?;
     let mut build = cargo_build(&target, environment);

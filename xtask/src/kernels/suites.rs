@@ -48,8 +48,11 @@ fn say(built: modules::Built) -> Result<()> {
 /// Its tests change sysctls, and the last of them one that cannot be changed back: one after another.
 const HOSTS: &str = "hosts";
 
+/// Its programs use perf events: see [`guest::run`](super::guest::run).
+pub const WARM: &str = "warm";
+
 /// Last the one that leaves the system changed.
-static SUITES: [Suite; 20] = [
+static SUITES: [Suite; 21] = [
     suite("forkless-tests", "faults", 20, nothing),
     suite("forkless-tests", "handle", 30, nothing),
     suite("forkless-tests", "visibility", 20, nothing),
@@ -65,6 +68,9 @@ static SUITES: [Suite; 20] = [
     suite("forkless-tests", "awaited", 30, nothing),
     suite("forkless-tests", "leaks", 30, nothing),
     suite("forkless-tests", "behaviour", 90, nothing),
+    suite("forkless-warm", WARM, 60, |target| {
+        dist::warm_once(&target.join("tmp/warm"), &target.join("tmp/warm-build"))
+    }),
     suite("forkless-capi", "c", 60, |target| dist::install_once(&target.join("tmp/c"), target)),
     suite("forkless-preload", "preload", 60, |target| dist::install_once(&target.join("tmp/preload"), target)),
     suite("forkless-capi", "perl", 60, perl),

@@ -15,7 +15,7 @@ pub(crate) fn library() -> &'static Path {
         let directory = base.join("warm");
         let path = directory.join("libforkless_warm.so");
         if std::env::var_os(SCENARIO).is_none() {
-            xtask::dist::warm(&directory, &base.join("warm-build")).expect("the library");
+            xtask::dist::warm_once(&directory, &base.join("warm-build")).expect("the library");
         }
         grow_old(&path);
         path
@@ -94,11 +94,16 @@ pub(crate) fn in_own_process(test: &str, work: impl FnOnce()) {
     assert!(is_well, "{}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
+/// How many times as long as usual anything may take: `FORKLESS_TEST_SLOW`, for a slow machine.
+pub(crate) fn slow() -> u32 {
+    std::env::var("FORKLESS_TEST_SLOW").ok().and_then(|times| times.parse().ok()).unwrap_or(1).max(1)
+}
+
 /// Waits until `holds`. The limit is only for a test that has failed: what is waited for has no limit of its own.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(50), "{what}");
+        assert!(started.elapsed() < Duration::from_secs(50) * slow(), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,6 +1,8 @@
 //! The life of templates, and what their children do not share.
 
-use crate::common::{SCENARIO, by_template, command, in_own_process, is_warm, library, options, prepared, until, warm};
+use crate::common::{
+    SCENARIO, by_template, command, in_own_process, is_warm, library, options, prepared, slow, until, warm,
+};
 use forkless::Stdio;
 use forkless::warm::Warm;
 use std::collections::HashSet;
@@ -117,7 +119,7 @@ impl Watchdog {
         let (over, limit) = std::sync::mpsc::channel();
         let watches = move || {
             let has_fired =
-                limit.recv_timeout(Duration::from_secs(45)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+                limit.recv_timeout(Duration::from_secs(45) * slow()) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
             if has_fired {
                 others.into_iter().chain([template]).for_each(|pid| signal(pid, rustix::process::Signal::KILL));
             }
@@ -161,7 +163,8 @@ fn a_stopped_template_loses_no_launch() {
                     break;
                 }
                 signal(template, rustix::process::Signal::STOP);
-                std::thread::sleep(Duration::from_micros(n * 7919 % 2_000));
+                // Not so often that the template gets no further in its ten seconds.
+                std::thread::sleep(Duration::from_micros(n * 7919 % 2_000) * slow());
             }
         });
         let reasons = (0..100).filter_map(|_| launched()).collect();
