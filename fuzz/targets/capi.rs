@@ -5,8 +5,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 // The functions of the header are its symbols.
 extern crate forkless_capi as _;
@@ -235,6 +239,7 @@ fn room(bytes: &mut Bytes<'_>, call: impl FnOnce(*mut c_char, usize) -> c_int) {
 
 /// 0 or more, or a negative errno.
 fn checked(answer: c_int) -> c_int {
+    look_at_children();
     assert!(answer > -4096, "{answer}");
     // A fault of the library itself.
     assert_ne!(answer, -libc::ENOTRECOVERABLE);
@@ -539,7 +544,69 @@ fn read_output(answer: c_int, output: H) {
     }
 }
 
+/// Where a child has panicked, in memory that it shares with this process: its line, and the end of the file's name.
+#[repr(C)]
+struct Panic {
+    line: AtomicU32,
+    size: AtomicUsize,
+    file: UnsafeCell<[u8; 200]>,
+}
+
+/// Notes panics of children, whose standard error may be closed. They would end them as a signal of somebody else's does.
+fn note_panics() -> &'static Panic {
+    // SAFETY: a new mapping of zeroes, which are a valid note, for ever.
+    let noted = unsafe {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let place = libc::mmap(null_mut(), size_of::<Panic>(), libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        assert_ne!(place, libc::MAP_FAILED);
+        &*place.cast::<Panic>()
+    };
+    let (me, file) = (std::process::id(), noted.file.get() as usize);
+    let (line, size) = (&noted.line, &noted.size);
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::process::id() == me {
+            return usual(info);
+        }
+        if let Some(place) = info.location() {
+            let name = place.file().as_bytes();
+            let name = &name[name.len().saturating_sub(200)..];
+            // SAFETY: so much room; this process reads it when the child has ended.
+            unsafe { (file as *mut u8).copy_from_nonoverlapping(name.as_ptr(), name.len()) };
+            size.store(name.len(), Release);
+            line.store(place.line(), Release);
+        }
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(126) };
+    }));
+    noted
+}
+
+/// The one note of this process.
+struct Noted(&'static Panic);
+
+// SAFETY: atomics, and bytes that are read after them.
+unsafe impl Sync for Noted {}
+// SAFETY: as above.
+unsafe impl Send for Noted {}
+
+static NOTED: LazyLock<Noted> = LazyLock::new(|| Noted(note_panics()));
+
+/// Ends this process if a child has panicked. Not by a panic: the child's may have left this thread, whose memory it shares, in the
+/// middle of one.
+fn look_at_children() {
+    let Noted(noted) = &*NOTED;
+    let line = noted.line.load(Acquire);
+    if line != 0 {
+        // SAFETY: written before the line.
+        let file = unsafe { &(&*noted.file.get())[..noted.size.load(Acquire)] };
+        eprintln!("a child has panicked: {}:{line}", String::from_utf8_lossy(file));
+        std::process::abort();
+    }
+}
+
 fuzz_target!(|bytes: &[u8]| {
+    LazyLock::force(&NOTED);
     let mut bytes = Bytes(bytes);
     let mut world = World::default();
     let mut left = 40;
@@ -570,4 +637,5 @@ fuzz_target!(|bytes: &[u8]| {
     world.free();
     // SAFETY: no arguments.
     unsafe { forkless_reap_orphans() };
+    look_at_children();
 });
