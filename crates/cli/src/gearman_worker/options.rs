@@ -34,7 +34,7 @@ pub(crate) struct GearmanWorkerOptions {
     #[arg(help_heading = QUEUES, long, value_name = "KEY", conflicts_with = "key_file")]
     pub(super) key: Option<OsString>,
 
-    /// The same, with the key in the first line of FILE
+    /// Like --key, with the key in the first line of FILE
     #[arg(help_heading = QUEUES, long, value_name = "FILE")]
     pub(super) key_file: Option<PathBuf>,
 

@@ -218,7 +218,7 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = JOBS, long, value_name = "DIR")]
     pub(super) tmpdir: Option<PathBuf>,
 
-    /// Clone jobs from programs that are loaded already, where nothing differs but the time (experimental)
+    /// Start jobs as clones of programs that are loaded already, where possible (experimental: docs/warm.md)
     #[arg(help_heading = JOBS, long, conflicts_with_all = ["slurm", "gearman"])]
     pub(super) warm: bool,
 

@@ -32,7 +32,7 @@ pub(crate) struct XargsOptions {
     #[arg(help_heading = INPUT, short = 'E', value_name = "END", overrides_with = "eof_optional")]
     pub(crate) end: Option<OsString>,
 
-    /// The same; without END, no argument ends the input
+    /// Like -E; without END, no argument ends the input
     #[arg(help_heading = INPUT, long = "eof", visible_short_alias = 'e', value_name = "END", num_args = 0..=1,
           require_equals = true, default_missing_value = "", overrides_with = "end")]
     pub(crate) eof_optional: Option<OsString>,
@@ -42,7 +42,7 @@ pub(crate) struct XargsOptions {
           overrides_with_all = ["replace_optional", "max_args", "max_lines", "lines_optional"])]
     pub(crate) replace: Option<OsString>,
 
-    /// The same (default for TEXT: {})
+    /// Like -I (default for TEXT: {})
     #[arg(help_heading = PACKING, long = "replace", visible_short_alias = 'i', value_name = "TEXT", num_args = 0..=1,
           require_equals = true, default_missing_value = "{}",
           overrides_with_all = ["replace", "max_args", "max_lines", "lines_optional"])]
@@ -53,7 +53,7 @@ pub(crate) struct XargsOptions {
           overrides_with_all = ["replace", "replace_optional", "max_args", "lines_optional"])]
     pub(crate) max_lines: Option<u64>,
 
-    /// The same (default for COUNT: 1)
+    /// Like -L (default for COUNT: 1)
     #[arg(help_heading = PACKING, long = "max-lines", visible_short_alias = 'l', value_name = "COUNT", num_args = 0..=1,
           require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u64).range(1..),
           overrides_with_all = ["replace", "replace_optional", "max_args", "max_lines"])]
@@ -100,7 +100,7 @@ pub(crate) struct XargsOptions {
     #[arg(help_heading = RUNNING, long, value_name = "NAME")]
     pub(crate) process_slot_var: Option<OsString>,
 
-    /// Clone commands from programs that are loaded already, where nothing differs but the time (experimental)
+    /// Start commands as clones of programs that are loaded already, where possible (experimental: docs/warm.md)
     #[arg(help_heading = RUNNING, long)]
     pub(crate) warm: bool,
 
