@@ -252,6 +252,11 @@ impl<'a> Place<'a> {
     fn no_command(&self, word: &str) -> String {
         let names: Vec<&str> =
             self.command.get_subcommands().filter(|one| !one.is_hide_set()).map(Command::get_name).collect();
+        if names.is_empty() {
+            // `forkless help run WORD`: there are topics, but no subcommands.
+            let name = self.name.replacen(" help", "", 1);
+            return format!("{name} has no subcommand {word:?} (see {name} --help)");
+        }
         let near = did_you_mean(word, &names);
         let run = if near.is_empty() { format!(", or to run a program: forkless run {word}") } else { near };
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();

@@ -490,6 +490,7 @@ pub(super) const ROWS: &[Row] = &[
     (All, Nothing, "parallel --slurm-worker", 255, &["SLURM_PROCID is not set"], &["--slurm starts it"]),
     // ---- forkless itself, doctor and bench ----
     (All, Nothing, "nonsense", 2, &["no command \"nonsense\""], &["forkless run nonsense"]),
+    (All, Nothing, "help run files", 2, &["forkless run has no subcommand \"files\""], &["forkless run --help"]),
     (All, Nothing, "runn true", 2, &["no command \"runn\""], &["did you mean \"run\"?"]),
     (All, Nothing, "--timeout 5 true", 2, &["unknown option --timeout"], &["forkless run --timeout"]),
     (All, Nothing, "doctor --jsn", 2, &["unknown option --jsn"], &["did you mean --json?"]),
