@@ -375,6 +375,13 @@ fn options_that_would_weaken_the_sandbox_silently_are_refused() {
         let output = run(caller, &["--system-call-filter=~uname"], "uname; unshare -U true");
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr).matches("ermitted").count(), 2, "{output:?}");
+        // Also one that allows everything, and logs it: one instruction, "return SECCOMP_RET_LOG".
+        let directory = directory();
+        let path = directory.path().join("log");
+        let instruction = [&6_u16.to_ne_bytes()[..], &[0, 0], &0x7ffc_0000_u32.to_ne_bytes()].concat();
+        fs::write(&path, instruction).expect("write");
+        let output = run(caller, &["--seccomp", path.to_str().expect("text")], "unshare -U true");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
     }
 }
 

@@ -121,7 +121,7 @@ impl<'a> Sandbox<'a> {
         let given = command.get_seccomp().map(<[_]>::to_vec);
         let filter = match given {
             None => filter::program(),
-            Some(given) => filter::both(&given, filter::program()).ok_or_else(|| {
+            Some(given) => filter::both(&given, &filter::program()).ok_or_else(|| {
                 failed("seccomp filter", "--seccomp: the given filter cannot be combined with that of the sandbox")
             })?,
         };
