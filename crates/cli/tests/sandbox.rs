@@ -480,6 +480,15 @@ fn capability_options_change_each_set() {
     }
 }
 
+/// The library asks the kernel which capabilities exist. Without an answer it must not conclude that there are none to drop.
+#[test]
+fn bounding_set_that_cannot_be_read_is_an_error() {
+    let Some(root) = Caller::root_with("bounding_set_that_cannot_be_read_is_an_error", 8) else { return };
+    let refused = ["--inherit-all", "--system-call-filter=~prctl", binary(), "run"];
+    let words = root.failure(&[&refused[..], &["--bounding-set=-all", "true"]].concat());
+    assert!(words.contains("capabilities"), "{words}");
+}
+
 /// The kernel computes these sets again at exec, so only exec itself shows their effect: without CAP_DAC_OVERRIDE it cannot
 /// execute a file whose owner has no execute permission.
 #[test]
