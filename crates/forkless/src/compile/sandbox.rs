@@ -119,7 +119,12 @@ fn has_relative_source(mount: &Mount) -> bool {
 pub(super) fn joins(steps: &mut Steps<'_>) {
     for (namespace, fd) in steps.sandbox.joins.iter().filter(|(kind, _)| *kind != Namespace::Pid) {
         let args = [Arg::Number(fd.as_raw_fd() as u64), Arg::Number(*namespace as u64)];
+        let start = steps.ops.len();
         steps.call(Step::JoinNamespace, &format!("{namespace:?}"), uapi::__NR_setns, &args);
+        if *namespace == Namespace::Uts && steps.sandbox.hostname.is_some() {
+            // Best effort would rename the whole system.
+            steps.fail_as(None, start);
+        }
     }
 }
 

@@ -75,6 +75,13 @@ impl Steps<'_> {
         (1..=count).zip(together).for_each(|(n, op)| op.skip = count - n);
     }
 
+    /// Lets the ops from `start` on fail only as `step` may: they are parts of it. `None`: they may not fail.
+    pub(super) fn fail_as(&mut self, step: Option<Step>, start: usize) {
+        let may_fail = step.is_some_and(|step| self.setup.best_effort.contains(&step.code()));
+        let flags = if may_fail { BEST_EFFORT } else { 0 };
+        self.ops[start..].iter_mut().for_each(|op| op.flags = op.flags & !BEST_EFFORT | flags);
+    }
+
     fn add(&mut self, step: Step, object: &str, call: u32) {
         let c = self.arena.text(object.as_bytes());
         self.op(step, Op { a: call, b: step.code(), c, ..Op::new(OpCode::Call) });
@@ -187,8 +194,15 @@ pub(super) fn root(steps: &mut Steps<'_>) {
     let path = steps.path(path);
     steps.call(Step::Chroot, &object, uapi::__NR_chroot, &[path]);
     steps.belong(start);
+    enter_root(steps);
+}
+
+/// Makes the new root the working directory. It must not fail: the program could leave the root by the old one.
+pub(super) fn enter_root(steps: &mut Steps<'_>) {
+    let start = steps.ops.len();
     let top = steps.arena.data(b"/");
     steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[Arg::Data(top)]);
+    steps.fail_as(None, start);
 }
 
 /// IDs as numbers. `None`: the caller's.
