@@ -369,6 +369,14 @@ fn options_that_would_weaken_the_sandbox_silently_are_refused() {
             let words = caller.failure(&["--sandbox", option, "true"]);
             assert!(words.contains("--sandbox"), "{option}: {words}");
         }
+        let words = caller.failure(&["--sandbox", "--share-net", "--unshare-net", "true"]);
+        assert!(words.contains("--share-net"), "{words}");
+        // An ordinary user cannot drop groups, and nobody would notice that they are still there.
+        let groups = ["--sandbox", "--clear-groups", "sh", "-c", "true"];
+        let output = caller.output(&groups);
+        assert_eq!(output.status.code(), Some(if caller == Caller::Root { 0 } else { 125 }), "{output:?}");
+        let words = caller.failure(&["--sandbox", "--reuid=root", "--init-groups", "true"]);
+        assert!(words.contains("--init-groups"), "{words}");
         let words = caller.failure(&["--sandbox", "--bind", "/usr", "/../", "true"]);
         assert!(words.contains("sandbox: root"), "{words}");
         // A second filter adds to the first one.
