@@ -279,8 +279,10 @@ fn root_may_show_what_only_root_can_reach() {
     let inner = directory.path().join("inner");
     assert_eq!(text(root, &["--ro-bind", inner.to_str().expect("text"), "/w"], "cat /w/file"), "here\n");
     // Another user of the host, with its files.
-    let shown = text(root, &["--reuid=12345", "--regid=12346", "--groups=7"], "id -u; id -g; id -G");
-    assert_eq!(shown, "12345\n12346\n12346 7\n");
+    for groups in ["--groups=7", "--groups=7,12346,7"] {
+        let shown = text(root, &["--reuid=12345", "--regid=12346", groups], "id -u; id -g; id -G");
+        assert_eq!(shown, "12345\n12346\n12346 7\n", "{groups}");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod init;
 mod root;
 
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     io,
     os::{
@@ -258,8 +259,9 @@ impl<'a> Sandbox<'a> {
         if groups.is_none() {
             write("setgroups", "deny".into())?;
         }
-        let more: String =
-            groups.iter().flatten().filter(|group| *group != gid).map(|g| format!("{g} {g} 1\n")).collect();
+        // The kernel refuses a map with the same ID twice, and setgroups(2) does not.
+        let groups: BTreeSet<_> = groups.iter().flatten().filter(|group| *group != gid).collect();
+        let more: String = groups.iter().map(|group| format!("{group} {group} 1\n")).collect();
         write("gid_map", format!("{gid} {gid} 1\n{more}"))
     }
 
