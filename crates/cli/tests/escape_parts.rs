@@ -5,7 +5,7 @@ mod callers;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::{
         fs::{PermissionsExt, symlink},
         process::{CommandExt, ExitStatusExt},
@@ -318,6 +318,15 @@ fn hidden_working_directory_is_an_error_with_the_remedy() {
         let wanted = format!("{}\n", directory.path().display());
         assert_eq!(String::from_utf8_lossy(&here(&["--ro-bind", ".", "."]).stdout), wanted);
         assert_eq!(here(&["--chdir", "/"]).stdout, b"/\n");
+        // A directory that does not exist any more is no obstacle either.
+        let (gone, mut command) = (callers::directory(), caller.shell("sh"));
+        command.args(["-c", "read line; exec \"$0\" run --sandbox --chdir / pwd", binary()]);
+        command.current_dir(gone.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        gone.close().expect("removed");
+        child.stdin.take().expect("a pipe").write_all(b"\n").expect("a line");
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.stdout, b"/\n", "{caller:?}: {output:?}");
     }
 }
 

@@ -127,8 +127,14 @@ impl<'a> Sandbox<'a> {
             })?,
         };
         command.seccomp(filter);
-        let here = std::env::current_dir().map_err(|error| failed("working directory", error))?;
-        let directory = self.options.chdir.as_ref().map_or(here.clone(), |given| here.join(given));
+        let directory = match &self.options.chdir {
+            // That of forkless may have been removed, or may be outside of its root.
+            Some(given) if given.is_absolute() => given.clone(),
+            given => {
+                let here = std::env::current_dir().map_err(|error| failed("working directory", error))?;
+                given.as_ref().map_or(here.clone(), |given| here.join(given))
+            }
+        };
         if !self.shows(&directory) {
             return Err(failed(
                 "working directory",
