@@ -115,6 +115,23 @@ fn symbolic_link_that_leaves_a_mount_is_an_error() {
     }
 }
 
+/// `--oom-score-adj` writes to a file below /proc, which an option may mount over.
+#[test]
+fn symbolic_link_mounted_over_proc_is_not_written_to() {
+    for caller in Caller::with_user_namespaces("symbolic_link_mounted_over_proc_is_not_written_to") {
+        let world = World::new();
+        let (own, file) = (world.untrusted.join("self"), world.host.join("file"));
+        fs::create_dir(&own).expect("a directory");
+        fs::write(&file, "precious").expect("write");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("chmod");
+        symlink(&file, own.join("oom_score_adj")).expect("a link");
+        // An ordinary user cannot lower the score, which may be high already.
+        let words = ["--bind", text(&world.untrusted), "/proc", "--oom-score-adj=1000", "true"];
+        let output = caller.output(&allowed(caller, &words));
+        assert_eq!(fs::read_to_string(&file).expect("text"), "precious", "{caller:?}: {output:?}");
+    }
+}
+
 #[test]
 fn symbolic_link_in_a_new_root_is_resolved_inside_it() {
     for caller in Caller::with_user_namespaces("symbolic_link_in_a_new_root_is_resolved_inside_it") {

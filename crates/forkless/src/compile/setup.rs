@@ -134,6 +134,9 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
 ///
 /// The kernel sets the value for every process that shares the writer's memory, unless the writer is a vfork child.
 /// So the launcher adds `CLONE_VFORK`. Source: `__set_oom_adj()` in fs/proc/base.c.
+///
+/// The path is looked up before the mounts. A user who controls a directory that is mounted over `/proc` could make it a
+/// link to any file, which the caller's privileges would then write to.
 pub(super) fn oom_score(steps: &mut Steps<'_>) {
     let Some(score) = steps.setup.simple.oom_score_adj else { return };
     /// The first variable that callers cannot name.
