@@ -45,8 +45,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     let start = steps.ops.len();
     let makes_private = (sandbox.makes(Namespace::Mount) || sandbox.mounts_here) && !planted!("mounts-shared");
     if makes_private {
-        let all = Mount { source: None, target: "/".into(), kind: None, flags: MS_REC | MS_PRIVATE, data: None };
-        mount(steps, &all);
+        make_private(steps);
     }
     for one in &sandbox.mounts {
         match one {
@@ -62,6 +61,10 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
                 let start = steps.ops.len();
                 attach(steps, Arg::Number(tree as u64), &object, target, NOT_FOLLOWED);
                 steps.belong(start);
+                // It may be a copy of a shared mount. What is mounted below the one would appear below the other.
+                let attached = steps.ops.len();
+                make_private(steps);
+                steps.fail_as(None, attached);
             }
             MountStep::Unmount(target) => unmount(steps, target),
             MountStep::Directory { path, mode } => make_dir(steps, path, *mode),
@@ -74,6 +77,11 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
         // If this fails as best effort, the mounts might appear in the caller's namespace, so none is made.
         steps.ops[start].skip = (steps.ops.len() - start - 1) as u32;
     }
+}
+
+/// Cuts all mounts off from those that they are copies of.
+fn make_private(steps: &mut Steps<'_>) {
+    mount(steps, &Mount { source: None, target: "/".into(), kind: None, flags: MS_REC | MS_PRIVATE, data: None });
 }
 
 /// `mount(2)` with the given path. Inside a root (`places.rs`) a path would not be safe: mounts are copied
