@@ -5,7 +5,7 @@ mod callers;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::{
         fs::{PermissionsExt, symlink},
         process::{CommandExt, ExitStatusExt},
@@ -231,9 +231,12 @@ fn bind_shows_a_directory_without_devices_and_setuid_programs() {
         assert!(seen.starts_with("here\n") && line.contains("rw,nosuid,nodev"), "{line}");
         let file = format!("{path}/file");
         // A file's mount point is made wherever the sandbox has a file system of its own.
-        for place in ["/a/b/c", "/tmp/c", "/tmp/a/b/c", "/var/tmp/c", "/dev/shm/c"] {
+        for place in ["/a/b/c", "/tmp/c", "/tmp/a/b/c", "/var/tmp/c", "/dev/shm/c", "/dev/c", "/dev/a/b/c"] {
             assert_eq!(text(caller, &["--ro-bind", &file, place], &format!("cat {place}")), "here\n", "{place}");
         }
+        let script = "echo x >/dev/also-null && cat /dev/also-null; ls /dev/host/null; touch /dev/x || echo fixed";
+        let binds = ["--dev-bind", "/dev/null", "/dev/also-null", "--dev-bind", "/dev", "/dev/host"];
+        assert_eq!(text(caller, &binds, script), "/dev/host/null\nfixed\n");
         assert!(text(caller, &["--tmpfs", "/scratch"], "echo x >/scratch/y; cat /scratch/y").contains('x'));
         let words = caller.failure(&["--sandbox", "--bind", "/no/such/source", "/x", "true"]);
         assert!(words.contains("/no/such/source"), "{words}");
@@ -276,8 +279,10 @@ fn root_may_show_what_only_root_can_reach() {
     let inner = directory.path().join("inner");
     assert_eq!(text(root, &["--ro-bind", inner.to_str().expect("text"), "/w"], "cat /w/file"), "here\n");
     // Another user of the host, with its files.
-    let shown = text(root, &["--reuid=12345", "--regid=12346", "--groups=7"], "id -u; id -g; id -G");
-    assert_eq!(shown, "12345\n12346\n12346 7\n");
+    for groups in ["--groups=7", "--groups=7,12346,7"] {
+        let shown = text(root, &["--reuid=12345", "--regid=12346", groups], "id -u; id -g; id -G");
+        assert_eq!(shown, "12345\n12346\n12346 7\n", "{groups}");
+    }
 }
 
 #[test]
@@ -313,6 +318,15 @@ fn hidden_working_directory_is_an_error_with_the_remedy() {
         let wanted = format!("{}\n", directory.path().display());
         assert_eq!(String::from_utf8_lossy(&here(&["--ro-bind", ".", "."]).stdout), wanted);
         assert_eq!(here(&["--chdir", "/"]).stdout, b"/\n");
+        // A directory that does not exist any more is no obstacle either.
+        let (gone, mut command) = (callers::directory(), caller.shell("sh"));
+        command.args(["-c", "read line; exec \"$0\" run --sandbox --chdir / pwd", binary()]);
+        command.current_dir(gone.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        gone.close().expect("removed");
+        child.stdin.take().expect("a pipe").write_all(b"\n").expect("a line");
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.stdout, b"/\n", "{caller:?}: {output:?}");
     }
 }
 
@@ -369,12 +383,27 @@ fn options_that_would_weaken_the_sandbox_silently_are_refused() {
             let words = caller.failure(&["--sandbox", option, "true"]);
             assert!(words.contains("--sandbox"), "{option}: {words}");
         }
+        let words = caller.failure(&["--sandbox", "--share-net", "--unshare-net", "true"]);
+        assert!(words.contains("--share-net"), "{words}");
+        // An ordinary user cannot drop groups, and nobody would notice that they are still there.
+        let groups = ["--sandbox", "--clear-groups", "sh", "-c", "true"];
+        let output = caller.output(&groups);
+        assert_eq!(output.status.code(), Some(if caller == Caller::Root { 0 } else { 125 }), "{output:?}");
+        let words = caller.failure(&["--sandbox", "--reuid=root", "--init-groups", "true"]);
+        assert!(words.contains("--init-groups"), "{words}");
         let words = caller.failure(&["--sandbox", "--bind", "/usr", "/../", "true"]);
         assert!(words.contains("sandbox: root"), "{words}");
         // A second filter adds to the first one.
         let output = run(caller, &["--system-call-filter=~uname"], "uname; unshare -U true");
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr).matches("ermitted").count(), 2, "{output:?}");
+        // Also one that allows everything, and logs it: one instruction, "return SECCOMP_RET_LOG".
+        let directory = directory();
+        let path = directory.path().join("log");
+        let instruction = [&6_u16.to_ne_bytes()[..], &[0, 0], &0x7ffc_0000_u32.to_ne_bytes()].concat();
+        fs::write(&path, instruction).expect("write");
+        let output = run(caller, &["--seccomp", path.to_str().expect("text")], "unshare -U true");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
     }
 }
 

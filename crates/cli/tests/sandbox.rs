@@ -256,6 +256,11 @@ fn later_mounts(caller: Caller) {
         assert!(std::process::Command::new("umount").arg(&late).status().expect("umount(8)").success());
     }
     // The other direction: the mount lasts as long as the program, and its copy on the host would stay.
+    // An ordinary user may not attach a mount of this namespace.
+    if let (Caller::Root, Ok(tree)) = (caller, open_tree(directory.path())) {
+        let number = tree.as_raw_fd().to_string();
+        caller.stdout(&["--attach-mount", &number, "/srv", "--tmpfs", "/srv/late", "true"]);
+    }
     let words = allowed(caller, &["--unshare-mount", "--tmpfs", text(&late), "true"]);
     assert!(caller.output(&words).status.success(), "{caller:?}");
     let mounts = fs::read_to_string("/proc/thread-self/mounts").expect("mounts");
@@ -430,18 +435,24 @@ fn attach_mount_attaches_a_detached_mount() {
     let Some(root) = Caller::root_with("attach_mount_attaches_a_detached_mount", CAP_SYS_ADMIN) else { return };
     let directory = directory();
     fs::write(directory.path().join("file"), "here").expect("write");
-    let path = std::ffi::CString::new(text(directory.path())).expect("text");
+    let tree = match open_tree(directory.path()) {
+        Ok(tree) => tree,
+        Err(why) => return skipped("attach_mount_attaches_a_detached_mount", &format!("open_tree(2) fails: {why}")),
+    };
+    let number = tree.as_raw_fd().to_string();
+    assert_eq!(root.stdout(&["--attach-mount", &number, "/srv", "cat", "/srv/file"]), "here");
+}
+
+fn open_tree(path: &Path) -> std::io::Result<OwnedFd> {
     const OPEN_TREE_CLONE: libc::c_uint = 1;
+    let path = std::ffi::CString::new(text(path)).expect("text");
     // SAFETY: the path ends in NUL.
     let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), OPEN_TREE_CLONE) };
     if tree < 0 {
-        let why = std::io::Error::last_os_error();
-        return skipped("attach_mount_attaches_a_detached_mount", &format!("open_tree(2) fails: {why}"));
+        return Err(std::io::Error::last_os_error());
     }
     // SAFETY: open_tree has just returned it, so nothing else owns it. Without OPEN_TREE_CLOEXEC it is inherited.
-    let tree = unsafe { OwnedFd::from_raw_fd(tree as i32) };
-    let number = tree.as_raw_fd().to_string();
-    assert_eq!(root.stdout(&["--attach-mount", &number, "/srv", "cat", "/srv/file"]), "here");
+    Ok(unsafe { OwnedFd::from_raw_fd(tree as i32) })
 }
 
 // ---- privileges ----
@@ -478,6 +489,15 @@ fn capability_options_change_each_set() {
         assert_eq!(capabilities(root, options, "CapInh"), raw, "{options:?}");
         assert_eq!(capabilities(root, options, "CapEff"), if ambient { raw } else { 0 }, "{options:?}");
     }
+}
+
+/// The library asks the kernel which capabilities exist. Without an answer it must not conclude that there are none to drop.
+#[test]
+fn bounding_set_that_cannot_be_read_is_an_error() {
+    let Some(root) = Caller::root_with("bounding_set_that_cannot_be_read_is_an_error", 8) else { return };
+    let refused = ["--inherit-all", "--system-call-filter=~prctl", binary(), "run"];
+    let words = root.failure(&[&refused[..], &["--bounding-set=-all", "true"]].concat());
+    assert!(words.contains("capabilities"), "{words}");
 }
 
 /// The kernel computes these sets again at exec, so only exec itself shows their effect: without CAP_DAC_OVERRIDE it cannot

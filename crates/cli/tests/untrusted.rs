@@ -19,6 +19,43 @@ fn allowed<'a>(caller: Caller, words: &[&'a str]) -> Vec<&'a str> {
     [first, words].concat()
 }
 
+// ---- best effort ----
+
+/// Best effort is for the named steps. What must not reach the caller's namespaces does not depend on a step that failed.
+#[test]
+fn best_effort_changes_nothing_outside_of_the_namespaces() {
+    let directory = directory();
+    let place = text(directory.path());
+    for caller in Caller::with_user_namespaces("best_effort_changes_nothing_outside_of_the_namespaces") {
+        let first = allowed(caller, &["--best-effort=chdir", "--unshare-mount", "--pivot-root", "/no/such/root"]);
+        let words = caller.failure(&[&first[..], &["true"]].concat());
+        assert!(words.contains("/no/such/root"), "{caller:?}: {words}");
+        assert!(caller.output(&["--best-effort=chdir", "--chdir", "/no/such", "true"]).status.success());
+
+        // The namespaces of an outer forkless take the place of those of the system.
+        let outer = |options: &[&str], inner: &[&str]| {
+            let outer = ["--map-root-user", "--unshare-mount", "--unshare-uts", "--inherit-all"];
+            caller.output(&[&outer[..], options, &[binary(), "run"], inner].concat())
+        };
+        let options =
+            ["--best-effort=join-namespace", "--join", "uts=/dev/null", "--hostname", "renamed", "uname", "-n"];
+        let output = outer(&[], &options);
+        assert_eq!(output.status.code(), Some(125), "{caller:?}: {output:?}");
+
+        let script = format!("grep -c ' {place} ' /proc/self/mounts");
+        let look = ["sh", "-c", script.as_str()];
+        let fork = ["--launcher=fork", "--best-effort=namespace", "--tmpfs", place];
+        let output = outer(&["--system-call-filter=~unshare"], &[&fork[..], &look].concat());
+        assert_eq!(output.status.code(), Some(125), "{caller:?}: {output:?}");
+
+        // The mounts could not be made private, and these are made by other calls than mount(2).
+        let mounts = ["--best-effort=mount", "--ro-bind", "/etc", place];
+        let output = outer(&["--system-call-filter=~mount"], &[&mounts[..], &look].concat());
+        assert_eq!(output.stdout, b"0\n", "{caller:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("skipped"), "{caller:?}: {output:?}");
+    }
+}
+
 // ---- paths in untrusted mounts ----
 
 /// Directories for a test: an untrusted one, its mount point, one that it must not reach, and a source for mounts.
@@ -112,6 +149,23 @@ fn symbolic_link_that_leaves_a_mount_is_an_error() {
             assert!(refused.contains(&place) && refused.contains(why), "{caller:?} {options:?}: {refused}");
             assert_eq!(World::names(&world.host), [""; 0], "{caller:?} {options:?}");
         }
+    }
+}
+
+/// `--oom-score-adj` writes to a file below /proc, which an option may mount over.
+#[test]
+fn symbolic_link_mounted_over_proc_is_not_written_to() {
+    for caller in Caller::with_user_namespaces("symbolic_link_mounted_over_proc_is_not_written_to") {
+        let world = World::new();
+        let (own, file) = (world.untrusted.join("self"), world.host.join("file"));
+        fs::create_dir(&own).expect("a directory");
+        fs::write(&file, "precious").expect("write");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("chmod");
+        symlink(&file, own.join("oom_score_adj")).expect("a link");
+        // An ordinary user cannot lower the score, which may be high already.
+        let words = ["--bind", text(&world.untrusted), "/proc", "--oom-score-adj=1000", "true"];
+        let output = caller.output(&allowed(caller, &words));
+        assert_eq!(fs::read_to_string(&file).expect("text"), "precious", "{caller:?}: {output:?}");
     }
 }
 

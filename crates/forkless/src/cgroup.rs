@@ -127,10 +127,14 @@ impl Cgroup {
     ///
     /// # Errors
     /// Those of `mkdir(2)`: EACCES if the caller may not, EEXIST if it exists (it is then left alone). EINVAL if the
-    /// parent is no cgroup of version 2. All errors of this type name the file.
+    /// parent is no cgroup of version 2, or the name is empty, `.` or `..` or contains a slash. All errors of this type name the file.
     pub fn create<P: AsRef<Path>>(parent: P, name: &str) -> io::Result<Self> {
         let parent = parent.as_ref();
         check(parent)?;
+        // Joined to the parent, such a name would lead out of it, and the handle would remove what is no cgroup.
+        if Path::new(name).file_name() != Some(OsStr::new(name)) {
+            return Err(about(io::Error::new(ErrorKind::InvalidInput, format!("{name:?} is not a name")), parent));
+        }
         // Absolute: a later change of the working directory must not change what is removed.
         let path = absolute(parent.join(name)).map_err(|error| about(error, parent))?;
         fs::create_dir(&path).map_err(|error| about(error, &path))?;

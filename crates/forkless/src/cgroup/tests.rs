@@ -204,6 +204,14 @@ fn errors_name_the_file_and_what_may_be_done() -> io::Result<()> {
     let error = Cgroup::create(temp_dir(), "forkless-no-group").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     assert!(!temp_dir().join("forkless-no-group").exists());
+    // A name that leads out of the parent: the handle would be of a directory elsewhere.
+    let elsewhere = temp_dir().join(format!("forkless-elsewhere-{}", id()));
+    let up = format!("../forkless-beside-{}", id());
+    for name in [elsewhere.to_str().expect("text"), &up, "", ".", "..", "in/side", "in/"] {
+        let error = Cgroup::create(group.path(), name).expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}: {error}");
+    }
+    assert!(!elsewhere.exists());
     Cgroup::hand_down(group.path(), &[])
 }
 

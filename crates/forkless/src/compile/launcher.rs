@@ -109,7 +109,12 @@ pub(super) fn born(steps: &mut Steps<'_>) {
     }
     let unshared = sandbox.unshare & !(Namespace::Time as u64);
     if unshared != 0 {
+        let start = steps.ops.len();
         steps.call(Step::Namespace, "", uapi::__NR_unshare, &[Arg::Number(unshared)]);
+        if !sandbox.mounts.is_empty() || sandbox.pivot_root.is_some() || sandbox.hostname.is_some() {
+            // Best effort would change the mounts and the name of the whole system.
+            steps.fail_as(None, start);
+        }
     }
     if sandbox.cgroup.is_some() {
         let own = steps.arena.data(b"0");

@@ -266,9 +266,9 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         sandbox::close_memory(&mut steps);
     }
     sandbox::surroundings(&mut steps);
+    setup::oom_score(&mut steps);
     mounts::mounts(&mut steps, &descriptors.trees);
     setup::resources(&mut steps);
-    setup::oom_score(&mut steps);
     if command.setsid || command.pty.is_some() {
         steps.op(Step::SetSid, Op::new(OpCode::SetSid));
     }

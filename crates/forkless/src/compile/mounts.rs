@@ -3,7 +3,7 @@
 use crate::command::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, Namespace, OVERLAY};
 use crate::compile::arena::Arg;
 use crate::compile::places::{HERE, Part};
-use crate::compile::setup::Steps;
+use crate::compile::setup::{self, Steps};
 use crate::step::Step;
 use forkless_core::plan::{CALLER_VARIABLES, Op};
 use forkless_core::planted;
@@ -42,9 +42,10 @@ const ATTR_STRICT_ATIME: u64 = 0x20;
 pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     let sandbox = steps.sandbox;
     let mut trees = trees.iter();
-    if (sandbox.makes(Namespace::Mount) || sandbox.mounts_here) && !planted!("mounts-shared") {
-        let all = Mount { source: None, target: "/".into(), kind: None, flags: MS_REC | MS_PRIVATE, data: None };
-        mount(steps, &all);
+    let start = steps.ops.len();
+    let makes_private = (sandbox.makes(Namespace::Mount) || sandbox.mounts_here) && !planted!("mounts-shared");
+    if makes_private {
+        make_private(steps);
     }
     for one in &sandbox.mounts {
         match one {
@@ -60,6 +61,10 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
                 let start = steps.ops.len();
                 attach(steps, Arg::Number(tree as u64), &object, target, NOT_FOLLOWED);
                 steps.belong(start);
+                // It may be a copy of a shared mount. What is mounted below the one would appear below the other.
+                let attached = steps.ops.len();
+                make_private(steps);
+                steps.fail_as(None, attached);
             }
             MountStep::Unmount(target) => unmount(steps, target),
             MountStep::Directory { path, mode } => make_dir(steps, path, *mode),
@@ -68,6 +73,15 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
         }
         steps.places.follow(one);
     }
+    if makes_private {
+        // If this fails as best effort, the mounts might appear in the caller's namespace, so none is made.
+        steps.ops[start].skip = (steps.ops.len() - start - 1) as u32;
+    }
+}
+
+/// Cuts all mounts off from those that they are copies of.
+fn make_private(steps: &mut Steps<'_>) {
+    mount(steps, &Mount { source: None, target: "/".into(), kind: None, flags: MS_REC | MS_PRIVATE, data: None });
 }
 
 /// `mount(2)` with the given path. Inside a root (`places.rs`) a path would not be safe: mounts are copied
@@ -382,13 +396,14 @@ pub(super) fn pivot_root(steps: &mut Steps<'_>) {
     let Some(root) = &steps.sandbox.pivot_root else { return };
     let object = format!("{root:?}{}", steps.places.words(root));
     let here = Arg::Data(steps.arena.data(b"."));
-    let top = Arg::Data(steps.arena.data(b"/"));
     let start = steps.ops.len();
     steps.enter(Step::Chdir, &object, root);
     steps.call(Step::PivotRoot, &object, uapi::__NR_pivot_root, &[here, here]);
     steps.call(Step::PivotRoot, &object, uapi::__NR_umount2, &[here, Arg::Number(MNT_DETACH)]);
+    // The first of these calls is a chdir(2). A program that may run elsewhere may not run in the old root.
+    steps.fail_as(Some(Step::PivotRoot), start);
     steps.belong(start);
-    steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[top]);
+    setup::enter_root(steps);
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The look-up of a program's name.
 
-use crate::command::{Command, Environment, Paths};
+use crate::command::{Command, Environment, Namespace, Paths};
 use crate::error::Error;
 use crate::step::Step;
 use forkless_core::planted;
@@ -52,7 +52,7 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
             }
         }
     }
-    if resolve && searched.is_some() {
+    if resolve && searched.is_some() && !has_other_files(command) {
         // Relative paths start from the child's working directory.
         let directory = command.directory.as_deref().filter(|_| !planted!("path-from-the-callers-directory"));
         let directory = directory.unwrap_or(Path::new(""));
@@ -81,6 +81,17 @@ fn search_path(environment: &Environment) -> OsString {
     path.unwrap_or_else(|| DEFAULT_PATH.into())
 }
 
+/// Whether the child may see other files than the caller at the entries of PATH. What the caller finds there says nothing
+/// about them: then the child tries the entries in their order, each time.
+fn has_other_files(command: &Command) -> bool {
+    let (setup, sandbox) = (&command.setup, &command.sandbox);
+    let changes_root = setup.chroot.is_some() || sandbox.pivot_root.is_some();
+    let mounts = !sandbox.mounts.is_empty() || sandbox.joins(Namespace::Mount);
+    // The directory of relative entries, and what the caller's own steps may change.
+    let steps = setup.directory_fd.is_some() || !setup.calls.is_empty() || !command.closures.is_empty();
+    changes_root || mounts || steps || !command.actions.is_empty()
+}
+
 /// Examines the file at a path.
 enum Look {
     Executable,
@@ -106,6 +117,38 @@ fn joined<'a>(directory: &'a [u8], name: &'a [u8]) -> [&'a [u8]; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn program_in_another_root_is_searched_by_the_child() {
+        let directory = std::env::temp_dir();
+        let inner = directory.join(format!("forkless-program-{}", std::process::id()));
+        std::fs::create_dir(&inner).expect("a directory");
+        let tool = inner.join("forkless-tool");
+        std::fs::write(&tool, "").expect("a file");
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+        let first = |set: fn(&mut Command)| {
+            let mut command = Command::new("forkless-tool");
+            command.env("PATH", format!("/no/such/place:{}", inner.display()));
+            set(&mut command);
+            let found = candidates(&command, true).expect("candidates");
+            Path::new(found.paths.get(0)) == tool
+        };
+        let sets: [fn(&mut Command); 7] = [
+            |command| _ = command.chroot("/new"),
+            |command| _ = command.pivot_root("/new"),
+            |command| _ = command.unshare(Namespace::Mount).bind("/a", "/no/such/place"),
+            |command| _ = command.join(Namespace::Mount, std::fs::File::open("/").expect("a file")),
+            |command| _ = command.current_dir_fd(std::fs::File::open("/").expect("a file")),
+            // SAFETY: it is not run.
+            |command| _ = unsafe { command.call(0, [], None) },
+            // SAFETY: as above.
+            |command| _ = unsafe { command.pre_exec(|| Ok(())) },
+        ];
+        assert!(first(|_| ()), "what the caller finds comes first");
+        let found: Vec<_> = (0..).zip(sets).filter(|(_, set)| first(*set)).map(|(number, _)| number).collect();
+        std::fs::remove_dir_all(&inner).expect("removed");
+        assert_eq!(found, [0; 0], "settings by their numbers");
+    }
 
     /// A path that is too long is skipped: the kernel's error for it would end the search.
     #[test]

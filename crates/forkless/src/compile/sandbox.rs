@@ -11,7 +11,7 @@ use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
 use forkless_core::planted;
-use forkless_core::sys::{prctl, uapi};
+use forkless_core::sys::{errno, prctl, uapi};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -119,7 +119,12 @@ fn has_relative_source(mount: &Mount) -> bool {
 pub(super) fn joins(steps: &mut Steps<'_>) {
     for (namespace, fd) in steps.sandbox.joins.iter().filter(|(kind, _)| *kind != Namespace::Pid) {
         let args = [Arg::Number(fd.as_raw_fd() as u64), Arg::Number(*namespace as u64)];
+        let start = steps.ops.len();
         steps.call(Step::JoinNamespace, &format!("{namespace:?}"), uapi::__NR_setns, &args);
+        if *namespace == Namespace::Uts && steps.sandbox.hostname.is_some() {
+            // Best effort would rename the whole system.
+            steps.fail_as(None, start);
+        }
     }
 }
 
@@ -219,9 +224,10 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     }
 }
 
-/// Whether this kernel knows the capability.
+/// Whether this kernel knows the capability. If a filter refuses the question, yes: then the child's steps fail. They would
+/// be left out, and nothing dropped, if no capability were known.
 fn exists(number: u64) -> bool {
-    kernel::prctl(Prctl::IsInBoundingSet, number as usize).is_ok()
+    kernel::prctl(Prctl::IsInBoundingSet, number as usize) != Err(errno::EINVAL)
 }
 
 /// Sets the capability sets, after the IDs. `leaves_root`: the user becomes another one than root.

@@ -75,6 +75,13 @@ impl Steps<'_> {
         (1..=count).zip(together).for_each(|(n, op)| op.skip = count - n);
     }
 
+    /// Lets the ops from `start` on fail only as `step` may: they are parts of it. `None`: they may not fail.
+    pub(super) fn fail_as(&mut self, step: Option<Step>, start: usize) {
+        let may_fail = step.is_some_and(|step| self.setup.best_effort.contains(&step.code()));
+        let flags = if may_fail { BEST_EFFORT } else { 0 };
+        self.ops[start..].iter_mut().for_each(|op| op.flags = op.flags & !BEST_EFFORT | flags);
+    }
+
     fn add(&mut self, step: Step, object: &str, call: u32) {
         let c = self.arena.text(object.as_bytes());
         self.op(step, Op { a: call, b: step.code(), c, ..Op::new(OpCode::Call) });
@@ -127,6 +134,9 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
 ///
 /// The kernel sets the value for every process that shares the writer's memory, unless the writer is a vfork child.
 /// So the launcher adds `CLONE_VFORK`. Source: `__set_oom_adj()` in fs/proc/base.c.
+///
+/// The path is looked up before the mounts. A user who controls a directory that is mounted over `/proc` could make it a
+/// link to any file, which the caller's privileges would then write to.
 pub(super) fn oom_score(steps: &mut Steps<'_>) {
     let Some(score) = steps.setup.simple.oom_score_adj else { return };
     /// The first variable that callers cannot name.
@@ -187,8 +197,15 @@ pub(super) fn root(steps: &mut Steps<'_>) {
     let path = steps.path(path);
     steps.call(Step::Chroot, &object, uapi::__NR_chroot, &[path]);
     steps.belong(start);
+    enter_root(steps);
+}
+
+/// Makes the new root the working directory. It must not fail: the program could leave the root by the old one.
+pub(super) fn enter_root(steps: &mut Steps<'_>) {
+    let start = steps.ops.len();
     let top = steps.arena.data(b"/");
     steps.call(Step::Chdir, "\"/\"", uapi::__NR_chdir, &[Arg::Data(top)]);
+    steps.fail_as(None, start);
 }
 
 /// IDs as numbers. `None`: the caller's.

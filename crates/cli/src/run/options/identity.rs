@@ -119,13 +119,20 @@ impl Identity {
 
     /// The IDs of a sandboxed program, which are looked up outside of the sandbox. None: none are given.
     pub(crate) fn outside(&self) -> Result<Option<Ids>, Failure> {
+        let is_root = rustix::process::geteuid().is_root();
+        if self.clear_groups && !is_root {
+            return Err(Failure::before("--sandbox: only root may use --clear-groups"));
+        }
+        if self.init_groups {
+            return Err(Failure::before("--sandbox: --init-groups is not supported; list the groups with --groups"));
+        }
         if self.reuid.is_none() && self.regid.is_none() && self.groups.is_empty() && !self.keep_groups {
             return Ok(None);
         }
         let Some(NewUser { name, group: group_of_user }) = &self.reuid else {
             return Err(Failure::before("--sandbox: --regid, --groups and --keep-groups require --reuid"));
         };
-        if !rustix::process::geteuid().is_root() || self.keep_groups {
+        if !is_root || self.keep_groups {
             let why = if self.keep_groups { "--keep-groups is not supported" } else { "only root may use --reuid" };
             return Err(Failure::before(format_args!("--sandbox: {why}")));
         }

@@ -24,7 +24,7 @@ pub(crate) struct Namespaces {
     unshare_pid: bool,
 
     /// Create a network namespace, with only a loopback device, which is down
-    #[arg(long)]
+    #[arg(long, conflicts_with = "share_net")]
     unshare_net: bool,
 
     /// Create a mount namespace (default with any option that mounts)

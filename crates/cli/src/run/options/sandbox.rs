@@ -28,6 +28,6 @@ pub(crate) struct SandboxOptions {
 pub(crate) enum Profile {
     /// Without Landlock in the kernel, print a message and continue
     Default,
-    /// Require Landlock with all that forkless knows, and allow no program to be executed from writable directories
+    /// Require Landlock with all that forkless knows, and allow no program in /tmp and /dev/shm to be executed
     Strict,
 }

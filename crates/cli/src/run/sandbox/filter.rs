@@ -14,6 +14,9 @@ const JUMP_IF_AT_LEAST: u16 = 0x35;
 const JUMP_IF_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
+/// The bits of a code that say what kind of instruction it is.
+const CLASS: u16 = 7;
+
 /// Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const MACHINE: u32 = 4;
@@ -162,20 +165,53 @@ fn search(segments: &[(u32, u32)]) -> Vec<BpfInstruction> {
     rules
 }
 
-/// Both filters in one: what the first allows is decided by the second. None if the first returns the accumulator, which
-/// cannot be followed.
-pub(crate) fn both(first: &[BpfInstruction], second: Vec<BpfInstruction>) -> Option<Vec<BpfInstruction>> {
+/// Both filters in one, with the result that the kernel gives for two filters: that of the stricter action. So each result of
+/// the first that lets a call through (to be made, logged, traced or handed to a supervisor) jumps to a copy of the second, in
+/// which it stands for "allow". None if the first returns the accumulator, which cannot be followed, or runs past its end.
+pub(crate) fn both(first: &[BpfInstruction], second: &[BpfInstruction]) -> Option<Vec<BpfInstruction>> {
+    let is_closed = first.last().is_some_and(|rule| rule.code & CLASS == RETURN);
+    if !is_closed || first.iter().enumerate().any(|(at, rule)| at + farthest(*rule) >= first.len()) {
+        return None;
+    }
     let mut rules = first.to_vec();
+    let mut copies: Vec<u32> = Vec::new();
     for (at, rule) in rules.iter_mut().enumerate() {
         match *rule {
-            BpfInstruction { code: RETURN, k: ALLOW, .. } => *rule = op(JUMP, 0, 0, (first.len() - at - 1) as u32),
+            BpfInstruction { code: RETURN, k, .. } if lets_through(k) => {
+                let number = copies.iter().position(|known| *known == k).unwrap_or_else(|| {
+                    copies.push(k);
+                    copies.len() - 1
+                });
+                *rule = op(JUMP, 0, 0, (first.len() - at - 1 + number * second.len()) as u32);
+            }
             BpfInstruction { code: RETURN, .. } => {}
-            BpfInstruction { code, .. } if code & 7 == RETURN => return None,
+            BpfInstruction { code, .. } if code & CLASS == RETURN => return None,
             _ => {}
         }
     }
-    rules.extend(second);
+    for result in copies {
+        rules.extend(second.iter().map(|rule| match *rule {
+            BpfInstruction { code: RETURN, k: ALLOW, .. } => op(RETURN, 0, 0, result),
+            other => other,
+        }));
+    }
     Some(rules)
+}
+
+/// Is the action of this result weaker than an error? seccomp(2) lists the actions by precedence.
+fn lets_through(result: u32) -> bool {
+    const ACTION: u32 = 0xffff_0000;
+    (result & ACTION) as i32 > error(0) as i32
+}
+
+/// How far an instruction leads from itself.
+fn farthest(rule: BpfInstruction) -> usize {
+    match rule.code {
+        JUMP => 1 + rule.k as usize,
+        code if code & CLASS == JUMP => 1 + usize::from(rule.jt.max(rule.jf)),
+        code if code & CLASS == RETURN => 0,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -256,10 +292,42 @@ mod tests {
             op(RETURN, 0, 0, error(5)),
             op(RETURN, 0, 0, ALLOW),
         ];
-        let rules = both(&first, program()).expect("a filter");
+        let rules = both(&first, &program()).expect("a filter");
         assert_eq!(answer(&rules, OURS, libc::SYS_getpid as u32, [0, 0]), error(5));
         assert_eq!(answer(&rules, OURS, libc::SYS_read as u32, [0, 0]), ALLOW);
         assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, [0, 0]), REFUSED);
-        assert!(both(&[op(0x16, 0, 0, 0)], program()).is_none());
+        assert!(both(&[op(0x16, 0, 0, 0)], &program()).is_none());
+    }
+
+    #[test]
+    fn second_filter_decides_whatever_result_of_the_first_lets_a_call_through() {
+        // Log, trace, hand to a supervisor, and "allow" with data, which the kernel ignores.
+        for result in [0x7ffc_0000, 0x7ff0_0007, 0x7fc0_0000, ALLOW | 1, ALLOW] {
+            let first = [
+                op(LOAD, 0, 0, NUMBER),
+                op(JUMP_IF_EQUAL, 0, 1, libc::SYS_getpid as u32),
+                op(RETURN, 0, 0, ALLOW),
+                op(RETURN, 0, 0, result),
+            ];
+            let rules = both(&first, &program()).expect("a filter");
+            let of = |number: libc::c_long| answer(&rules, OURS, number as u32, [0, 0]);
+            assert_eq!((of(libc::SYS_getpid), of(libc::SYS_read)), (ALLOW, result), "{result:#x}");
+            assert_eq!(of(libc::SYS_mount), REFUSED, "{result:#x}");
+        }
+        // Kill the process, kill the thread, trap, fail.
+        for result in [KILL, 0, 0x3_0000, error(5)] {
+            let rules = both(&[op(RETURN, 0, 0, result)], &program()).expect("a filter");
+            assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, [0, 0]), result);
+        }
+    }
+
+    #[test]
+    fn filter_that_would_run_into_the_second_one_is_refused() {
+        let end = op(RETURN, 0, 0, ALLOW);
+        for wrong in [op(JUMP, 0, 0, 1), op(JUMP_IF_EQUAL, 1, 0, 0), op(JUMP_IF_AT_LEAST, 0, 9, 0)] {
+            assert!(both(&[wrong, end], &program()).is_none(), "{wrong:?}");
+        }
+        assert!(both(&[op(LOAD, 0, 0, NUMBER)], &program()).is_none() && both(&[], &program()).is_none());
+        assert!(both(&[op(JUMP_IF_EQUAL, 0, 1, 0), end, end], &program()).is_some());
     }
 }

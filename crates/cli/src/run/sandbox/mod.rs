@@ -16,6 +16,7 @@ mod init;
 mod root;
 
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     io,
     os::{
@@ -121,13 +122,19 @@ impl<'a> Sandbox<'a> {
         let given = command.get_seccomp().map(<[_]>::to_vec);
         let filter = match given {
             None => filter::program(),
-            Some(given) => filter::both(&given, filter::program()).ok_or_else(|| {
+            Some(given) => filter::both(&given, &filter::program()).ok_or_else(|| {
                 failed("seccomp filter", "--seccomp: the given filter cannot be combined with that of the sandbox")
             })?,
         };
         command.seccomp(filter);
-        let here = std::env::current_dir().map_err(|error| failed("working directory", error))?;
-        let directory = self.options.chdir.as_ref().map_or(here.clone(), |given| here.join(given));
+        let directory = match &self.options.chdir {
+            // That of forkless may have been removed, or may be outside of its root.
+            Some(given) if given.is_absolute() => given.clone(),
+            given => {
+                let here = std::env::current_dir().map_err(|error| failed("working directory", error))?;
+                given.as_ref().map_or(here.clone(), |given| here.join(given))
+            }
+        };
         if !self.shows(&directory) {
             return Err(failed(
                 "working directory",
@@ -258,8 +265,9 @@ impl<'a> Sandbox<'a> {
         if groups.is_none() {
             write("setgroups", "deny".into())?;
         }
-        let more: String =
-            groups.iter().flatten().filter(|group| *group != gid).map(|g| format!("{g} {g} 1\n")).collect();
+        // The kernel refuses a map with the same ID twice, and setgroups(2) does not.
+        let groups: BTreeSet<_> = groups.iter().flatten().filter(|group| *group != gid).collect();
+        let more: String = groups.iter().map(|group| format!("{group} {group} 1\n")).collect();
         write("gid_map", format!("{gid} {gid} 1\n{more}"))
     }
 

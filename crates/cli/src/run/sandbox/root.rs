@@ -126,16 +126,20 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     skeleton.link(Path::new("../tmp"), Path::new("/var/tmp"))?;
     skeleton.link(Path::new("../run"), Path::new("/var/run"))?;
     show(sandbox, &skeleton)?;
+    let mut in_dev = Vec::new();
     for (mount, tree) in sandbox.options.mounts.steps().iter().zip(&trees) {
         if !matches!(mount, Mount::Symlink(..)) {
-            skeleton.place(&absolute(mount.target()), tree.as_ref().is_none_or(is_directory))?;
+            let (target, is_directory) = (absolute(mount.target()), tree.as_ref().is_none_or(is_directory));
+            skeleton.place(&target, is_directory)?;
+            // The file system at /dev hides the place just made.
+            in_dev.extend(target.strip_prefix("/dev").map(|path| (path.to_owned(), is_directory)));
         }
     }
     mount_proc()?;
     set_attributes(&top, READ_ONLY | NO_SUID | NO_DEV).map_err(|error| failed("read-only root", error))?;
 
     let dev = tmpfs("dev", c"mode=755,size=64k", libc::MS_NOSUID | libc::MS_NOEXEC)?;
-    fill_devices(&dev)?;
+    fill_devices(&dev, &in_dev)?;
     let terminals = c"ptmxmode=0666,mode=620";
     mount(Some(c"devpts"), "dev/pts", Some(c"devpts"), libc::MS_NOSUID | libc::MS_NOEXEC, Some(terminals))
         .map_err(|error| failed("mount of devpts", error))?;
@@ -196,9 +200,9 @@ fn bind(path: &Path, skeleton: &Skeleton<'_>, is_directory: bool) -> Result<(), 
         .map_err(|error| failed(&format!("bind mount of {path:?}"), error))
 }
 
-/// Everything in /dev except mounts of new file systems, and the places of those. Then it becomes read-only: that does not
-/// keep anybody from writing to a device.
-fn fill_devices(dev: &OwnedFd) -> Result<(), Failure> {
+/// Everything in /dev except mounts of new file systems and of options, and the places of those. Then it becomes read-only:
+/// that does not keep anybody from writing to a device.
+fn fill_devices(dev: &OwnedFd, places: &[(PathBuf, bool)]) -> Result<(), Failure> {
     let skeleton = Skeleton(dev.as_fd());
     for name in DEVICES {
         skeleton.place(Path::new(name), false)?;
@@ -221,6 +225,9 @@ fn fill_devices(dev: &OwnedFd) -> Result<(), Failure> {
         ("pts/ptmx", "ptmx"),
     ] {
         skeleton.link(Path::new(to), Path::new(name))?;
+    }
+    for (path, is_directory) in places {
+        skeleton.place(path, *is_directory)?;
     }
     set_attributes(dev, READ_ONLY | NO_SUID | NO_EXEC).map_err(|error| failed("/dev", error))
 }
