@@ -378,8 +378,14 @@ fn strict_executes_nothing_from_writable_directories() {
 #[test]
 fn options_that_would_weaken_the_sandbox_silently_are_refused() {
     for caller in Caller::with_user_namespaces("options_that_would_weaken_the_sandbox_silently_are_refused") {
-        for option in ["--best-effort=landlock", "--launcher=fork", "--map-root-user", "--chroot=/usr", "--foreground"]
-        {
+        for option in [
+            "--best-effort=landlock",
+            "--launcher=fork",
+            "--map-root-user",
+            "--chroot=/usr",
+            "--foreground",
+            "--pidfd-autokill",
+        ] {
             let words = caller.failure(&["--sandbox", option, "true"]);
             assert!(words.contains("--sandbox"), "{option}: {words}");
         }

@@ -266,8 +266,14 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         sandbox::close_memory(&mut steps);
     }
     sandbox::surroundings(&mut steps);
-    setup::oom_score(&mut steps);
+    let late = planted!("oom-score-after-the-mounts");
+    if !late {
+        setup::oom_score(&mut steps);
+    }
     mounts::mounts(&mut steps, &descriptors.trees);
+    if late {
+        setup::oom_score(&mut steps);
+    }
     setup::resources(&mut steps);
     if command.setsid || command.pty.is_some() {
         steps.op(Step::SetSid, Op::new(OpCode::SetSid));

@@ -89,7 +89,7 @@ fn has_other_files(command: &Command) -> bool {
     let mounts = !sandbox.mounts.is_empty() || sandbox.joins(Namespace::Mount);
     // The directory of relative entries, and what the caller's own steps may change.
     let steps = setup.directory_fd.is_some() || !setup.calls.is_empty() || !command.closures.is_empty();
-    changes_root || mounts || steps || !command.actions.is_empty()
+    (changes_root || mounts || steps || !command.actions.is_empty()) && !planted!("program-sought-in-the-callers-root")
 }
 
 /// Examines the file at a path.

@@ -47,7 +47,8 @@ pub(crate) struct ChildOptions {
     pdeathsig: Option<DeathSignal>,
 
     /// Kill the program when forkless ends, even by SIGKILL (Linux 7.1; needs --no-new-privs or CAP_SYS_ADMIN)
-    #[arg(long)]
+    // A sandbox ends with forkless in any case, and its process 1 does not keep the pidfd.
+    #[arg(long, conflicts_with = "sandbox")]
     pub(crate) pidfd_autokill: bool,
 
     /// Change to the directory at inherited descriptor N; relative paths of --chdir, --chroot and --pivot-root start there
