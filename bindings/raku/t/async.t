@@ -90,6 +90,18 @@ subtest 'standard input' => {
     dies-ok { within($proc.print('late')) }, 'after the end it is broken';
 }
 
+subtest 'elements of more than a byte' => {
+    my $proc = Ours.new('cat', :w, :enc<utf16le>);
+    my $bytes = buf8.new;
+    $proc.stdout(:bin).tap({ $bytes.append($_) });
+    my $end = $proc.start;
+    is within($proc.print('aÄ')), 4, 'print: number of bytes';
+    is within($proc.write(Blob[int32].new(-1))), 4, 'write';
+    $proc.close-stdin;
+    within($end);
+    is-deeply $bytes, buf8.new(0x61, 0, 0xc4, 0, 0xff xx 4), 'all of it';
+}
+
 subtest 'data that nothing reads' => {
     my $proc = Ours.new('sh', '-c', 'exec <&-; echo closed; exec sleep 1000', :w);
     my $closed = Promise.new;
