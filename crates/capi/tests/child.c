@@ -269,6 +269,8 @@ static void simple_calls(void) {
     EXPECT(-ENOENT, forkless_spawn("sh", argv, envp)); /* not searched for */
     EXPECT(-ENOENT, forkless_spawn("", argv, envp));
     EXPECT(-EACCES, forkless_spawn("/", argv, envp));
+    EXPECT(-ENOENT, forkless_spawnp("", argv, envp));
+    EXPECT(-ENOENT, forkless_spawnp("", argv, NULL));
     /* The environment is passed unchanged, and its PATH is searched as by execvp(3). */
     char *odd[] = {"B=1", "PATH=/no/such::/bin", "A=1", "B=2", "no name", NULL};
     char *env[] = {"cat", "/proc/self/environ", NULL};
