@@ -464,13 +464,14 @@ enum { FORKLESS_CAPTURE_MERGED = 1, FORKLESS_CAPTURE_KILL_AT_LIMIT = 2, FORKLESS
 typedef struct forkless_capture {
     size_t size;         /* of this struct */
     int flags;           /* MERGED: 2>&1; KILL_AT_LIMIT: kill the program at the limit; MEMORY_FILE: capture into a memfd */
-    int signal;          /* signal at the timeout, followed by SIGKILL after grace_ms; 0: SIGKILL at once */
+    int signal;          /* signal at the timeout, followed by SIGKILL after grace_ms (negative: never); 0: SIGKILL at once */
     const void *input;   /* standard input; NULL: empty */
     size_t input_size;
     size_t limit;        /* bytes to keep of each stream; 0: all */
     int64_t timeout_ms;
     int64_t grace_ms;
-    int64_t linger_ms;   /* after the program's end, how long to read while others hold its streams open; negative: until EOF */
+    int64_t linger_ms;   /* after the program's end, how long to read while others hold its streams open; negative: until EOF, but
+                            100 ms after a timeout */
 } forkless_capture;
 
 #define FORKLESS_CAPTURE_INIT { sizeof(forkless_capture), 0, 0, NULL, 0, 0, -1, 0, -1 }

@@ -162,7 +162,7 @@ pub(crate) fn limit(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// The same, where a negative number means no time at all.
+/// The same as a duration, which is endless if the number is negative.
 pub(crate) fn duration(ms: i64) -> Duration {
     limit(ms).unwrap_or(Duration::MAX)
 }

@@ -183,6 +183,19 @@ static void captures(void) {
     EXPECT(SIGTERM, output->status);
     CHECK(output->usage.wall_ns > 100000000);
     forkless_output_free(output);
+    forkless_command_free(command);
+
+    /* Without a limit of the grace, SIGKILL is never sent. */
+    command = shell("trap 'sleep 0.2; exit 5' TERM; echo ready; while :; do sleep 0.01; done");
+    timed.timeout_ms = 150, timed.grace_ms = -1;
+    EXPECT(0, forkless_command_capture(command, &timed, &output, NULL));
+    for (int tries = 0; output->out_size == 0 && tries < 3; tries++) {
+        forkless_output_free(output);
+        timed.timeout_ms *= 5;
+        EXPECT(0, forkless_command_capture(command, &timed, &output, NULL));
+    }
+    EXPECT(5 << 8, output->status);
+    forkless_output_free(output);
     timed.size = 3;
     output = NULL;
     EXPECT(-EINVAL, forkless_command_capture(command, &timed, &output, &error));
