@@ -627,7 +627,8 @@ int forkless_pipeline_capture(forkless_pipeline *pipeline, const forkless_captur
  *         forkless_child_free(ended.child);
  *     }
  *
- * The cost per child does not depend on the number of children in the set.
+ * The cost per child does not depend on the number of children in the set. A forked copy of the process can only free the set: the
+ * other functions return -ECHILD there.
  */
 
 typedef struct forkless_waitset forkless_waitset;

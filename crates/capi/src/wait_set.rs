@@ -10,8 +10,15 @@ use forkless_core::planted;
 use libc::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 
+type SetHandle = Handle<Set>;
+
 /// With pointers of the caller, which are never dereferenced.
-type SetHandle = Handle<WaitSet<Value>>;
+pub(crate) struct Set {
+    children: WaitSet<Value>,
+    /// The [process](forkless::generation) that made it. A forked copy has the same epoll instance, and would take the
+    /// ends of the children from the original.
+    process: u32,
+}
 
 /// A pointer of the caller.
 struct Value(*mut c_void);
@@ -39,11 +46,23 @@ impl CEnded {
 }
 
 /// # Safety
+/// As for [`handle::with`].
+unsafe fn with<R>(
+    set: *const SetHandle,
+    work: impl FnOnce(&mut WaitSet<Value>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let own = |set: &mut Set| if set.process == forkless::generation() { work(&mut set.children) } else { Err(COPY) };
+    // SAFETY: the caller's contract.
+    unsafe { handle::with(set, own) }
+}
+
+/// # Safety
 /// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_new(set: *mut *mut SetHandle) -> c_int {
+    let make = || Ok(out(Handle::new(Set { children: WaitSet::new()?, process: forkless::generation() })));
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || give(set, || Ok(out(Handle::new(WaitSet::new()?))))) }
+    unsafe { answer(NULL, || give(set, make)) }
 }
 
 /// # Safety
@@ -85,7 +104,7 @@ unsafe extern "C" fn forkless_waitset_insert(
         Ok(0)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(set, insert)) }
+    unsafe { answer(error, || with(set, insert)) }
 }
 
 /// # Safety
@@ -97,7 +116,7 @@ unsafe extern "C" fn forkless_waitset_remove(set: *mut SetHandle, key: u64, chil
         Ok(out(Handle::new(Some(taken.0))))
     };
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(set, |set| give(child, || remove(set)))) }
+    unsafe { answer(NULL, || with(set, |set| give(child, || remove(set)))) }
 }
 
 /// # Safety
@@ -109,7 +128,7 @@ unsafe extern "C" fn forkless_waitset_signal(set: *mut SetHandle, key: u64, numb
         Ok(child.signal(number).map(|()| 0)?)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(set, signal)) }
+    unsafe { answer(NULL, || with(set, signal)) }
 }
 
 /// # Safety
@@ -138,7 +157,7 @@ unsafe extern "C" fn forkless_waitset_wait(
         Ok(1)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(set, wait)) }
+    unsafe { answer(error, || with(set, wait)) }
 }
 
 /// # Safety
@@ -146,7 +165,7 @@ unsafe extern "C" fn forkless_waitset_wait(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_count(set: *mut SetHandle) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(set, |set| Ok(set.len() as c_int))) }
+    unsafe { answer(NULL, || with(set, |set| Ok(set.len() as c_int))) }
 }
 
 /// # Safety
@@ -154,7 +173,9 @@ unsafe extern "C" fn forkless_waitset_count(set: *mut SetHandle) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_fd(set: *mut SetHandle) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(set, |set| Ok(set.as_fd().as_raw_fd()))) }
+    unsafe { answer(NULL, || with(set, |set| Ok(set.as_fd().as_raw_fd()))) }
 }
+
+const COPY: Failure = Failure::Refused(libc::ECHILD, "the wait set belongs to the process that forked this one");
 
 const NOT_THERE: Failure = Failure::Refused(libc::ENOENT, "no such child in the set");
