@@ -132,6 +132,11 @@ subtest 'a process that cannot be started' => {
     throws-like { within(Ours.new('true').start(cwd => '/no/such/directory')) }, X::Forkless, errno => 2;
     throws-like { within(Ours.new('echo', "a\0b").start) }, X::Forkless, errno => 22, message => / NUL /;
     throws-like { within(Ours.new('true').start(ENV => { A => "a\0b" })) }, X::Forkless, errno => 22;
+    # Not taken for the environment of the launch before, in either order of its variables.
+    within(Ours.new('true').start(ENV => { A => 'a', B => 'b' }));
+    for { A => "a\0B\0b" }, { B => "b\0A\0a" } -> %env {
+        throws-like { within(Ours.new('true').start(ENV => %env)) }, X::Forkless, errno => 22;
+    }
 }
 
 subtest 'exceptions of wrong use' => {
