@@ -524,7 +524,8 @@ int forkless_child_kill_on_free(forkless_child *child, int on);
 
 /* Wait until the program has been executed. Returns 1, or 0 at the timeout. timeout_ms, here and below: negative for no timeout. */
 int forkless_child_wait_exec(forkless_child *child, int64_t timeout_ms, forkless_error *error);
-/* Close the child's standard input and wait for its end. -ECHILD if the child was reaped by other code. */
+/* Close the child's standard input, and end the input of its sockets that were not taken, as shutdown(2) does with SHUT_WR. Then wait
+ * for the child's end. -ECHILD if it was reaped by other code. */
 int forkless_child_wait(forkless_child *child, int *status, forkless_error *error);
 /* Check, or wait with a timeout, whether the child has ended. Returns 1 and the status, or 0. */
 int forkless_child_try_wait(forkless_child *child, int *status, forkless_error *error);
@@ -538,7 +539,7 @@ int forkless_child_signal_group(forkless_child *child, int number);
 /* Send the signal, and SIGKILL if the child (or a member of its group) is still running after grace_ms. Waits for the child's end. */
 int forkless_child_terminate(forkless_child *child, int number, int64_t grace_ms, int *status, forkless_error *error);
 int forkless_child_terminate_group(forkless_child *child, int number, int64_t grace_ms, int *status, forkless_error *error);
-/* Read the child's pipes until end of file, and wait for its end. */
+/* End the child's input as forkless_child_wait does, read its pipes until end of file, and wait for its end. */
 int forkless_child_output(forkless_child *child, forkless_output **output, forkless_error *error);
 /* Reap children whose handles were freed before they ended. Returns how many are still running. */
 size_t forkless_reap_orphans(void);

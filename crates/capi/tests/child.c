@@ -97,6 +97,17 @@ static void pipes(void) {
     forkless_output_free(output);
     forkless_child_free(child);
     forkless_command_free(command);
+
+    /* Reading the output ends the input, also that of a socket, before the end of the output. */
+    command = shell("cat; echo end");
+    EXPECT(0, forkless_command_fd_socketpair(command, 0));
+    EXPECT(0, forkless_command_fd_pipe(command, 1));
+    EXPECT(0, forkless_command_spawn(command, &child, NULL));
+    EXPECT(0, forkless_child_output(child, &output, NULL));
+    CHECK(strcmp(output->out, "end\n") == 0 && output->status == 0);
+    forkless_output_free(output);
+    forkless_child_free(child);
+    forkless_command_free(command);
 }
 
 static void failures(void) {
