@@ -90,6 +90,18 @@ subtest 'standard input' => {
     dies-ok { within($proc.print('late')) }, 'after the end it is broken';
 }
 
+subtest 'elements of more than a byte' => {
+    my $proc = Ours.new('cat', :w, :enc<utf16le>);
+    my $bytes = buf8.new;
+    $proc.stdout(:bin).tap({ $bytes.append($_) });
+    my $end = $proc.start;
+    is within($proc.print('aÄ')), 4, 'print: number of bytes';
+    is within($proc.write(Blob[int32].new(-1))), 4, 'write';
+    $proc.close-stdin;
+    within($end);
+    is-deeply $bytes, buf8.new(0x61, 0, 0xc4, 0, 0xff xx 4), 'all of it';
+}
+
 subtest 'data that nothing reads' => {
     my $proc = Ours.new('sh', '-c', 'exec <&-; echo closed; exec sleep 1000', :w);
     my $closed = Promise.new;
@@ -120,6 +132,11 @@ subtest 'a process that cannot be started' => {
     throws-like { within(Ours.new('true').start(cwd => '/no/such/directory')) }, X::Forkless, errno => 2;
     throws-like { within(Ours.new('echo', "a\0b").start) }, X::Forkless, errno => 22, message => / NUL /;
     throws-like { within(Ours.new('true').start(ENV => { A => "a\0b" })) }, X::Forkless, errno => 22;
+    # Not taken for the environment of the launch before, in either order of its variables.
+    within(Ours.new('true').start(ENV => { A => 'a', B => 'b' }));
+    for { A => "a\0B\0b" }, { B => "b\0A\0a" } -> %env {
+        throws-like { within(Ours.new('true').start(ENV => %env)) }, X::Forkless, errno => 22;
+    }
 }
 
 subtest 'exceptions of wrong use' => {

@@ -464,13 +464,14 @@ enum { FORKLESS_CAPTURE_MERGED = 1, FORKLESS_CAPTURE_KILL_AT_LIMIT = 2, FORKLESS
 typedef struct forkless_capture {
     size_t size;         /* of this struct */
     int flags;           /* MERGED: 2>&1; KILL_AT_LIMIT: kill the program at the limit; MEMORY_FILE: capture into a memfd */
-    int signal;          /* signal at the timeout, followed by SIGKILL after grace_ms; 0: SIGKILL at once */
+    int signal;          /* signal at the timeout, followed by SIGKILL after grace_ms (negative: never); 0: SIGKILL at once */
     const void *input;   /* standard input; NULL: empty */
     size_t input_size;
     size_t limit;        /* bytes to keep of each stream; 0: all */
     int64_t timeout_ms;
     int64_t grace_ms;
-    int64_t linger_ms;   /* after the program's end, how long to read while others hold its streams open; negative: until EOF */
+    int64_t linger_ms;   /* after the program's end, how long to read while others hold its streams open; negative: until EOF, but
+                            100 ms after a timeout */
 } forkless_capture;
 
 #define FORKLESS_CAPTURE_INIT { sizeof(forkless_capture), 0, 0, NULL, 0, 0, -1, 0, -1 }
@@ -523,7 +524,8 @@ int forkless_child_kill_on_free(forkless_child *child, int on);
 
 /* Wait until the program has been executed. Returns 1, or 0 at the timeout. timeout_ms, here and below: negative for no timeout. */
 int forkless_child_wait_exec(forkless_child *child, int64_t timeout_ms, forkless_error *error);
-/* Close the child's standard input and wait for its end. -ECHILD if the child was reaped by other code. */
+/* Close the child's standard input, and end the input of its sockets that were not taken, as shutdown(2) does with SHUT_WR. Then wait
+ * for the child's end. -ECHILD if it was reaped by other code. */
 int forkless_child_wait(forkless_child *child, int *status, forkless_error *error);
 /* Check, or wait with a timeout, whether the child has ended. Returns 1 and the status, or 0. */
 int forkless_child_try_wait(forkless_child *child, int *status, forkless_error *error);
@@ -537,7 +539,7 @@ int forkless_child_signal_group(forkless_child *child, int number);
 /* Send the signal, and SIGKILL if the child (or a member of its group) is still running after grace_ms. Waits for the child's end. */
 int forkless_child_terminate(forkless_child *child, int number, int64_t grace_ms, int *status, forkless_error *error);
 int forkless_child_terminate_group(forkless_child *child, int number, int64_t grace_ms, int *status, forkless_error *error);
-/* Read the child's pipes until end of file, and wait for its end. */
+/* End the child's input as forkless_child_wait does, read its pipes until end of file, and wait for its end. */
 int forkless_child_output(forkless_child *child, forkless_output **output, forkless_error *error);
 /* Reap children whose handles were freed before they ended. Returns how many are still running. */
 size_t forkless_reap_orphans(void);
@@ -626,7 +628,8 @@ int forkless_pipeline_capture(forkless_pipeline *pipeline, const forkless_captur
  *         forkless_child_free(ended.child);
  *     }
  *
- * The cost per child does not depend on the number of children in the set.
+ * The cost per child does not depend on the number of children in the set. In a forked copy of the process,
+ * forkless_waitset_insert and forkless_waitset_wait return -ECHILD.
  */
 
 typedef struct forkless_waitset forkless_waitset;

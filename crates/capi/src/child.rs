@@ -210,7 +210,7 @@ fn change(change: Change) -> c_int {
 
 /// Reads the pipes until end of file, and waits.
 fn read(child: &mut Child) -> Result<*mut OutputHandle, Failure> {
-    drop(child.stdin.take());
+    child.end_input();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     for chunk in child.chunks() {
         let (stream, bytes) = chunk?;

@@ -116,6 +116,10 @@ pub unsafe fn list<'a>(list: *const *const c_char) -> Result<Vec<&'a OsStr>, Fai
     Ok(texts.collect())
 }
 
+/// The bytes of the largest array: Linux gives a process 2^56 bytes of addresses at most. A size near `isize::MAX` would
+/// make copies panic, which have a header or a NUL in addition.
+const LARGEST: usize = if usize::BITS == 64 { 1 << 56 } else { 1 << 30 };
+
 /// An array of the caller with `count` elements.
 ///
 /// # Safety
@@ -124,7 +128,7 @@ pub(crate) unsafe fn slice<'a, T>(first: *const T, count: size_t) -> Result<&'a 
     match (first.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(bad("an array is a null pointer")),
-        (false, count) if count > isize::MAX as usize / size_of::<T>().max(1) => {
+        (false, count) if count > LARGEST / size_of::<T>().max(1) => {
             Err(bad("the array is larger than the address space"))
         }
         // SAFETY: the caller's contract.
@@ -162,7 +166,7 @@ pub(crate) fn limit(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// The same, where a negative number means no time at all.
+/// The same as a duration, which is endless if the number is negative.
 pub(crate) fn duration(ms: i64) -> Duration {
     limit(ms).unwrap_or(Duration::MAX)
 }
@@ -214,9 +218,27 @@ unsafe fn put_out(
 ) -> Result<c_int, Failure> {
     if !room.is_null() && size > 0 {
         // SAFETY: the caller's contract.
-        put(unsafe { std::slice::from_raw_parts_mut(room, size) });
+        put(unsafe { std::slice::from_raw_parts_mut(room, size.min(isize::MAX as usize)) });
     } else if size > 0 {
         return Err(bad("the buffer is a null pointer"));
     }
     c_int::try_from(length).map_err(|_| Failure::Refused(libc::EOVERFLOW, "the string is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_beyond_the_address_space_are_no_undefined_behaviour() {
+        let mut room = [1; 8];
+        // SAFETY: more is not written than the string has.
+        let length = unsafe { text_out("exec", room.as_mut_ptr(), usize::MAX) };
+        assert_eq!((length.expect("a length"), room[3], room[4]), (4, b'c' as c_char, 0));
+        let byte = 0u8;
+        for count in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 16] {
+            // SAFETY: refused before any byte is read.
+            assert!(unsafe { slice(&raw const byte, count) }.is_err(), "{count}");
+        }
+    }
 }

@@ -2,14 +2,13 @@
 
 use crate::boundary::answer;
 use crate::error::{Error, Failure, bad};
-use crate::handle::{self, Handle, give, limit, out, shared, slice};
+use crate::handle::{self, Handle, duration, give, limit, out, shared, slice};
 use forkless::{Capture, Captured, Command, Content, Prepared};
 use forkless_core::planted;
 use libc::{c_char, c_int, size_t};
 use std::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::time::Duration;
 
 /// `forkless_usage`: nanoseconds, KiB and counts.
 #[repr(C)]
@@ -175,7 +174,7 @@ impl Options {
             how = how.timeout(time);
         }
         if self.signal != 0 {
-            how = how.terminate(handle::signal(self.signal)?, limit(self.grace_ms).unwrap_or(Duration::ZERO));
+            how = how.terminate(handle::signal(self.signal)?, duration(self.grace_ms));
         }
         Ok(match limit(self.linger_ms) {
             Some(time) => how.linger(time),

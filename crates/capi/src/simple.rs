@@ -95,7 +95,8 @@ pub(crate) fn released(child: Child) -> Result<pid_t, Failure> {
 /// The paths that `execvp(3)` would try in this environment.
 fn places<'a>(file: &OsStr, mut environment: impl Iterator<Item = &'a CStr>) -> Vec<OsString> {
     let path = environment.find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
-    if file.as_bytes().contains(&b'/') { vec![file.to_owned()] } else { places_in(path, file) }
+    // An empty name would be the directories themselves.
+    if file.is_empty() || file.as_bytes().contains(&b'/') { vec![file.to_owned()] } else { places_in(path, file) }
 }
 
 /// The directories that `execvp(3)` searches without PATH.

@@ -97,6 +97,17 @@ static void pipes(void) {
     forkless_output_free(output);
     forkless_child_free(child);
     forkless_command_free(command);
+
+    /* Reading the output ends the input, also that of a socket, before the end of the output. */
+    command = shell("cat; echo end");
+    EXPECT(0, forkless_command_fd_socketpair(command, 0));
+    EXPECT(0, forkless_command_fd_pipe(command, 1));
+    EXPECT(0, forkless_command_spawn(command, &child, NULL));
+    EXPECT(0, forkless_child_output(child, &output, NULL));
+    CHECK(strcmp(output->out, "end\n") == 0 && output->status == 0);
+    forkless_output_free(output);
+    forkless_child_free(child);
+    forkless_command_free(command);
 }
 
 static void failures(void) {
@@ -182,6 +193,19 @@ static void captures(void) {
     CHECK(output->flags & FORKLESS_OUTPUT_TIMED_OUT);
     EXPECT(SIGTERM, output->status);
     CHECK(output->usage.wall_ns > 100000000);
+    forkless_output_free(output);
+    forkless_command_free(command);
+
+    /* Without a limit of the grace, SIGKILL is never sent. */
+    command = shell("trap 'sleep 0.2; exit 5' TERM; echo ready; while :; do sleep 0.01; done");
+    timed.timeout_ms = 150, timed.grace_ms = -1;
+    EXPECT(0, forkless_command_capture(command, &timed, &output, NULL));
+    for (int tries = 0; output->out_size == 0 && tries < 3; tries++) {
+        forkless_output_free(output);
+        timed.timeout_ms *= 5;
+        EXPECT(0, forkless_command_capture(command, &timed, &output, NULL));
+    }
+    EXPECT(5 << 8, output->status);
     forkless_output_free(output);
     timed.size = 3;
     output = NULL;
@@ -269,6 +293,8 @@ static void simple_calls(void) {
     EXPECT(-ENOENT, forkless_spawn("sh", argv, envp)); /* not searched for */
     EXPECT(-ENOENT, forkless_spawn("", argv, envp));
     EXPECT(-EACCES, forkless_spawn("/", argv, envp));
+    EXPECT(-ENOENT, forkless_spawnp("", argv, envp));
+    EXPECT(-ENOENT, forkless_spawnp("", argv, NULL));
     /* The environment is passed unchanged, and its PATH is searched as by execvp(3). */
     char *odd[] = {"B=1", "PATH=/no/such::/bin", "A=1", "B=2", "no name", NULL};
     char *env[] = {"cat", "/proc/self/environ", NULL};

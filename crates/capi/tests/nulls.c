@@ -439,6 +439,13 @@ static void invalid_values_are_refused(void) {
         EXPECT(-EINVAL, forkless_command_capture(command, &options, &output, NULL));
     }
     options.size = sizeof options;
+    options.input = text;
+    static const size_t huge[] = {SIZE_MAX, PTRDIFF_MAX, PTRDIFF_MAX - 100};
+    for (size_t n = 0; n < sizeof huge / sizeof *huge; n++) {
+        options.input_size = huge[n];
+        EXPECT(-EINVAL, forkless_command_capture(command, &options, &output, NULL));
+    }
+    options.input = NULL, options.input_size = 0;
     options.flags = 1 << 10;
     EXPECT(-EINVAL, forkless_command_capture(command, &options, &output, NULL));
     CHECK(output == NULL);

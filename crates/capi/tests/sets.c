@@ -112,9 +112,41 @@ static void refused(void) {
     forkless_waitset_free(set);
 }
 
+/* A forked copy has the same epoll instance. It must not take the end of a child from the original. */
+static void a_forked_copy_takes_no_child(void) {
+    forkless_waitset *set;
+    forkless_child *child = launch("exit 6");
+    forkless_ended ended;
+    int status;
+    EXPECT(0, forkless_waitset_new(&set));
+    EXPECT(0, forkless_waitset_insert(set, child, NULL, NULL, NULL));
+    struct pollfd poll_fd = {forkless_waitset_fd(set), POLLIN, 0};
+    EXPECT(1, poll(&poll_fd, 1, 60000));
+    pid_t copy = fork();
+    if (copy == 0) {
+        forkless_error error;
+        EXPECT(-ECHILD, forkless_waitset_wait(set, 0, &ended, &error));
+        EXPECT(ECHILD, error.errnum);
+        child = launch("exit 7");
+        EXPECT(-ECHILD, forkless_waitset_insert(set, child, NULL, NULL, NULL));
+        EXPECT(0, forkless_child_wait(child, &status, NULL)); /* still the caller's */
+        EXPECT(7 << 8, status);
+        forkless_child_free(child);
+        forkless_waitset_free(set);
+        _exit(0);
+    }
+    EXPECT(copy, waitpid(copy, &status, 0));
+    EXPECT(0, status);
+    EXPECT(1, forkless_waitset_wait(set, 60000, &ended, NULL));
+    EXPECT(6 << 8, ended.status);
+    forkless_child_free(ended.child);
+    forkless_waitset_free(set);
+}
+
 int main(void) {
     int fds = open_fds();
     children_are_returned_as_they_end();
+    a_forked_copy_takes_no_child();
     children_are_inserted_and_removed();
     refused();
     expect_nothing_left(fds);

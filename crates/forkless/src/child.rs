@@ -1,8 +1,7 @@
 //! The handle of a child.
 
 use crate::error::Error;
-use crate::kernel;
-use crate::kernel::SIGKILL;
+use crate::kernel::{self, SIGKILL};
 use crate::launch::cloned::late_error;
 use crate::launch::pending::Pending;
 use crate::launch::run::{Origin, Running};
@@ -287,7 +286,8 @@ impl Child {
     }
 
     /// Ends the child's input: its standard input, and the writing direction of sockets that nobody has taken.
-    pub(crate) fn end_input(&mut self) {
+    #[doc(hidden)]
+    pub fn end_input(&mut self) {
         if !planted!("input-not-ended") {
             drop(self.stdin.take());
         }

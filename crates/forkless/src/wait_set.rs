@@ -5,7 +5,9 @@
 //! child, no thread per child, and no polling.
 
 use crate::child::Child;
+use crate::process;
 use forkless_core::planted;
+use forkless_core::sys::errno;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
@@ -43,6 +45,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct WaitSet<T> {
     epoll: OwnedFd,
+    /// The process that made it: [`process::generation`].
+    process: u32,
     places: Vec<Place<T>>,
     /// The first vacant place.
     vacant: Option<u32>,
@@ -180,7 +184,9 @@ impl<T> WaitSet<T> {
     /// EMFILE.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, places: Vec::new(), vacant: None, len: 0, ready: VecDeque::new(), traced: BTreeSet::new() })
+        let process = process::generation();
+        let (places, ready, traced) = (Vec::new(), VecDeque::new(), BTreeSet::new());
+        Ok(Self { epoll, process, places, vacant: None, len: 0, ready, traced })
     }
 
     /// Adds a child, which may have ended already. Returns the key by which it can be found again.
@@ -198,10 +204,13 @@ impl<T> WaitSet<T> {
     /// ```
     ///
     /// # Errors
-    /// EMFILE, or that pidfds are refused here; ENOSPC if `/proc/sys/fs/epoll/max_user_watches` is reached. The error
-    /// holds the child.
+    /// EMFILE, or that pidfds are refused here; ENOSPC if `/proc/sys/fs/epoll/max_user_watches` is reached; ECHILD in a
+    /// process that was forked after the set was made. The error holds the child.
     pub fn insert(&mut self, child: Child, value: T) -> Result<Key, NotInserted<T>> {
         let mut both = Box::new((child, value));
+        if let Err(error) = self.check_process() {
+            return Err(NotInserted { error, child: both });
+        }
         let place = self.vacant_place();
         match self.begin(&mut both.0, place) {
             Ok(true) => {}
@@ -214,6 +223,13 @@ impl<T> WaitSet<T> {
         self.places[place as usize] = Place::Taken(both, turn);
         self.len += 1;
         Ok(Key { place, turn })
+    }
+
+    /// An error in a forked copy of the process. It has the epoll instance of the original, and would take the ends of
+    /// children from it, or change what it watches.
+    fn check_process(&self) -> io::Result<()> {
+        let is_own = self.process == process::generation() || planted!("set-of-the-original");
+        if is_own { Ok(()) } else { Err(io::Error::from_raw_os_error(errno::ECHILD)) }
     }
 
     /// The first vacant place; a new one if there is none.
@@ -233,7 +249,7 @@ impl<T> WaitSet<T> {
         match child.pidfd_or_open() {
             Ok(pidfd) => self.watch(pidfd, place, epoll::EventFlags::ONESHOT).map(|()| true),
             // Another part of the program has reaped it: try_wait reports that.
-            Err(error) if error.errno() == Some(forkless_core::sys::errno::ESRCH) => Ok(false),
+            Err(error) if error.errno() == Some(errno::ESRCH) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -263,7 +279,8 @@ impl<T> WaitSet<T> {
     pub fn remove(&mut self, key: Key) -> Option<(Child, T)> {
         self.get(key)?;
         let (child, value) = self.take(key.place)?;
-        if let Some(pidfd) = child.pidfd().filter(|_| !planted!("set-watches-the-removed")) {
+        let is_watched = self.check_process().is_ok() && !planted!("set-watches-the-removed");
+        if let Some(pidfd) = child.pidfd().filter(|_| is_watched) {
             let _ = epoll::delete(&self.epoll, pidfd);
         }
         Some((child, value))
@@ -364,7 +381,8 @@ impl<T> WaitSet<T> {
     /// ```
     ///
     /// # Errors
-    /// Those of `epoll_wait(2)`. An error of one child is in [`Ended::status`].
+    /// Those of `epoll_wait(2)`. ECHILD in a process that was forked after the set was made: the children are not its own.
+    /// An error of one child is in [`Ended::status`].
     pub fn wait(&mut self) -> io::Result<Option<Ended<T>>> {
         self.next(None)
     }
@@ -409,6 +427,7 @@ impl<T> WaitSet<T> {
     }
 
     fn next(&mut self, deadline: Option<Instant>) -> io::Result<Option<Ended<T>>> {
+        self.check_process()?;
         while self.len > 0 {
             while let Some(place) = self.ready.pop_front() {
                 if let Some(ended) = self.reap(place)? {

@@ -49,7 +49,8 @@ my class Environment {
 }
 
 sub flatten(%env --> Str) {
-    my str @parts;
+    # With their number, so that a value with a NUL is not taken for two variables.
+    my str @parts = ~%env.elems;
     for %env.kv -> $name, $value {
         @parts.push($name);
         @parts.push(~$value);

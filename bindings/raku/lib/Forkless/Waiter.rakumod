@@ -2,6 +2,7 @@
 # looks at them every 0.1 to 2 milliseconds while there are any.
 unit module Forkless::Waiter;
 
+use NativeCall;
 use Forkless::Native;
 use Forkless::Launch;
 use Forkless::Planted;
@@ -164,7 +165,11 @@ class Writer is export {
     submethod TWEAK { fcntl($!fd, F_SETFL, O_NONBLOCK) }
 
     # A promise of the number of bytes, broken if nothing reads the pipe any more.
-    method write(Blob $data --> Promise) {
+    method write(Blob $elements --> Promise) {
+        # Encodings such as UTF-16 have elements of more than a byte.
+        my $data = $elements.bytes == $elements.elems
+            ?? $elements
+            !! blob8.new(nativecast(CArray[uint8], $elements)[^$elements.bytes]);
         my $promise = Promise.new;
         my $vow = $promise.vow;
         # Promises are kept outside the lock.

@@ -119,17 +119,10 @@ method !launch($scheduler, %env, $cwd --> Promise) {
             }
         }
     };
+    my $why;
     {
-        CATCH {
-            default {
-                my $why = $_;
-                .key.failed($why) for @outputs;
-                self!close-bound;
-                $!ready.break($why);
-                $vow.break($why);
-                return $!exited;
-            }
-        }
+        # No `return` here: while it unwinds, the first native call of a LEAVE phaser replaces the value.
+        CATCH { default { $why = $_ } }
         # Before the launch, so that no child starts that nothing can wait for.
         waiter();
         $!child = launch(self.path, self.args, %env, $cwd,
@@ -150,6 +143,12 @@ method !launch($scheduler, %env, $cwd --> Promise) {
         });
     }
     self!close-bound;
+    with $why {
+        .key.failed($why) for @outputs;
+        $!ready.break($why);
+        $vow.break($why);
+        return $!exited;
+    }
     for @outputs.kv -> $n, (:key($output), :value($)) {
         $output.started(@descriptors[$n], $scheduler, &settled);
     }

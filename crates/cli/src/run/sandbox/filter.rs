@@ -4,7 +4,6 @@
 //! fall back to older ones.
 
 use forkless::BpfInstruction;
-use forkless_core::planted;
 
 use super::calls;
 
@@ -202,9 +201,6 @@ pub(crate) fn both(first: &[BpfInstruction], second: &[BpfInstruction]) -> Optio
 /// Is the action of this result weaker than an error? seccomp(2) lists the actions by precedence.
 fn lets_through(result: u32) -> bool {
     const ACTION: u32 = 0xffff_0000;
-    if planted!("given-filter-decides-alone") {
-        return result == ALLOW;
-    }
     (result & ACTION) as i32 > error(0) as i32
 }
 

@@ -1,0 +1,14 @@
+# In a process of their own: the first launches of a process also set up the native calls.
+use Test;
+use Forkless;
+use Forkless::Proc::Async;
+
+for 'the first', 'the second', 'the third' -> $which {
+    my $end = Forkless::Proc::Async.new('/no/such/program').start;
+    isa-ok $end, Promise, "$which launch fails: start returns a promise";
+    throws-like { await $end }, X::Forkless, errno => 2, "$which launch fails: the promise has the reason";
+}
+is run('/no/such/program').exitcode, 1, 'run';
+is await(Forkless::Proc::Async.new('true').start).exitcode, 0, 'a program that exists';
+
+done-testing;
