@@ -94,6 +94,17 @@ pub(crate) fn in_own_process(test: &str, work: impl FnOnce()) {
     assert!(is_well, "{}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
+/// Whether the test is to be skipped, because a caller with a seccomp filter launches cold before Linux 5.16.
+pub(crate) fn filters_make_cold() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|text| text.parse::<u32>().unwrap_or(0));
+    let is_old = (numbers.next(), numbers.next()) < (Some(5), Some(16));
+    if is_old {
+        println!("SKIPPED: warm launches by a caller with a filter because this kernel is older than 5.16");
+    }
+    is_old
+}
+
 /// How many times as long as usual anything may take: `FORKLESS_TEST_SLOW`, for a slow machine.
 pub(crate) fn slow() -> u32 {
     std::env::var("FORKLESS_TEST_SLOW").ok().and_then(|times| times.parse().ok()).unwrap_or(1).max(1)

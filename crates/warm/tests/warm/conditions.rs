@@ -1,7 +1,8 @@
 //! Launches that must be cold, and why.
 
 use crate::common::{
-    SCENARIO, by_template, command, grow_old, in_own_process, is_warm, library, prepared, until, warm,
+    SCENARIO, by_template, command, filters_make_cold, grow_old, in_own_process, is_warm, library, prepared, until,
+    warm,
 };
 use forkless::{Command, Resource};
 use forkless_core::sys::{self, uapi};
@@ -204,6 +205,9 @@ fn filter(call: u32, errno: u16) {
 /// The template has one filter, and the calling thread has one: another.
 #[test]
 fn equally_many_filters_of_two_threads_are_not_taken_for_the_same() {
+    if filters_make_cold() {
+        return;
+    }
     let test = "conditions::equally_many_filters_of_two_threads_are_not_taken_for_the_same";
     in_own_process(test, || {
         // The harness has a thread of its own, which is the first one.
@@ -233,6 +237,9 @@ fn equally_many_filters_of_two_threads_are_not_taken_for_the_same() {
 /// again.
 #[test]
 fn a_child_that_was_made_is_not_made_again() {
+    if filters_make_cold() {
+        return;
+    }
     in_own_process("conditions::a_child_that_was_made_is_not_made_again", || {
         // A cold launch has its pidfd of clone3(2).
         executed_with_filter(uapi::__NR_pidfd_open, 24);
