@@ -1,6 +1,6 @@
 use v5.16;
 use warnings;
-use Errno 'ENOENT';
+use Errno qw(ECHILD ENOENT);
 use lib 't/lib';
 use Look;
 use Test::More;
@@ -64,6 +64,23 @@ my $fds = open_fds();
         alarm 0;
     };
     is($@, '', 'a signal handler that takes the last child out ends wait');
+
+    # The child belongs to this process. A copy of it must not take the end of the child away.
+    my $ours = Forkless->new(cmd => ['sh', '-c', 'read -r line; exit 7'], stdin => 'pipe')->spawn;
+    my $input = $ours->stdin;
+    $set->insert($ours, 'ours');
+    my $copy = fork // die "fork: $!";
+    if (!$copy) {
+        my @taken = (scalar(my @found = $set->wait(0.01)), $! + 0);
+        require POSIX;
+        POSIX::_exit("@taken" eq join(' ', 0, ECHILD) ? 0 : 1);
+    }
+    waitpid $copy, 0;
+    is($?, 0, 'in a copy from fork, wait sets ECHILD');
+    print {$input} "go\n";
+    close $input;
+    my ($found) = $set->wait;
+    is($found->status >> 8, 7, '… and the child is still this process\'s');
 }
 select undef, undef, undef, 0.01 while Forkless::reap_orphans() > 0;
 is(open_fds(), $fds, 'no descriptor is left');

@@ -94,8 +94,8 @@ Forkless::WaitSet - wait for the next of many children to end
 
 A set of children. Waiting for the next one to end costs the same for any number of children.
 
-A child belongs to the set from C<insert> until C<wait> or C<remove> returns it. Its own methods that wait or send signals are exceptions
-in the meantime.
+A child belongs to the set from C<insert> until C<wait> or C<remove> returns it. In the meantime its own methods that wait or send signals
+die. So do C<stdin>, C<stdout> and C<stderr> unless they were called before C<insert>.
 
 =head1 METHODS
 
@@ -119,7 +119,8 @@ Adds a child. C<wait> returns C<$value> with it. The key is for C<signal> and C<
 
 Waits for a child to end and returns it, with its value. C<$?> is set, to -1 if the child was launched but could not execute its
 program: then C<$!> has the reason, and C<< $child->wait >> the error. Returns an empty list if no child has ended after C<$seconds>, or if the set is
-empty. Signal handlers run in the meantime, and may die.
+empty. Signal handlers run in the meantime, and may die. In a copy of the process, made with C<fork>, it fails with ECHILD in C<$!>: the children
+are not the copy's.
 
 =head2 signal
 

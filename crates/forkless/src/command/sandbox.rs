@@ -447,7 +447,7 @@ impl Command {
     /// Attaches `tree`, a detached mount, at `target`: `move_mount(2)`, Linux 5.2. Such a mount comes from
     /// `fsmount(2)`, or from `open_tree(2)` with OPEN_TREE_CLONE. The caller makes it, with the attributes and id maps
     /// that it likes. It becomes private: a later mount below it does not appear below the mount that it is a copy of, nor
-    /// the other way round.
+    /// the other way round. So do all other mounts of the namespace: make one shared after this step, not before it.
     ///
     /// It can be attached once, so a [`Prepared`](crate::Prepared) with it can be run once.
     ///

@@ -28,7 +28,7 @@ pub(crate) struct Candidates<'a> {
 /// Expands a command's program, and its fallbacks, along PATH.
 ///
 /// A name with a slash is used as it is. With `resolve`, the first candidate that is an executable file now is moved
-/// to the front. The others stay behind it, in case it is removed later.
+/// to the front, if there is no file at those before it. The others stay behind it, in case it is removed later.
 pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<'static>, Error> {
     let (mut paths, mut searched) = (Paths::default(), None);
     for program in std::iter::once(&command.program).chain(&command.candidates) {
@@ -62,8 +62,9 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
                     paths.move_to_front(n);
                     break;
                 }
-                // The order decides which failure is reported, so it must stay as it is.
-                Look::Other if command.tries_all => break,
+                // The child may be another user, who may execute what the caller may not even see. And without such
+                // a user, the order decides which failure is reported.
+                Look::Other if !planted!("unseen-program-passed-over") => break,
                 Look::Other | Look::Absent => {}
             }
         }
@@ -148,6 +149,34 @@ mod tests {
         let found: Vec<_> = (0..).zip(sets).filter(|(_, set)| first(*set)).map(|(number, _)| number).collect();
         std::fs::remove_dir_all(&inner).expect("removed");
         assert_eq!(found, [0; 0], "settings by their numbers");
+    }
+
+    #[test]
+    fn program_behind_a_file_that_the_caller_cannot_execute_stays_behind_it() {
+        let directory = std::env::temp_dir().join(format!("forkless-unseen-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("a directory");
+        let place = |name: &str, mode: u32| {
+            let inner = directory.join(name);
+            std::fs::create_dir(&inner).expect("a directory");
+            std::fs::write(inner.join("tool"), "").expect("a file");
+            std::fs::set_permissions(inner.join("tool"), std::fs::Permissions::from_mode(mode)).expect("chmod");
+            inner.into_os_string().into_string().expect("text")
+        };
+        // A loop of links cannot be examined, just as a directory of another user cannot.
+        let unseen = directory.join("loop");
+        std::os::unix::fs::symlink("loop", &unseen).expect("a link");
+        let (seen, other) = (place("seen", 0o755), place("other", 0o644));
+        let first = |second: &str, third: &str| {
+            let mut command = Command::new("tool");
+            command.env("PATH", ["/no/such/place", second, third].join(":"));
+            candidates(&command, true).expect("candidates").paths.get(0).to_owned()
+        };
+        let found = [first(&seen, &other), first(&other, &seen), first(unseen.to_str().expect("text"), &seen)];
+        std::fs::remove_dir_all(&directory).expect("removed");
+        assert_eq!(
+            found,
+            [format!("{seen}/tool").as_str(), "/no/such/place/tool", "/no/such/place/tool"].map(OsStr::new)
+        );
     }
 
     /// A path that is too long is skipped: the kernel's error for it would end the search.
