@@ -500,7 +500,7 @@ void forkless_output_free(forkless_output *output);
 
 void forkless_child_free(forkless_child *child);
 /* Free the handle without reaping the child. Waits for the exec; returns the pid, for waitpid(2), or the error of the launch. -EINVAL
- * for an autoreaped child. The handle is freed in these cases too, but not with -EBUSY. */
+ * for an autoreaped child, -ECHILD for one that has been waited for. The handle is freed in these cases too, but not with -EBUSY. */
 pid_t forkless_child_release(forkless_child *child);
 pid_t forkless_child_pid(forkless_child *child);
 /* The pidfd, which is readable when the child has ended. It belongs to the handle. -ENOENT if there is none. */

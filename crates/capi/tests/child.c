@@ -265,6 +265,9 @@ static void released(void) {
     EXPECT(pid, waitpid(pid, &status, 0));
     EXPECT(4 << 8, status);
     EXPECT(-EINVAL, forkless_child_release(NULL));
+    child = spawn("exit 5");
+    EXPECT(0, forkless_child_wait(child, &status, NULL));
+    EXPECT(-ECHILD, forkless_child_release(child));
 }
 
 static void simple_calls(void) {

@@ -418,15 +418,19 @@ impl Child {
     /// program.
     ///
     /// # Errors
-    /// Why it has not executed its program.
+    /// Why it has not executed its program. `ECHILD` if it has been waited for: its pid may be another process's.
     #[doc(hidden)]
     pub fn release(mut self) -> io::Result<Released> {
         if self.inner.pid == wait::NOBODY {
             return Err(Error::check(&self.name(), "an autoreaped child cannot be released: the kernel reaps it, and only this handle can return its status").into());
         }
         self.wait_exec()?;
+        if !matches!(self.inner.state, State::Running) && !planted!("reaped-child-released") {
+            let error = Error::new(&self.name(), Step::Wait, sys::errno::ECHILD);
+            return Err(error.note("the child has been waited for already").into());
+        }
         // It may have been killed in exec, after the point of no return and before the program has run.
-        if matches!(self.inner.state, State::Running) && !watch::is_program(self.inner.pid) {
+        if !watch::is_program(self.inner.pid) {
             let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
             self.inner.state = State::Lost;
             return Ok(Released::Killed(status.and_then(|status| status.signal()).unwrap_or(SIGKILL)));
