@@ -231,13 +231,15 @@ fn bind_shows_a_directory_without_devices_and_setuid_programs() {
         assert!(seen.starts_with("here\n") && line.contains("rw,nosuid,nodev"), "{line}");
         let file = format!("{path}/file");
         // A file's mount point is made wherever the sandbox has a file system of its own.
-        for place in ["/a/b/c", "/tmp/c", "/tmp/a/b/c", "/var/tmp/c", "/dev/shm/c", "/dev/c", "/dev/a/b/c"] {
+        let places = ["/a/b/c", "/tmp/c", "/tmp/a/b/c", "/var/tmp/c", "/dev/shm/c", "/dev/c", "/dev/a/b/c", "/run/c"];
+        for place in places.into_iter().chain(["/var/run/d", "/var/run/a/b/c"]) {
             assert_eq!(text(caller, &["--ro-bind", &file, place], &format!("cat {place}")), "here\n", "{place}");
         }
         let script = "echo x >/dev/also-null && cat /dev/also-null; ls /dev/host/null; touch /dev/x || echo fixed";
         let binds = ["--dev-bind", "/dev/null", "/dev/also-null", "--dev-bind", "/dev", "/dev/host"];
         assert_eq!(text(caller, &binds, script), "/dev/host/null\nfixed\n");
         assert!(text(caller, &["--tmpfs", "/scratch"], "echo x >/scratch/y; cat /scratch/y").contains('x'));
+        assert_eq!(text(caller, &["--ro-bind", path, "/var/run/e"], "cat /run/e/file"), "here\n");
         let words = caller.failure(&["--sandbox", "--bind", "/no/such/source", "/x", "true"]);
         assert!(words.contains("/no/such/source"), "{words}");
     }

@@ -305,10 +305,14 @@ fn below(path: &Path) -> PathBuf {
 struct Skeleton<'a>(BorrowedFd<'a>);
 
 impl Skeleton<'_> {
-    /// Makes the path and the directories above it. Links are not followed: what is below them is no part of this file system.
+    /// Makes the path and the directories above it. Other links are not followed: what is below them is no part of this file
+    /// system.
     fn place(&self, path: &Path, is_directory: bool) -> Result<(), Failure> {
         let failed = |error: Errno| failed(&format!("mount point {path:?}"), error);
-        let names: Vec<_> = path.iter().filter(|name| *name != "/").collect();
+        // The link in every sandbox that leads to another directory of this file system.
+        let in_run = path.strip_prefix("/var/run").map(|below| Path::new("/run").join(below));
+        let place = in_run.as_deref().unwrap_or(path);
+        let names: Vec<_> = place.iter().filter(|name| *name != "/").collect();
         let mut held: Option<OwnedFd> = None;
         for (number, name) in names.iter().enumerate() {
             let at = held.as_ref().map_or(self.0, |held| held.as_fd());
