@@ -263,6 +263,10 @@ impl Command {
     /// joined for children only: a thread made for that one launch joins it and clones the child, so the caller stays
     /// where it is.
     ///
+    /// After joining a mount namespace, the child looks up all paths there: the program, directories, files, and
+    /// `/proc`, where [`oom_score_adj`](Self::oom_score_adj) is written. Its owner decides what they lead to. So a
+    /// privileged caller should not join that of a user whom it does not trust.
+    ///
     /// # Errors
     /// The launch fails at [`Step::JoinNamespace`](crate::Step::JoinNamespace): EPERM without CAP_SYS_ADMIN over the
     /// namespace, EINVAL if `fd` is no namespace of this kind. [`Step::Check`](crate::Step::Check): a time namespace, a
