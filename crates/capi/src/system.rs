@@ -117,20 +117,24 @@ struct Ignoring {
 
 impl Ignoring {
     fn begin(&mut self, me: u32) -> [sigaction; 2] {
-        if self.process != me && self.threads > 0 {
-            // A process that was forked while threads waited also ignores the signals, but has none of these threads.
-            self.threads = if planted!("system-copy-counts-threads") { self.threads } else { 0 };
-        } else if self.threads == 0 {
+        // A process that was forked while threads waited also ignores the signals, but has none of these threads.
+        let is_copy = self.threads > 0 && self.process != me && !planted!("system-copy-counts-threads");
+        if self.threads == 0 || is_copy {
             for (signal, old) in IGNORED.into_iter().zip(&mut self.actions) {
                 // SAFETY: all zeroes is a valid action, with an empty mask and no flags.
-                let mut ignore: sigaction = unsafe { std::mem::zeroed() };
+                let (mut ignore, mut found): (sigaction, sigaction) = unsafe { (zeroed(), zeroed()) };
                 ignore.sa_sigaction = if planted!("system-ends-with-its-line") { libc::SIG_DFL } else { libc::SIG_IGN };
                 // SAFETY: local variables.
-                unsafe { libc::sigaction(signal, &ignore, old) };
+                unsafe { libc::sigaction(signal, &ignore, &mut found) };
+                // The copy may have set its own since the fork.
+                let is_inherited = found.sa_sigaction == libc::SIG_IGN || planted!("system-copy-loses-its-handler");
+                if !is_copy || !is_inherited {
+                    *old = found;
+                }
             }
         }
         self.process = me;
-        self.threads += 1;
+        self.threads = if is_copy { 1 } else { self.threads + 1 };
         self.actions
     }
 

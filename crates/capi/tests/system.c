@@ -215,9 +215,15 @@ static void forked_copy(void) {
     } while (now.sa_handler != SIG_IGN);
     pid_t pid = fork();
     if (pid == 0) {
-        int status = forkless_system("exit 4");
+        /* Its own handler is not called during the call, and is set afterwards. */
+        signal(SIGQUIT, hit);
+        hits = 0;
+        int status = forkless_system("kill -QUIT $PPID; exit 4");
         sigaction(SIGINT, NULL, &now);
-        _exit(status == 4 << 8 && now.sa_handler == SIG_DFL ? 0 : 1);
+        if (status != 4 << 8 || now.sa_handler != SIG_DFL || hits != 0)
+            _exit(1);
+        sigaction(SIGQUIT, NULL, &now);
+        _exit(now.sa_handler == hit ? 0 : 2);
     }
     int status;
     EXPECT(pid, waitpid(pid, &status, 0));
