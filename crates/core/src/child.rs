@@ -122,6 +122,7 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
                 Ok(())
             }
             OpCode::CloseOthers => fds::close_others(frame, plan),
+            OpCode::CloseRange => fds::close_range(frame, op),
             OpCode::SetSid => process::setsid(),
             OpCode::SetPgid => process::setpgid(op.a as i32),
             OpCode::Chdir => process::chdir(at(plan, op.a)),

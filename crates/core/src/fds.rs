@@ -388,6 +388,16 @@ pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
     unsafe { close_span(frame, from as u32, u32::MAX) }
 }
 
+/// Plays [`OpCode::CloseRange`](crate::plan::OpCode::CloseRange).
+pub unsafe fn close_range(frame: &Frame, op: &Op) -> Result<()> {
+    if planted!("closefrom-needs-close-range") {
+        // SAFETY: as below.
+        return unsafe { sys::close_range(op.a, op.b, 0) };
+    }
+    // SAFETY: the descriptors are the child's own, and the caller of posix_spawn(3) names them.
+    unsafe { close_span(frame, op.a, op.b) }
+}
+
 /// Closes `first..=last`, or marks them close-on-exec, with `close_range(2)` or one by one.
 unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
     let at_exec = frame.table == Table::Own && !planted!("callers-descriptors-closed");

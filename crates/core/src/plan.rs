@@ -162,6 +162,8 @@ pub enum OpCode {
     HandBack = 20,
     /// Call the frame's hook, in a forked child. No operands.
     PreExec = 21,
+    /// Close the child's descriptors from `a` to `b`.
+    CloseRange = 22,
 }
 
 /// A system call as data: used for most settings, and for calls that this library does not know.

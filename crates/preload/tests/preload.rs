@@ -193,6 +193,17 @@ fn random_file_actions_match_libc() {
     }
 }
 
+/// Where `close_range(2)` is refused, as before Linux 5.9, descriptors are closed one by one, as by libc.
+#[test]
+fn file_actions_and_streams_match_libc_without_close_range() {
+    let Some(library) = library() else { return };
+    let trial = Trial::new("actions");
+    let args = ["5", "60", "no-close-range"];
+    let (without, with) = (trial.run(&args, &[]), trial.with(&library, &args, &[]));
+    same(&without, &with);
+    assert!(with.served() > 30, "{}", with.served());
+}
+
 /// With FORKLESS_INHERIT=stdio, a child gets what it would get if all descriptors were close-on-exec.
 #[test]
 fn children_with_only_streams_get_the_descriptors_that_actions_name() {

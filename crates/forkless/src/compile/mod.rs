@@ -397,8 +397,8 @@ fn file_actions(command: &Command, steps: &mut Steps<'_>) {
                 steps.call_unless(Step::CloseFds, &fd.to_string(), uapi::__NR_close, &[number(*fd)], EBADF);
             }
             FileAction::CloseRange(first, last) => {
-                let args = [number(*first), number(*last), Arg::Number(0)];
-                steps.call(Step::CloseFds, &format!("from {first}"), uapi::__NR_close_range, &args);
+                let (a, b) = (*first as u32, *last as u32);
+                steps.op(Step::CloseFds, Op { a, b, ..Op::new(OpCode::CloseRange) });
             }
             FileAction::Dup2 { from, to } if from == to => {
                 let args = [number(*from), Arg::Number(uapi::F_SETFD.into()), Arg::Number(0)];

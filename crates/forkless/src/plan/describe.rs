@@ -12,7 +12,7 @@ pub(crate) fn step_of(op: &Op) -> Step {
     match op.code {
         OpCode::Table | OpCode::Taken => Step::Table,
         OpCode::Place => Step::PassFd,
-        OpCode::CloseOthers => Step::CloseFds,
+        OpCode::CloseOthers | OpCode::CloseRange => Step::CloseFds,
         OpCode::SetSid => Step::SetSid,
         OpCode::SetPgid => Step::SetPgid,
         OpCode::Chdir => Step::Chdir,
@@ -35,6 +35,7 @@ pub(crate) fn step_of(op: &Op) -> Step {
 pub(crate) fn object_of(plan: &Plan, op: &Op, detail: Option<i32>) -> Option<String> {
     match op.code {
         OpCode::Place => plan.pair(detail?).map(pair),
+        OpCode::CloseRange => Some(format!("from {}", op.a)),
         OpCode::SetPgid => Some(format!("{}", op.a as i32)),
         OpCode::Chdir => Some(format!("{:?}", plan.text(op.a))),
         OpCode::Open => Some(format!("{:?} as fd {}", plan.text(op.a), op.set as i32)),

@@ -1,6 +1,11 @@
-/* `posix_spawn(3)` with random lists of file actions: `actions FACTS REPORT SEED COUNT [close-on-exec]`. */
+/* `posix_spawn(3)` with random lists of file actions: `actions FACTS REPORT SEED COUNT [close-on-exec|no-close-range]`. */
 
 #include "common.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 static unsigned long long state;
 
@@ -53,15 +58,44 @@ static void one(int n, int closes_from) {
     posix_spawn_file_actions_destroy(&actions);
 }
 
+/* As under a container runtime that does not know close_range, and as before Linux 5.9. */
+static void refuse_close_range(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        abort();
+}
+
+/* Several ranges of streams: a program inherits none of the earlier ones. */
+static void streams(void) {
+    FILE *earlier[6];
+    for (int n = 0; n < 6; n++)
+        earlier[n] = popen("exec cat >&2", n % 2 ? "r" : "w");
+    char line[600];
+    snprintf(line, sizeof line, "%s %s; exit 3", facts, report);
+    FILE *last = popen(line, "w");
+    say("the last stream: %s\n", last ? status_words(pclose(last)) : "none");
+    for (int n = 0; n < 6; n++)
+        say("stream %d: %s\n", n, earlier[n] ? status_words(pclose(earlier[n])) : "none");
+}
+
 int main(int argc, char **argv) {
     begin(argc, argv);
     state = strtoull(argv[3], NULL, 10);
-    int count = atoi(argv[4]);
-    open_some(argc > 5);
+    int count = atoi(argv[4]), all_close_on_exec = argc > 5 && !strcmp(argv[5], "close-on-exec");
+    if (argc > 5 && !all_close_on_exec)
+        refuse_close_range();
+    open_some(all_close_on_exec);
     mkdir("sub", 0755);
     int directory = open("sub", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    dup3(directory, 8, argc > 5 ? O_CLOEXEC : 0);
+    dup3(directory, 8, all_close_on_exec ? O_CLOEXEC : 0);
     close(directory);
+    streams();
     for (int n = 0; n < count; n++)
         one(n, n % 2);
     return 0;
