@@ -7,6 +7,7 @@ use crate::pipes::Defaults;
 use crate::plan::Plan;
 use crate::start::{Pidfd, Start};
 use crate::wait::sigchld_discards;
+use forkless_core::planted;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read};
@@ -149,6 +150,13 @@ impl Chunks {
             }
         }
     }
+
+    /// Sleeps until the stream can be read. An error comes again from the read.
+    fn wait_for(&self, n: usize) {
+        if let Some(stream) = &self.streams[n] {
+            let _ = poll(&mut [PollFd::new(stream, PollFlags::IN)], None);
+        }
+    }
 }
 
 impl Iterator for Chunks {
@@ -175,6 +183,8 @@ impl Iterator for Chunks {
                     return Some(Ok((if n == 0 { Stream::Stdout } else { Stream::Stderr }, bytes)));
                 }
                 Err(Errno::INTR) => {}
+                // The caller has set O_NONBLOCK.
+                Err(Errno::AGAIN) if !planted!("chunks-end-at-a-nonblocking-pipe") => self.wait_for(n),
                 Err(error) => {
                     self.streams[n] = None;
                     return Some(Err(error.into()));

@@ -3,6 +3,7 @@
 use crate::capture::{LONG, MIB, in_time, leaving_nothing, make_fifo, pattern, run, sh};
 use crate::observe::{eventually, scaled};
 use forkless::{Capture, Child, Command, Error, Pipeline, Stdio, Step, Stream};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::thread;
 use std::time::Duration;
@@ -193,9 +194,23 @@ pub fn lines(_: &[String]) {
     assert_eq!(ends, [(Stream::Stdout, b"out".to_vec()), (Stream::Stderr, b"err".to_vec())]);
     // Another holds the pipe: what is there comes at once, and the end when that one ends.
     assert_eq!(out("(sleep 0.2; echo late) & echo early"), [&b"early"[..], b"late"]);
+    nonblocking();
     dropped();
     let captured = run(&mut sh("echo"), &Capture::new());
     assert_eq!(&captured.stdout[..], b"\n");
+}
+
+/// Pipes that the caller has made nonblocking are waited for, too.
+fn nonblocking() {
+    leaving_nothing(|| {
+        let mut child = piped("sleep 0.1; echo one; exec 2>&-; sleep 0.1; echo two");
+        let stdout = child.stdout.as_ref().expect("a pipe");
+        // SAFETY: an open descriptor.
+        assert_eq!(unsafe { libc::fcntl(stdout.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+        let lines: Vec<_> = child.lines().map(|line| line.expect("a line").1).collect();
+        assert_eq!(lines, [b"one", b"two"]);
+        child.wait().expect("wait");
+    });
 }
 
 /// An iterator that is dropped midway closes the pipes: the program gets SIGPIPE.
