@@ -64,4 +64,11 @@ scenarios! {
     exec_waits_for_a_number_that_another_thread_opens: "exec-beside-open";
     scripts_by_shell_runs_a_file_without_a_header: "scripts";
     streams_are_those_at_the_time_of_the_launch: "std-streams";
+    the_first_launch_may_be_the_init_of_a_pid_namespace: "first-launch-is-init";
+}
+
+#[test]
+fn the_first_launch_under_a_filter_may_be_the_init_of_a_pid_namespace() {
+    let ending = runner::end(&["first-launch-is-init", "filtered"]);
+    assert!(ending.status.success(), "{} {}", ending.status, ending.text);
 }

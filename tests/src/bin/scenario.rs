@@ -290,6 +290,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("pre-exec-allocates", launchers::pre_exec_allocates),
     ("pre-exec-refused", launchers::refused),
     ("pre-exec-panic-stays", launchers::panic_stays),
+    ("first-launch-is-init", launchers::init_of_a_namespace),
     ("fork-killed-at-once", launchers::killed_at_once),
     ("fork-killed-early", launchers::killed_early),
     ("fork-failed-is-visible", launchers::failed_is_visible),

@@ -307,3 +307,24 @@ pub fn panic_stays(_: &[String]) {
     assert!(answer.expect("no panic in the caller").is_err());
     observe::assert_no_orphans();
 }
+
+/// After unshare(2) of a PID namespace the first launch makes its init, with or without a seccomp filter.
+pub fn init_of_a_namespace(arguments: &[String]) {
+    // SAFETY: of this process, which has one thread.
+    if unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID) } != 0 {
+        return observe::skip("the init of a PID namespace", &io::Error::last_os_error().to_string());
+    }
+    if !arguments.is_empty() {
+        refuse(&[Refusal::of(libc::SYS_close_range, Answer::Errno(libc::EPERM))]).expect("a filter");
+    }
+    let mut init = Command::new("sh");
+    init.args(["-c", "echo $$; read wait"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut init = init.spawn().expect("the init");
+    assert_eq!(init.lines().next().expect("a line").expect("read").1, b"1");
+    let second = Command::new("sh").args(["-c", "echo $$"]).output().expect("a second process");
+    assert_ne!(second.stdout, b"1\n");
+    init.wait().expect("wait");
+    // The kernel creates no process in a namespace whose init has ended.
+    let error = Command::new("true").spawn().expect_err("a process without an init");
+    assert_eq!(Error::of(&error).and_then(Error::errno), Some(libc::ENOMEM), "{error}");
+}

@@ -58,7 +58,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         let features = Features::get_to_launch(run.form != Form::Launch);
         features.map_err(|error| failure::probe_error(plan, error))
     };
-    let assumed = if plan.once && !planted!("probe-for-the-only-launch") { Features::unprobed() } else { None };
+    let assumed = Features::unprobed(plan.once && !planted!("probe-for-the-only-launch"));
     let mut unprobed = assumed.is_some();
     let mut features = assumed.map_or_else(probed, Ok)?;
     let caller = Caller::of(plan, run);

@@ -87,11 +87,13 @@ impl Features {
         Self::found(if stays { ALL } else { Feature::Clone3 as u32 })
     }
 
-    /// Without a probe: only `clone3` is assumed. Nothing, if the result of a probe is known, or if a seccomp filter
-    /// may kill a child for its system calls.
-    pub(super) fn unprobed() -> Option<Self> {
+    /// Without a probe: only `clone3` is assumed. For the only launch of the process, unless a seccomp filter may kill a
+    /// child for its system calls; and for a child that will be an init, whose place the probe's child would take.
+    /// Nothing, if the result of a probe is known.
+    pub(super) fn unprobed(is_only: bool) -> Option<Self> {
         let is_known = KNOWN.found.load(Ordering::Relaxed) & PROBED != 0;
-        (!is_known && !has_filter()).then_some(Self(Feature::Clone3 as u32))
+        let assumes = || is_only && !has_filter() || next_child_is_init() && !planted!("probe-becomes-init");
+        (!is_known && assumes()).then_some(Self(Feature::Clone3 as u32))
     }
 
     fn found(tries: u32) -> Result<Self, ProbeError> {
@@ -191,6 +193,15 @@ pub(crate) enum ProbeError {
     Clone(i32),
     /// `CLONE_VM` gives the child memory of its own.
     NotShared,
+}
+
+/// Whether the next child of this thread will be the first process of a PID namespace, after `unshare(2)` or `setns(2)`
+/// of CLONE_NEWPID. When it has ended, no other process can be created there: `pid_namespaces(7)`. Until then the link
+/// exists and cannot be read: pidns_for_children_get() in kernel/pid_namespace.c.
+fn next_child_is_init() -> bool {
+    const LINK: &str = "/proc/thread-self/ns/pid_for_children";
+    let unreadable = std::fs::read_link(LINK).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+    unreadable && std::fs::symlink_metadata(LINK).is_ok()
 }
 
 /// Whether this errno of a feature's system call means that the feature is not available here.
