@@ -143,6 +143,17 @@ fn the_end_of_a_group_is_asked_for_and_then_made() -> io::Result<()> {
     for child in &mut willing {
         assert_eq!(child.wait()?.signal(), Some(15));
     }
+    // A program may have made a threaded group, which lists no processes.
+    fs::create_dir(group.path().join("threaded"))?;
+    write(&group.path().join("threaded"), "cgroup.type", "threaded")?;
+    let threaded = format!("echo $$ >{}/threaded/cgroup.threads; exec sleep 1000", group.path().display());
+    let mut threaded = shell(&group, &threaded);
+    while group.get("threaded/cgroup.threads")?.is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(group.terminate(15, LONG)?);
+    assert_eq!(threaded.wait()?.signal(), Some(15));
+    fs::remove_dir(group.path().join("threaded"))?;
     // Frozen, they hear all the same; one of them is deaf.
     let mut deaf = [shell(&group, "trap '' TERM; sleep 1000 & wait"), shell(&group, "exec sleep 1000")];
     ready(3);
