@@ -236,7 +236,14 @@ fn take(stream: *mut FILE) -> Option<Entry> {
     let entry = table::remove(stream);
     if entry.is_some() {
         // SAFETY: an open stream.
-        OPEN.remove(unsafe { libc::fileno(stream) });
+        let fd = unsafe { libc::fileno(stream) };
+        // Closing it may wait until its program reads the last bytes. A program that another thread starts meanwhile must not
+        // hold the stream open.
+        if OPEN.has(fd) && !planted!("preload-stream-inherited-while-it-closes") {
+            // SAFETY: sets flags of the stream's descriptor.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+        OPEN.remove(fd);
     }
     set_errno(before);
     entry

@@ -243,6 +243,33 @@ static void earlier(void) {
     say("and its own program: %s\n", status_words(pclose(first)));
 }
 
+static void *closes(void *stream) {
+    return (void *)(long)pclose(stream);
+}
+
+/* Nor while another thread closes that stream, and waits for its program to read the last bytes. */
+static void closing(void) {
+    char looks[60];
+    void *status;
+    pthread_t thread;
+    if (mkfifo("go", 0600))
+        abort();
+    FILE *slow = popen("read line <go; exec cat >/dev/null", "w");
+    int fd = fileno(slow);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    while (write(fd, line, 4096) > 0) {
+    }
+    fcntl(fd, F_SETFL, 0);
+    fputs("the last bytes", slow);
+    pthread_create(&thread, NULL, closes, slow);
+    usleep(200000);
+    snprintf(looks, sizeof looks, "test ! -e /proc/self/fd/%d", fd);
+    say("a stream that is being closed: %s\n", status_words(pclose(popen(looks, "r"))));
+    close(open("go", O_WRONLY | O_CLOEXEC));
+    pthread_join(thread, &status);
+    say("and its own program: %s\n", status_words((int)(long)status));
+}
+
 int main(int argc, char **argv) {
     begin(argc, argv);
     /* Some programs end without reading their input. */
@@ -251,6 +278,7 @@ int main(int argc, char **argv) {
     /* The first stream of the process is close-on-exec. */
     child("first", "exit 3", "re", 1);
     earlier();
+    closing();
     commands();
     inheritance();
     foreign();
