@@ -88,6 +88,14 @@ fn a_round_ends_at_a_hangup_and_reports_the_rest() {
     assert_eq!(text(&output.stdout).matches("end").count(), 2, "{output:?}");
 }
 
+#[test]
+fn a_run_that_stops_before_endless_input_ends() {
+    let place = tempfile::tempdir().expect("a directory");
+    let output = run("yes | $P --summary --halt now,fail=1 -j1 'false #'", place.path());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("unread input"), "{output:?}");
+}
+
 /// The second job starts when the first one has ended.
 #[test]
 fn a_job_that_starts_late_gets_all_input_too() {
