@@ -4,7 +4,7 @@ mod common;
 
 use common::{again_with_threads, run};
 use forkless_jobs::{
-    Control, Ended, Events, Flow, Job, Nothing, Options, Output, Sink, Stdin, Stream, Summary, from_iter,
+    Control, Done, Ended, Events, Flow, Job, Log, Nothing, Options, Output, Sink, Stdin, Stream, Summary, from_iter,
 };
 use std::io;
 use std::time::Duration;
@@ -236,6 +236,35 @@ fn a_closed_sink_ends_the_run() {
     assert_eq!(summary.stopped, Some(Flow::Now));
     assert_eq!(summary.errors.len(), 1);
     assert!(!summary.is_success());
+}
+
+/// Output that a full disk has not taken: a later run with the same log must run its job again.
+#[test]
+fn a_job_whose_output_cannot_be_written_is_not_in_the_log() {
+    /// Takes the output of the first job only.
+    #[derive(Default)]
+    struct Full(Vec<u8>);
+    impl Sink for Full {
+        fn write(&mut self, _: u64, _: Stream, bytes: &[u8]) -> io::Result<()> {
+            self.0.extend_from_slice(bytes);
+            Ok(())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            match std::mem::take(&mut self.0).as_slice() {
+                b"2\n" => Err(io::ErrorKind::StorageFull.into()),
+                _ => Ok(()),
+            }
+        }
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("log");
+    let mut options = ordered(1).output(Output::Group);
+    options.log = Some(Log::create(&path).expect("a log"));
+    let jobs = (1..=9).map(|n| sh(format!("echo {n}")));
+    let summary = run(options, &mut from_iter(jobs), &mut Nothing, &mut Full::default()).expect("a run");
+    assert_eq!((summary.stopped, summary.errors.len()), (Some(Flow::Soon), 1), "{summary:?}");
+    let done = Done::read(&path, false).expect("the log");
+    assert_eq!((1..=9).filter(|&seq| done.contains(seq)).collect::<Vec<_>>(), [1]);
 }
 
 /// A temporary file that cannot be made: nothing is lost, no further job starts, and the run tells.

@@ -4,6 +4,8 @@ use super::{Engine, Finished};
 use crate::options::Output;
 use crate::output::{self, Capture, Way};
 use crate::slot::{Running, Slot};
+use crate::source::{Sink, Stream};
+use crate::summary::Ended;
 use crate::wake::{Kind, Token};
 use forkless::planted;
 use rustix::io::ioctl_fionread;
@@ -13,6 +15,36 @@ use std::time::{Duration, Instant};
 /// For so long the pipes of a new job are not watched. What a short job writes fits into its pipe, and is read when the
 /// job has ended: without this, each write would wake the run.
 pub(super) const QUIET: Duration = Duration::from_millis(4);
+
+/// Where output goes, and whether some could not be written.
+pub(super) struct Outlet<'a> {
+    pub(super) sink: &'a mut dyn Sink,
+    pub(super) has_failed: bool,
+}
+
+impl Outlet<'_> {
+    fn noted(&mut self, answer: io::Result<()>) -> io::Result<()> {
+        self.has_failed |= answer.is_err();
+        answer
+    }
+}
+
+impl Sink for Outlet<'_> {
+    fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        let answer = self.sink.write(seq, stream, bytes);
+        self.noted(answer)
+    }
+
+    fn written(&mut self, ended: &Ended) -> io::Result<()> {
+        let answer = self.sink.written(ended);
+        self.noted(answer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let answer = self.sink.flush();
+        self.noted(answer)
+    }
+}
 
 impl Engine<'_> {
     /// Watches the pipes of a job: at once where its lines are passed on as they come.
@@ -96,7 +128,7 @@ impl Engine<'_> {
             capture.streams[index].pipe = None;
             return;
         }
-        let way = Way { seq: place.seq, job, sink: self.sink, spill: &mut self.output.spill };
+        let way = Way { seq: place.seq, job, sink: &mut self.sink, spill: &mut self.output.spill };
         let lines = self.options.output == Output::Lines;
         let (seq, answer) = (place.seq, capture.take(index, &self.output.scratch[..count], lines, way, turn));
         let copy_error = capture.copy_error.take();
@@ -149,7 +181,7 @@ impl Engine<'_> {
     fn take_rest(&mut self, finished: &mut Finished, turn: bool) {
         let Finished { ended, capture, .. } = finished;
         let Some(capture) = capture else { return };
-        let way = Way { seq: ended.place.seq, job: &ended.job, sink: self.sink, spill: &mut self.output.spill };
+        let way = Way { seq: ended.place.seq, job: &ended.job, sink: &mut self.sink, spill: &mut self.output.spill };
         let answer = capture.finish(&mut self.output.scratch, way, turn);
         ended.received = capture.received;
         let (seq, copy_error) = (ended.place.seq, capture.copy_error.take());
@@ -167,15 +199,20 @@ impl Engine<'_> {
         let Finished { ended, capture, logged } = finished;
         if capture.is_none() {
             let way =
-                &mut Way { seq: ended.place.seq, job: &ended.job, sink: self.sink, spill: &mut self.output.spill };
+                &mut Way { seq: ended.place.seq, job: &ended.job, sink: &mut self.sink, spill: &mut self.output.spill };
             if let Err(error) = output::head(way) {
                 self.sink_failed(error);
             }
         }
-        if let Err(error) = self.sink.written(&ended) {
+        let mut answer = self.sink.written(&ended);
+        if self.options.log.is_some() && !logged {
+            // A later run skips a job that is in the log, so its output must be out before.
+            answer = answer.and(self.sink.flush());
+        }
+        if let Err(error) = answer {
             self.sink_failed(error);
         }
-        if !logged {
+        if !logged && (!self.sink.has_failed || planted!("jobs-unwritten-logged")) {
             self.log(&ended);
         }
         if planted!("jobs-kept-after-their-end") {
@@ -218,7 +255,7 @@ impl Engine<'_> {
             _ => None,
         });
         let Some(Running { job, capture: Some(capture), .. }) = found.map(|running| &mut **running) else { return };
-        let way = &mut Way { seq: due, job, sink: self.sink, spill: &mut self.output.spill };
+        let way = &mut Way { seq: due, job, sink: &mut self.sink, spill: &mut self.output.spill };
         if let Err(error) = capture.write(way) {
             self.sink_failed(error);
         }

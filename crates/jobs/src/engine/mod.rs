@@ -53,7 +53,7 @@ struct Engine<'a> {
     options: Options,
     source: &'a mut dyn Source,
     events: &'a mut dyn Events,
-    sink: &'a mut dyn Sink,
+    sink: capture::Outlet<'a>,
     control: Control,
     wake: Wake,
     launcher: Launcher,
@@ -182,7 +182,7 @@ impl<'a> Engine<'a> {
             options,
             source,
             events,
-            sink,
+            sink: capture::Outlet { sink, has_failed: false },
         })
     }
 

@@ -7,7 +7,7 @@ use crate::options::Output;
 use crate::output::Capture;
 use crate::pool::{Answer, Pool};
 use crate::slot::{Feed, Running, Slot, Starting, Waiting};
-use crate::source::{Flow, Next, Place, Stream};
+use crate::source::{Flow, Next, Place, Sink, Stream};
 use crate::summary::{Ended, Ending};
 use crate::wake::{Kind, Token};
 use forkless::{Child, planted};
