@@ -275,6 +275,20 @@ fn long_input_is_packed_to_the_same_limit() {
     }
 }
 
+/// `-s` allows more than the kernel takes as one argument.
+#[test]
+fn an_argument_that_no_command_can_have_is_an_error_of_the_input() {
+    let input = format!("a\n{}\nb\n", "x".repeat(140_000));
+    let each = ["-s1000000", "-n1", "sh", "-c", "echo $#", "x"];
+    same(&each, input.as_bytes());
+    // Here findutils exits with 126.
+    for (options, expected) in [(&each[..], "1\n"), (&["-s1000000", "-I{}", "echo", "<{}>"], "<a>\n")] {
+        let output = ours(options, input.as_bytes());
+        let found = String::from_utf8_lossy(&output.stdout);
+        assert_eq!((output.status.code(), &*found), (Some(1), expected), "{options:?}");
+    }
+}
+
 /// Random input, the same in each run.
 #[test]
 fn random_input_is_read_as_findutils_reads_it() {

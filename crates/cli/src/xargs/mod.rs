@@ -14,6 +14,7 @@ use std::{
     process::ExitCode,
 };
 
+use forkless::planted;
 use forkless_jobs::{Control, Ended, Ending, Events, Flow, Input, Options, Standard};
 use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
@@ -216,10 +217,16 @@ fn packing(options: &XargsOptions, limits: &Limits) -> Result<Packing, String> {
         max_args: options.max_args,
         max_lines,
         max_chars,
+        longest: longest(),
         with_pointers: limits.with_pointers(),
         exit_if_exceeded: options.exit || max_lines.is_some(),
         runs_if_empty: !options.no_run_if_empty,
     })
+}
+
+/// The kernel's limit for one argument: MAX_ARG_STRLEN, which counts the NUL byte.
+fn longest() -> usize {
+    if planted!("xargs-one-argument-of-any-length") { usize::MAX } else { 32 * rustix::param::page_size() - 1 }
 }
 
 /// The byte of `-d`: itself, or an escape sequence.

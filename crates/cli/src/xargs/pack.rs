@@ -24,6 +24,8 @@ pub(super) struct Packing {
     pub(super) max_lines: Option<u64>,
     /// In bytes, each argument with its NUL byte.
     pub(super) max_chars: usize,
+    /// The most bytes of one argument that the kernel takes, without its NUL byte.
+    pub(super) longest: usize,
     /// The most bytes with a pointer for each argument: the kernel's limit.
     pub(super) with_pointers: usize,
     pub(super) exit_if_exceeded: bool,
@@ -70,7 +72,7 @@ fn chars(words: &[OsString]) -> usize {
 impl Packer {
     pub(super) fn new(input: Input, initial: Vec<OsString>, packing: Packing, around: Around) -> Self {
         let initial_chars = chars(&initial);
-        let most = packing.max_chars.saturating_sub(initial_chars + 1);
+        let most = packing.max_chars.saturating_sub(initial_chars + 1).min(packing.longest);
         let over = (initial_chars > packing.max_chars).then_some(Err(NO_ROOM));
         Self {
             input,
@@ -184,7 +186,7 @@ impl Packer {
             // The name of the command stays.
             let text = if n == 0 { word.as_bytes().to_vec() } else { replaced(word.as_bytes(), pattern, line) };
             chars += text.len() + 1;
-            if chars > self.packing.max_chars {
+            if chars > self.packing.max_chars || text.len() > self.packing.longest {
                 return Err(TOO_LONG);
             }
             words.push(until_nul(text));
