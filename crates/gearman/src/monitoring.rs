@@ -1,9 +1,9 @@
 //! The payload of mod_gearman: checks of Naemon and Nagios, and their results.
 //!
 //! A payload is lines `key=value`, closed in an [`Envelope`](crate::cipher::Envelope). A result is a job in the
-//! background, for the queue that the check names.
+//! background, for the queue that the check names. Names and output are bytes: a server may write them in any encoding, and
+//! finds a host by the same bytes.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 /// What a job of a monitoring server is.
@@ -24,11 +24,11 @@ pub struct Check {
     /// What it is.
     pub sort: Sort,
     /// The queue for its result; empty: there is none.
-    pub result_queue: String,
+    pub result_queue: Vec<u8>,
     /// The host that is checked.
-    pub host: String,
+    pub host: Vec<u8>,
     /// The service that is checked; empty: the host itself is.
-    pub service: String,
+    pub service: Vec<u8>,
     /// When the server has planned the check, in seconds since 1970; 0: it does not say.
     pub core_time: f64,
     /// How long it may run.
@@ -45,8 +45,11 @@ impl Check {
         for line in payload.split(|&byte| byte == b'\n') {
             let Some(at) = line.iter().position(|&byte| byte == b'=') else { continue };
             let (name, value) = (&line[..at], &line[at + 1..]);
-            let text = || String::from_utf8_lossy(value).into_owned();
-            let seconds = || text().trim().parse::<f64>().ok().filter(|seconds| seconds.is_finite()).unwrap_or(0.0);
+            let seconds = || {
+                let number = std::str::from_utf8(value).ok()?.trim().parse::<f64>().ok();
+                number.filter(|seconds| seconds.is_finite())
+            };
+            let seconds = || seconds().unwrap_or(0.0);
             match name {
                 b"type" => {
                     is_known = true;
@@ -56,9 +59,9 @@ impl Check {
                         _ => Sort::Command,
                     };
                 }
-                b"result_queue" => check.result_queue = text(),
-                b"host_name" => check.host = text(),
-                b"service_description" => check.service = text(),
+                b"result_queue" => check.result_queue = value.to_vec(),
+                b"host_name" => check.host = value.to_vec(),
+                b"service_description" => check.service = value.to_vec(),
                 b"core_time" => times[0] = seconds(),
                 b"next_check" => times[1] = seconds(),
                 b"start_time" => times[2] = seconds(),
@@ -79,7 +82,7 @@ impl Check {
 
     /// Whether a result is expected.
     pub fn has_result(&self) -> bool {
-        self.sort != Sort::Command && !self.result_queue.is_empty() && !self.result_queue.contains('\0')
+        self.sort != Sort::Command && !self.result_queue.is_empty() && !self.result_queue.contains(&0)
     }
 }
 
@@ -110,15 +113,13 @@ const SIGNALS: std::ops::RangeInclusive<i32> = 129..=143;
 
 impl End<'_> {
     /// The exit code and the output that the monitoring server gets.
-    pub fn verdict(&self, sort: Sort, worker: &str) -> (i32, String) {
+    pub fn verdict(&self, sort: Sort, worker: &str) -> (i32, Vec<u8>) {
         let bounds = |code: i32, why: &str, out: &[u8]| {
-            let mut words = format!("CRITICAL: Return code of {code} is out of bounds.{why} (worker: {worker})");
+            let words =
+                format!("CRITICAL: Return code of {code} is out of bounds.{why} (worker: {worker})").into_bytes();
             let said = text(out);
-            if !said.is_empty() {
-                // The first line is the summary; what the plugin has written follows as its details.
-                let _ = write!(words, "\n{said}");
-            }
-            (CRITICAL, words)
+            // The first line is the summary; what the plugin has written follows as its details.
+            (CRITICAL, if said.is_empty() { words } else { [&words[..], b"\n", &said].concat() })
         };
         match self {
             Self::Exited(code @ 0..=3, out, err) => (*code, output(out, err)),
@@ -138,25 +139,26 @@ impl End<'_> {
             }
             Self::TimedOut => {
                 let what = if sort == Sort::Host { "Host" } else { "Service" };
-                (CRITICAL, format!("({what} Check Timed Out On Worker: {worker})"))
+                (CRITICAL, format!("({what} Check Timed Out On Worker: {worker})").into_bytes())
             }
-            Self::TooOld => (UNKNOWN, "(Could Not Start Check In Time)".to_owned()),
-            Self::Refused(why) => (UNKNOWN, format!("UNKNOWN: not run: {why} (worker: {worker})")),
+            Self::TooOld => (UNKNOWN, b"(Could Not Start Check In Time)".to_vec()),
+            Self::Refused(why) => (UNKNOWN, format!("UNKNOWN: not run: {why} (worker: {worker})").into_bytes()),
         }
     }
 }
 
-/// Output as text, without newlines at its end.
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r', '\0']).replace('\0', "")
+/// Output without NUL bytes, and without newlines at its end.
+fn text(bytes: &[u8]) -> Vec<u8> {
+    let end = bytes.iter().rposition(|byte| !b"\n\r\0".contains(byte)).map_or(0, |last| last + 1);
+    bytes[..end].iter().copied().filter(|byte| *byte != 0).collect()
 }
 
 /// What a plugin has reported: its standard output. Standard error is shown only where that is empty.
-fn output(out: &[u8], err: &[u8]) -> String {
+fn output(out: &[u8], err: &[u8]) -> Vec<u8> {
     match (text(out), text(err)) {
         (out, _) if !out.is_empty() => out,
-        (_, err) if !err.is_empty() => format!("(No output on stdout) stderr: {err}"),
-        _ => "(No output returned from plugin)".to_owned(),
+        (_, err) if !err.is_empty() => [b"(No output on stdout) stderr: ", &err[..]].concat(),
+        _ => b"(No output returned from plugin)".to_vec(),
     }
 }
 
@@ -186,22 +188,28 @@ fn name_of(signal: i32) -> String {
 pub fn result(check: &Check, end: &End<'_>, worker: &str, started: f64, finished: f64) -> Vec<u8> {
     let (code, text) = end.verdict(check.sort, worker);
     let core_time = if check.core_time > 0.0 { check.core_time } else { started };
-    let mut lines = format!("host_name={}\n", check.host);
+    let mut lines = [b"host_name=", &check.host[..], b"\n"].concat();
     if !check.service.is_empty() {
-        let _ = writeln!(lines, "service_description={}", check.service);
+        lines.extend([b"service_description=", &check.service[..], b"\n"].concat());
     }
-    let _ = write!(
-        lines,
+    let rest = format!(
         "core_start_time={core_time:.6}\nstart_time={started:.6}\nfinish_time={finished:.6}\nreturn_code={code}\n\
-         exited_ok=1\nsource=forkless gearman-worker @ {worker}\ntype=active\noutput={}\n\n\n",
-        escaped(&text)
+         exited_ok=1\nsource=forkless gearman-worker @ {worker}\ntype=active\noutput="
     );
-    lines.into_bytes()
+    [&lines, rest.as_bytes(), &escaped(&text), b"\n\n\n"].concat()
 }
 
 /// Newlines and backslashes as escapes, because a value is one line.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\n', "\\n")
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for byte in text {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            byte => out.push(*byte),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -216,7 +224,8 @@ mod tests {
     fn a_check_has_its_fields() {
         let check = Check::parse(SERVICE).expect("a check");
         assert_eq!(check.sort, Sort::Service);
-        assert_eq!((&*check.host, &*check.service, &*check.result_queue), ("web", "Disk /", "check_results"));
+        let names = (&check.host[..], &check.service[..], &check.result_queue[..]);
+        assert_eq!(names, (&b"web"[..], &b"Disk /"[..], &b"check_results"[..]));
         assert_eq!(check.line, b"/usr/lib/nagios/plugins/check_disk -w 10% -c a=b");
         assert_eq!((check.timeout, check.core_time), (Some(Duration::from_secs(60)), 1_700_000_002.25));
         let handler = Check::parse(b"type=eventhandler\nstart_time=1.0\ncommand_line=/bin/true\n\n").expect("a job");
@@ -230,7 +239,11 @@ mod tests {
 
     #[test]
     fn ends_have_the_verdicts_of_the_guidelines_and_of_mod_gearman() {
-        let verdict = |end: End<'_>| end.verdict(Sort::Service, "w");
+        let verdict_of = |end: End<'_>, sort| {
+            let (code, text) = end.verdict(sort, "w");
+            (code, String::from_utf8(text).expect("text"))
+        };
+        let verdict = |end: End<'_>| verdict_of(end, Sort::Service);
         assert_eq!(
             verdict(End::Exited(1, b"WARNING | a=1\nmore\n\n", b"noise")),
             (1, "WARNING | a=1\nmore".to_owned())
@@ -252,7 +265,7 @@ mod tests {
             assert_eq!(verdict(End::Exited(code, b"", b"")), out(&format!("{code} is out of bounds.")));
         }
         assert_eq!(verdict(End::TimedOut), (2, "(Service Check Timed Out On Worker: w)".to_owned()));
-        let host = End::TimedOut.verdict(Sort::Host, "w");
+        let host = verdict_of(End::TimedOut, Sort::Host);
         assert_eq!(host, (2, "(Host Check Timed Out On Worker: w)".to_owned()));
         assert_eq!(verdict(End::TooOld).0, 3);
     }
@@ -265,5 +278,15 @@ mod tests {
             start_time=10.500000\nfinish_time=11.000000\nreturn_code=0\nexited_ok=1\n\
             source=forkless gearman-worker @ w\ntype=active\noutput=OK\\npath C:\\\\new\n\n\n";
         assert_eq!(String::from_utf8(found).expect("text"), expected);
+    }
+
+    /// ISO 8859-1: the server would not find the service by any other bytes.
+    #[test]
+    fn names_and_output_in_any_encoding_come_back_as_they_are() {
+        let check =
+            Check::parse(b"type=service\nhost_name=h\xe4\nservice_description=\xff\ncommand_line=x").expect("a check");
+        let found = result(&check, &End::Exited(0, b"gr\xfcn\0\n", b""), "w", 1.0, 2.0);
+        assert!(found.starts_with(b"host_name=h\xe4\nservice_description=\xff\n"), "{}", found.escape_ascii());
+        assert!(found.ends_with(b"\noutput=gr\xfcn\n\n\n"), "{}", found.escape_ascii());
     }
 }

@@ -87,7 +87,7 @@ struct State {
     /// The runner waits for the descriptor: what has come must stay there until it asks for a job.
     is_awaited: bool,
     /// Results that the server has not acknowledged: queue, id and closed payload.
-    results: VecDeque<(String, String, Vec<u8>)>,
+    results: VecDeque<(Vec<u8>, String, Vec<u8>)>,
     sent_results: u64,
     /// The server has been asked whether it has everything, and has answered.
     echo: Option<bool>,
@@ -181,7 +181,7 @@ impl State {
             link.send(Kind::CAN_DO, &[function.as_bytes()]);
         }
         for (queue, id, payload) in &self.results {
-            link.send(Kind::SUBMIT_JOB_BG, &[queue.as_bytes(), id.as_bytes(), payload]);
+            link.send(Kind::SUBMIT_JOB_BG, &[queue, id.as_bytes(), payload]);
         }
     }
 
@@ -318,7 +318,7 @@ impl State {
             self.sent_results += 1;
             // Two results of one check must not be taken for the same job.
             let id = format!("forkless-{name}-{}-{begun:.6}-{}", std::process::id(), self.sent_results);
-            link.send(Kind::SUBMIT_JOB_BG, &[check.result_queue.as_bytes(), id.as_bytes(), &sealed]);
+            link.send(Kind::SUBMIT_JOB_BG, &[&check.result_queue, id.as_bytes(), &sealed]);
             self.results.push_back((check.result_queue.clone(), id, sealed));
         }
         self.reply(task, Kind::WORK_COMPLETE, b"");
