@@ -146,7 +146,9 @@ fn away(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> Away {
         (true, signal) => Ending::Killed(signal),
     };
     let duration = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
-    let started = duration(started).filter(|time| !time.is_zero()).map(|time| SystemTime::UNIX_EPOCH + time);
+    // Any worker has sent these numbers: the clock may not have such a time.
+    let started = duration(started).filter(|time| !time.is_zero());
+    let started = started.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(time));
     Away { seq, ending, timed_out, started, runtime: duration(seconds), out, err }
 }
 
@@ -222,6 +224,10 @@ mod tests {
         let ours = away(1, Outstanding::default(), 0, &record.to_reply());
         assert_eq!((ours.ending.numbers(), ours.timed_out), ((0, 9), true));
         assert_eq!((ours.runtime, &ours.out[..]), (Some(Duration::from_millis(1500)), &b"x"[..]));
+        for seconds in [1e19, f64::MAX, f64::INFINITY, f64::NAN, -1.0] {
+            let record = Record { started: seconds, seconds, ..Record::default() };
+            assert_eq!(away(1, Outstanding::default(), 0, &record.to_reply()).started, None, "{seconds}");
+        }
         let refused = Record { exit: 126, refused: "not allowed".to_owned(), ..Record::default() };
         assert!(matches!(away(1, Outstanding::default(), 0, &refused.to_reply()).ending, Ending::NotStarted(_)));
     }

@@ -148,5 +148,6 @@ impl Report {
 fn estimate(progress: &Progress, total: u64) -> Duration {
     let done = progress.ended.max(1);
     let left = total.saturating_sub(progress.ended + progress.done_before);
-    progress.elapsed.mul_f64(left as f64 / done as f64)
+    let seconds = progress.elapsed.as_secs_f64() * left as f64 / done as f64;
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }

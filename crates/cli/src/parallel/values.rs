@@ -88,7 +88,7 @@ pub(super) fn slots(text: &str, cpus: impl FnOnce() -> usize) -> Result<Option<u
         let percent: f64 = percent.parse().map_err(|_| wrong())?;
         (cpus() as f64 * percent / 100.0) as usize
     } else if let Some(more) = text.strip_prefix('+') {
-        cpus() + number(more)?
+        cpus().saturating_add(number(more)?)
     } else if let Some(fewer) = text.strip_prefix('-') {
         cpus().saturating_sub(number(fewer)?)
     } else {
@@ -301,6 +301,7 @@ mod tests {
     fn slots_count_from_the_cpus() {
         assert_eq!(slots("3", || 4), Ok(Some(3)));
         assert_eq!(slots("+3", || 4), Ok(Some(7)));
+        assert_eq!(slots("+18446744073709551615", || 4), Ok(Some(usize::MAX)));
         assert_eq!(slots("-3", || 4), Ok(Some(1)));
         assert_eq!(slots("-9", || 4), Ok(Some(1)));
         assert_eq!(slots("50%", || 4), Ok(Some(2)));
