@@ -60,7 +60,7 @@ impl Plan {
         let is_pipe = given.reads_blocks();
         let mut asked = Asked::of(given);
         let input = given.tee.then(|| tee_input(given, &mut asked)).transpose()?;
-        let mut strings = strings(given);
+        let mut strings = strings(given)?;
         let mut sources = match is_pipe && !given.tee {
             true => None,
             false => Some(sources(given, &asked)?),
@@ -245,7 +245,7 @@ pub(super) fn enter(command: &mut forkless::Command, job: &Job) {
 }
 
 /// The replacement strings.
-fn strings(given: &ParallelOptions) -> Strings {
+fn strings(given: &ParallelOptions) -> Result<Strings, String> {
     let mut strings = Strings::default();
     if given.plus {
         strings.plus();
@@ -262,10 +262,13 @@ fn strings(given: &ParallelOptions) -> Strings {
     ];
     for (from, to) in renamed {
         if let Some(to) = to {
+            if to.is_empty() {
+                return Err(format!("the replacement string for {from} is empty: give a text, such as {from}"));
+            }
             strings.rename(from, to.as_bytes());
         }
     }
-    strings
+    Ok(strings)
 }
 
 /// The sources of values.
@@ -349,6 +352,9 @@ fn maker(
         Some(path) if !is_table(&path) => Some(naming(&path, strings, names, shard)?),
         _ => None,
     };
+    if given.process_slot_var.as_ref().is_some_and(|name| name.is_empty() || name.as_bytes().contains(&b'=')) {
+        return Err("--process-slot-var takes the name of a variable, without '='".to_owned());
+    }
     let mut env = vec![
         ("PARALLEL_PID".into(), std::process::id().to_string().into()),
         ("PARALLEL_SSHLOGIN".into(), ":".into()),
