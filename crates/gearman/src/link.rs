@@ -207,7 +207,6 @@ impl Link {
 
     fn connected(&mut self) {
         if let State::Connecting(socket) = std::mem::replace(&mut self.state, State::Pausing) {
-            self.pause = PAUSE.0;
             self.state = State::Up(socket);
             self.is_full = true;
             self.watch_writes(false);
@@ -277,7 +276,11 @@ impl Link {
     fn understand(&mut self) {
         loop {
             match self.decoder.next() {
-                Ok(Some(packet)) => self.happened.push_back(Happening::Packet(packet)),
+                Ok(Some(packet)) => {
+                    // Not when it is connected: a server that takes connections and closes them would get one after the other.
+                    self.pause = PAUSE.0;
+                    self.happened.push_back(Happening::Packet(packet));
+                }
                 Ok(None) => return,
                 Err(error) => return self.broken(io::Error::new(io::ErrorKind::InvalidData, error)),
             }
@@ -353,6 +356,21 @@ mod tests {
         };
         while !matches!(wait(&mut link), Happening::Up) {}
         drop(server.accept().expect("a connection"));
+    }
+
+    /// A server at its limit of connections, or another program.
+    #[test]
+    fn a_peer_that_closes_at_once_gets_fewer_and_fewer_connections() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut link =
+            Link::new(&server.local_addr().expect("an address").to_string(), Trust::Loopback).expect("a link");
+        let pause = link.pause;
+        for _ in 0..3 {
+            assert!(matches!(wait(&mut link), Happening::Up));
+            drop(server.accept().expect("a connection"));
+            assert!(matches!(wait(&mut link), Happening::Down(_)));
+        }
+        assert_eq!(link.pause, pause * 8);
     }
 
     #[test]

@@ -142,8 +142,10 @@ fn away(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> Away {
     let ending = match (refused.is_empty(), signal) {
         (false, _) if exit == 127 => Ending::NotStarted(io::Error::new(io::ErrorKind::NotFound, refused)),
         (false, _) => Ending::NotStarted(io::Error::other(refused)),
-        (true, 0) => Ending::Exited(exit),
-        (true, signal) => Ending::Killed(signal),
+        (true, 0) if (0..=255).contains(&exit) => Ending::Exited(exit),
+        (true, 1..=64) => Ending::Killed(signal),
+        // No process ends so.
+        (true, _) => Ending::Exited(255),
     };
     let duration = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
     // Any worker has sent these numbers: the clock may not have such a time.
@@ -227,6 +229,10 @@ mod tests {
         for seconds in [1e19, f64::MAX, f64::INFINITY, f64::NAN, -1.0] {
             let record = Record { started: seconds, seconds, ..Record::default() };
             assert_eq!(away(1, Outstanding::default(), 0, &record.to_reply()).started, None, "{seconds}");
+        }
+        for (exit, signal) in [(256, 0), (-1, 0), (0, -5), (0, 65)] {
+            let record = Record { exit, signal, ..Record::default() };
+            assert_eq!(away(1, Outstanding::default(), 0, &record.to_reply()).ending.numbers(), (255, 0));
         }
         let refused = Record { exit: 126, refused: "not allowed".to_owned(), ..Record::default() };
         assert!(matches!(away(1, Outstanding::default(), 0, &refused.to_reply()).ending, Ending::NotStarted(_)));
