@@ -91,7 +91,7 @@ fn a_round_ends_at_a_hangup_and_reports_the_rest() {
 #[test]
 fn a_run_that_stops_before_endless_input_ends() {
     let place = tempfile::tempdir().expect("a directory");
-    let output = run("yes | $P --summary --halt now,fail=1 -j1 'false #'", place.path());
+    let output = run("$P --summary -0 -a /dev/zero --halt now,fail=1 -j1 'false #'", place.path());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("unread input"), "{output:?}");
 }

@@ -11,6 +11,7 @@ use std::{
 fn output(program: &[&str], args: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).args(args).env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
+    command.envs(std::env::var("FORKLESS_PLANTED").map(|fault| ("FORKLESS_PLANTED", fault)));
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("a pipe");
