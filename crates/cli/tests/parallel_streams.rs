@@ -96,6 +96,16 @@ fn a_run_that_stops_before_endless_input_ends() {
     assert!(text(&output.stderr).contains("unread input"), "{output:?}");
 }
 
+/// The kernel takes 2 MiB of arguments and environment together. The environment leaves less than one argument may have.
+#[test]
+fn lines_are_packed_to_what_the_environment_leaves() {
+    let line = "ulimit -s 8192; big=$(head -c 125000 /dev/zero | tr '\\0' x); for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do \
+                export V$n=$big; done; seq 60000 | $P -X 'echo {} | wc -w' | awk '{ sum += $1 } END { print sum }'";
+    assert_eq!(output(line), "60000\n");
+    // More records than there are numbers.
+    assert_eq!(output("seq 3 | $P --pipe -N 18446744073709551615 -L 18446744073709551615 wc -l"), "3\n");
+}
+
 /// The second job starts when the first one has ended.
 #[test]
 fn a_job_that_starts_late_gets_all_input_too() {

@@ -287,7 +287,7 @@ impl Blocks {
         let all = has_ended.then_some(bytes.len());
         let each = self.lines.max(1);
         if let Some(records) = self.records {
-            return self.borders.each(bytes).nth(records * each - 1).or(all);
+            return self.borders.each(bytes).nth(records.saturating_mul(each) - 1).or(all);
         }
         if each > 1 {
             return self.cut_groups(each, has_ended);

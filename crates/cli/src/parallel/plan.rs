@@ -449,16 +449,22 @@ fn max_lines(given: &ParallelOptions) -> Result<Option<u64>, String> {
 fn limits(given: &ParallelOptions) -> Result<(Limits, Fill), String> {
     let rows = given.max_args.or(given.max_replace_args).or(max_lines(given)?);
     let fills = given.context || given.multiple || given.xargs;
+    let most_rows = match rows {
+        Some(rows) => (rows as usize).max(1),
+        None if fills => usize::MAX,
+        None => 1,
+    };
+    let longest = match most_rows == 1 && !fills || planted!("parallel-packs-over-the-environment") {
+        // Its job fails.
+        true => LONGEST,
+        false => LONGEST.min(crate::xargs::Limits::now().with_pointers()),
+    };
     let limits = Limits {
-        rows: match rows {
-            Some(rows) => (rows as usize).max(1),
-            None if fills => usize::MAX,
-            None => 1,
-        },
+        rows: most_rows,
         drops_values: rows == Some(0),
         fills,
         spreads: given.context || given.multiple,
-        length: given.max_chars.map_or(LONGEST, |size| (size as usize).min(LONGEST)),
+        length: given.max_chars.map_or(longest, |size| (size as usize).min(longest)),
     };
     Ok((limits, if given.context { Fill::Words } else { Fill::Arguments }))
 }

@@ -146,14 +146,14 @@ impl Events for Outcome {
 }
 
 /// What the kernel takes.
-struct Limits {
+pub(crate) struct Limits {
     environment: usize,
     variables: usize,
     all: usize,
 }
 
 impl Limits {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         /// The kernel takes no more than three quarters of its own limit of the stack, 8 MiB.
         const MOST: u64 = 6 << 20;
         let stack = getrlimit(Resource::Stack).current.map_or(MOST, |stack| stack / 4);
@@ -172,7 +172,7 @@ impl Limits {
     }
 
     /// The same with a pointer for each argument and variable.
-    fn with_pointers(&self) -> usize {
+    pub(crate) fn with_pointers(&self) -> usize {
         self.most().saturating_sub((self.variables + 1) * size_of::<usize>())
     }
 
