@@ -17,7 +17,7 @@
 pub const MAGIC: u32 = 0x6c70_6b66;
 
 /// Incremented when the layout or a meaning changes. A process refuses arenas of another version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The maximum number of descriptors in a plan.
 pub const MAX_FDS: usize = 1024;
