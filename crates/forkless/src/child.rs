@@ -415,10 +415,7 @@ impl Child {
     }
 
     /// Gives the child up: the caller waits for it by `waitpid(2)`, which sees it only once it has executed its
-    /// program.
-    ///
-    /// # Errors
-    /// Why it has not executed its program. `ECHILD` if it has been waited for: its pid may be another process's.
+    /// program. Fails if it has not executed it; with ECHILD if it has been waited for: its pid may be another process's.
     #[doc(hidden)]
     pub fn release(mut self) -> io::Result<Released> {
         if self.inner.pid == wait::NOBODY {
@@ -426,8 +423,7 @@ impl Child {
         }
         self.wait_exec()?;
         if !matches!(self.inner.state, State::Running) && !planted!("reaped-child-released") {
-            let error = Error::new(&self.name(), Step::Wait, sys::errno::ECHILD);
-            return Err(error.note("the child has been waited for already").into());
+            return Err(io::Error::from_raw_os_error(sys::errno::ECHILD));
         }
         // It may have been killed in exec, after the point of no return and before the program has run.
         if !watch::is_program(self.inner.pid) {
