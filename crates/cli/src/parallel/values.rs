@@ -85,7 +85,7 @@ pub(super) fn slots(text: &str, cpus: impl FnOnce() -> usize) -> Result<Option<u
     let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
     let text = text.trim();
     let count = if let Some(percent) = text.strip_suffix('%') {
-        let percent: f64 = percent.parse().map_err(|_| wrong())?;
+        let percent = percentage(percent).ok_or_else(wrong)?;
         (cpus() as f64 * percent / 100.0) as usize
     } else if let Some(more) = text.strip_prefix('+') {
         cpus().saturating_add(number(more)?)
@@ -100,6 +100,11 @@ pub(super) fn slots(text: &str, cpus: impl FnOnce() -> usize) -> Result<Option<u
     Ok(Some(count.max(1)))
 }
 
+/// The number before a percent sign: not negative, infinite or `nan`.
+fn percentage(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|number| number.is_finite() && number.is_sign_positive())
+}
+
 /// `never`, `soon,fail=1`, `now,success=50%`, and the numbers of old.
 pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
     let wrong = |what: &str| format!("{what} (such as never, soon,fail=1 or now,success=10%): {text:?}");
@@ -112,7 +117,7 @@ pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
         "-2" => return one(HaltWhen::Now, HaltOn::Success),
         _ => {}
     }
-    if let Some(percent) = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()) {
+    if let Some(percent) = text.strip_suffix('%').and_then(percentage) {
         return Ok(Some(Halt { when: HaltWhen::Soon, on: HaltOn::Fail, limit: Limit::Percent(percent) }));
     }
     let (when, why) = text.split_once(',').unwrap_or((text, ""));
@@ -130,9 +135,10 @@ pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
         _ => return Err(wrong("must go on with fail=, success= or done=")),
     };
     let limit = match limit.strip_suffix('%') {
-        Some(percent) => Limit::Percent(percent.parse().map_err(|_| wrong("must end with a number or a percentage"))?),
-        None => Limit::Count(limit.parse().map_err(|_| wrong("must end with a number or a percentage"))?),
+        Some(percent) => percentage(percent).map(Limit::Percent),
+        None => limit.parse().ok().map(Limit::Count),
     };
+    let limit = limit.ok_or_else(|| wrong("must end with a number or a percentage"))?;
     Ok(Some(Halt { when, on, limit }))
 }
 
@@ -140,7 +146,8 @@ pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
 pub(super) fn timeout(text: &str) -> Result<Timeout, String> {
     match text.strip_suffix('%') {
         Some(percent) => {
-            percent.parse().map(Timeout::Percent).map_err(|_| format!("not a duration or a percentage: {text:?}"))
+            let percent = percentage(percent).ok_or_else(|| format!("not a duration or a percentage: {text:?}"))?;
+            Ok(Timeout::Percent(percent))
         }
         None => duration(text).map(Timeout::After),
     }
