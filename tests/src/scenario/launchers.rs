@@ -5,6 +5,7 @@ use crate::foreign;
 use crate::observe::{self, eventually};
 use forkless::{Command, Error, Launcher, Stdio, Step};
 use forkless_tests::filter::{Answer, Refusal, refuse};
+use forkless_tests::state::errno_after;
 use forkless_tests::table::parent::limit_soft;
 use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
@@ -319,7 +320,10 @@ pub fn init_of_a_namespace(arguments: &[String]) {
     }
     let mut init = Command::new("sh");
     init.args(["-c", "echo $$; read wait"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut init = init.spawn().expect("the init");
+    let mut started = None;
+    let errno = errno_after(libc::EXDEV, || started = Some(init.spawn()));
+    assert_eq!(errno, libc::EXDEV);
+    let mut init = started.expect("an answer").expect("the init");
     assert_eq!(init.lines().next().expect("a line").expect("read").1, b"1");
     let second = Command::new("sh").args(["-c", "echo $$"]).output().expect("a second process");
     assert_ne!(second.stdout, b"1\n");

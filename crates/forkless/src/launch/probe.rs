@@ -20,6 +20,9 @@ use forkless_core::frame::Table;
 use forkless_core::planted;
 use forkless_core::signals::{blocked_in_caller, has_filter};
 use forkless_core::sys::{self, errno};
+use rustix::fs::{AtFlags, CWD, readlinkat_raw, statat};
+use rustix::io::Errno;
+use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -199,9 +202,10 @@ pub(crate) enum ProbeError {
 /// of CLONE_NEWPID. When it has ended, no other process can be created there: `pid_namespaces(7)`. Until then the link
 /// exists and cannot be read: pidns_for_children_get() in kernel/pid_namespace.c.
 fn next_child_is_init() -> bool {
-    const LINK: &str = "/proc/thread-self/ns/pid_for_children";
-    let unreadable = std::fs::read_link(LINK).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
-    unreadable && std::fs::symlink_metadata(LINK).is_ok()
+    const LINK: &CStr = c"/proc/thread-self/ns/pid_for_children";
+    // rustix's calls, unlike those of std, do not change the caller's errno.
+    let link = readlinkat_raw(CWD, LINK, &mut [0; 32]);
+    link == Err(Errno::NOENT) && statat(CWD, LINK, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 /// Whether this errno of a feature's system call means that the feature is not available here.
