@@ -9,6 +9,7 @@ use crate::{late, modules};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,6 +28,9 @@ const LIBRARIES: [Library; 2] = [
 
 /// System libraries that the static libraries need; gcc adds its own.
 const PRIVATE: &[&str] = &["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+
+/// Libraries that glibc before 2.34 has beside `libc.so`.
+pub(crate) const SEPARATE: [&str; 2] = ["-lpthread", "-ldl"];
 
 /// The environment variable with cargo features for libraries that tests build. Only [`mutants`](crate::mutants) sets it.
 pub const FEATURES: &str = "FORKLESS_XTASK_FEATURES";
@@ -97,12 +101,35 @@ pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -
     // With planted faults the library has an initialization function, which reads the name of the chosen one.
     let defers = std::env::var_os(FEATURES).is_none();
     late::link(&target.join("release/libforkless_preload.a"), &new, defers)?;
+    smoke(&new).with_context(|| format!("{} does not work, and is not installed", new.display()))?;
     fs::rename(new, preload)?;
     if HAS_WARM {
         let lib = place.directory(place.libdir.join("forkless"))?;
         warm_with(&lib, &target.join("warm-build"), environment)?;
     }
     Ok(())
+}
+
+/// Runs programs with the new preload library: each way to end, with and without a launch before.
+fn smoke(library: &Path) -> Result<()> {
+    const SOURCE: &str = include_str!("smoke.c");
+    let place = library.with_extension("smoke");
+    fs::create_dir_all(&place)?;
+    let (source, program) = (place.join("smoke.c"), place.join("smoke"));
+    fs::write(&source, SOURCE)?;
+    run(Command::new("cc").args(["-Wall", "-Wextra", "-o"]).arg(&program).arg(&source))?;
+    for launch in ["none", "system", "popen", "posix_spawn"] {
+        for (end, expected) in [("return", Ok(7)), ("exit", Ok(7)), ("_exit", Ok(7)), ("signal", Err(libc::SIGTERM))] {
+            let mut test = Command::new(&program);
+            test.args([launch, end]).env("LD_PRELOAD", library).env_remove("FORKLESS");
+            let status = test.status()?;
+            let ended = status.code().ok_or_else(|| status.signal().unwrap_or(0));
+            if ended != expected {
+                bail!("a program that launches by {launch:?} and ends by {end:?}: {status}");
+            }
+        }
+    }
+    Ok(fs::remove_dir_all(place)?)
 }
 
 /// Whether this machine has warm programs: docs/warm.md.
@@ -274,7 +301,8 @@ fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Resul
     run(link
         .args(["-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-Wl,--as-needed"])
         // Each child has a copy of each mapping, and one file needs three at least.
-        .arg("-Wl,-z,noseparate-code"))?;
+        .arg("-Wl,-z,noseparate-code")
+        .args(SEPARATE))?;
     Ok(fs::rename(new, installed)?)
 }
 

@@ -5,7 +5,7 @@
 //! those of `crates/preload/c/late.S`. Then the relocations that only add the load address are hidden from the loader:
 //! `crates/preload/c/late.c` does them.
 
-use crate::dist::{root, run};
+use crate::dist::{SEPARATE, root, run};
 use anyhow::{Context, Result, bail, ensure};
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -84,7 +84,7 @@ impl Link<'_> {
         link.arg("-Wl,--whole-archive").arg(&renamed).arg("-Wl,--no-whole-archive");
         link.arg("-Wl,--gc-sections,-s,-Bsymbolic-functions,-z,noseparate-code,-z,defs,-z,relro,-z,lazy,-z,nodelete");
         // Every program loads this library, so it must not load another one.
-        run(link.args(["-static-libgcc", "-lgcc_eh"]))
+        run(link.args(["-static-libgcc", "-lgcc_eh", "-Wl,--as-needed"]).args(SEPARATE))
     }
 
     /// The lines of `late.list`, and the new names of functions in the archive.
@@ -187,8 +187,11 @@ fn defer(bytes: &mut [u8]) -> Result<()> {
     let dynamic = places(elf::PT_DYNAMIC).next().context("no dynamic section")?;
     let dynamic = dynamic.2 as usize..(dynamic.2 + dynamic.1) as usize;
 
+    refuse_unknown_tags(bytes, &dynamic)?;
     let table = value(bytes, &dynamic, elf::DT_RELA)?;
-    let count = value(bytes, &dynamic, elf::DT_RELACOUNT)?;
+    // The loader calls these functions before or after the program's own code, so it must relocate their addresses.
+    let functions = arrays_of_functions(bytes, &dynamic);
+    let count = loaders_last(bytes, in_file(table)?, value(bytes, &dynamic, elf::DT_RELACOUNT)?, &functions);
     for n in 0..count {
         let at = in_file(table + n * RELA)?;
         let (place, info) = (word(bytes, at), word(bytes, at + 8));
@@ -206,13 +209,76 @@ fn defer(bytes: &mut [u8]) -> Result<()> {
     change(bytes, &dynamic, elf::DT_RELA, elf::DT_RELA, table + count * RELA)?;
     let size = value(bytes, &dynamic, elf::DT_RELASZ)?;
     change(bytes, &dynamic, elf::DT_RELASZ, elf::DT_RELASZ, size - count * RELA)?;
-    change(bytes, &dynamic, elf::DT_RELACOUNT, elf::DT_RELACOUNT, 0)?;
+    let rest = value(bytes, &dynamic, elf::DT_RELACOUNT)? - count;
+    change(bytes, &dynamic, elf::DT_RELACOUNT, elf::DT_RELACOUNT, rest)?;
     change(bytes, &dynamic, elf::DT_INIT_ARRAY, TABLE, table)?;
     change(bytes, &dynamic, elf::DT_INIT_ARRAYSZ, COUNT, count)?;
     // `late.c` exchanges these pages for read-only ones, so that the loader need not protect them in a program that starts none.
     let type_at = word(bytes, PHOFF) as usize + number * PHDR;
     bytes[type_at..type_at + 4].copy_from_slice(&READ_ONLY.0.to_le_bytes());
     Ok(())
+}
+
+/// The dynamic entries whose meaning stays the same when relocations move: gabi, "Dynamic Section".
+const KNOWN: [elf::DynamicTag; 27] = [
+    elf::DT_NEEDED,
+    elf::DT_SONAME,
+    elf::DT_GNU_HASH,
+    elf::DT_STRTAB,
+    elf::DT_STRSZ,
+    elf::DT_SYMTAB,
+    elf::DT_SYMENT,
+    elf::DT_PLTGOT,
+    elf::DT_PLTREL,
+    elf::DT_PLTRELSZ,
+    elf::DT_JMPREL,
+    elf::DT_RELA,
+    elf::DT_RELASZ,
+    elf::DT_RELAENT,
+    elf::DT_RELACOUNT,
+    elf::DT_INIT_ARRAY,
+    elf::DT_INIT_ARRAYSZ,
+    elf::DT_FINI_ARRAY,
+    elf::DT_FINI_ARRAYSZ,
+    elf::DT_VERDEF,
+    elf::DT_VERDEFNUM,
+    elf::DT_VERNEED,
+    elf::DT_VERNEEDNUM,
+    elf::DT_VERSYM,
+    elf::DT_FLAGS,
+    elf::DT_FLAGS_1,
+    elf::DT_NULL,
+];
+
+/// A compiler may come with an entry whose table of addresses the loader reads. Hiding their relocations from the loader
+/// would make it use addresses without the load address.
+fn refuse_unknown_tags(bytes: &[u8], dynamic: &Range<usize>) -> Result<()> {
+    for at in dynamic.clone().step_by(16) {
+        let tag = word(bytes, at);
+        ensure!(KNOWN.iter().any(|known| known.0 as u64 == tag), "the dynamic section has an unknown entry, {tag:#x}");
+    }
+    Ok(())
+}
+
+/// The addresses of the tables of functions that the loader calls.
+fn arrays_of_functions(bytes: &[u8], dynamic: &Range<usize>) -> Vec<Range<u64>> {
+    let tables = [(elf::DT_FINI_ARRAY, elf::DT_FINI_ARRAYSZ)];
+    let range = |(start, size)| Some((value(bytes, dynamic, start).ok()?, value(bytes, dynamic, size).ok()?));
+    tables.into_iter().filter_map(range).map(|(start, size)| start..start + size).collect()
+}
+
+/// Moves the relocations of these places behind the others. Returns how many come before them.
+fn loaders_last(bytes: &mut [u8], table: usize, count: u64, places: &[Range<u64>]) -> u64 {
+    let entries = table..table + (count * RELA) as usize;
+    let (mut late, mut loaders) = (Vec::new(), Vec::new());
+    for entry in bytes[entries.clone()].chunks_exact(RELA as usize) {
+        let is_loaders = places.iter().any(|range| range.contains(&word(entry, 0)));
+        if is_loaders { &mut loaders } else { &mut late }.extend_from_slice(entry);
+    }
+    let before = late.len() as u64 / RELA;
+    late.extend(loaders);
+    bytes[entries].copy_from_slice(&late);
+    before
 }
 
 /// Writes the zeros of `.bss` to the file. So the loader maps them with the other data, and need not map memory for them or clear
