@@ -5,7 +5,7 @@
 //! rustc builds one static library with everything. Each shared library is linked from it with a version script. Each static
 //! library is rewritten to export only its own names: otherwise two Rust libraries could not be linked into one program.
 
-use crate::{late, modules};
+use crate::{modules, preload_link};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -98,9 +98,7 @@ pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -
     LIBRARIES.iter().try_for_each(|library| library.install(&archive, place))?;
     let preload = place.directory(&place.libdir)?.join("libforkless_preload.so");
     let new = preload.with_extension("so.new");
-    // With planted faults the library has an initialization function, which reads the name of the chosen one.
-    let defers = std::env::var_os(FEATURES).is_none();
-    late::link(&target.join("release/libforkless_preload.a"), &new, defers)?;
+    preload_link::link(&target.join("release/libforkless_preload.a"), &new)?;
     smoke(&new).with_context(|| format!("{} does not work, and is not installed", new.display()))?;
     fs::rename(new, preload)?;
     if HAS_WARM {

@@ -2,6 +2,7 @@
 
 use crate::dist;
 use anyhow::Result;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,7 +14,8 @@ pub struct Options {
     launches: u32,
 }
 
-/// Builds, measures and prints a table; then another one with children that inherit only the standard streams.
+/// Builds, measures and prints three tables: loading the library, the functions, and the functions with children that inherit only
+/// the standard streams.
 ///
 /// # Errors
 /// If cc or the program fails.
@@ -43,6 +45,7 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
             .arg(bench.join("preload/pairs.c"))
             .arg("-ldl"),
     )?;
+    loading(&place, options.launches)?;
     for inherit in ["all", "stdio"] {
         println!("FORKLESS_INHERIT={inherit}");
         let mut run = Command::new(&pairs);
@@ -50,4 +53,16 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
         dist::run(run.env("FORKLESS_INHERIT", inherit).env_remove("FORKLESS").env_remove("FORKLESS_LOG"))?;
     }
     Ok(())
+}
+
+/// What a program pays for loading the library, beside an empty library that gcc links with libc.
+fn loading(place: &Path, rounds: u32) -> Result<()> {
+    let (load, source, empty) = (place.join("load"), place.join("empty.c"), place.join("empty.so"));
+    dist::run(Command::new("cc").args(["-O2", "-o"]).arg(&load).arg(dist::root().join("bench/preload/load.c")))?;
+    fs::write(&source, "int forkless_empty;\n")?;
+    let mut link = Command::new("cc");
+    dist::run(link.args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"]).arg(&empty).arg(&source).arg("-lc"))?;
+    println!("loading the library, /bin/true");
+    let ours = place.join("lib/libforkless_preload.so");
+    dist::run(Command::new(load).args(["/bin/true", &rounds.to_string(), "none"]).arg(empty).arg(ours))
 }

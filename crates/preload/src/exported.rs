@@ -13,7 +13,7 @@ unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -
     unsafe { popen::popen(command, mode) }
 }
 
-/// A function that starts a program. posix_spawn and posix_spawnp have two versions each; `c/late.S` defines those
+/// A function that starts a program. posix_spawn and posix_spawnp have two versions each; `c/versions.S` defines those
 /// symbols.
 macro_rules! spawns {
     ($($name:ident => $libc:expr, $words:literal, $searches:literal, $takes_scripts:literal, $gives_pidfd:literal;)*) => {$(

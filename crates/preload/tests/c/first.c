@@ -1,24 +1,16 @@
-/* The first use of the library, which does the relocations: in threads at once, in a child that shares memory, while other
- * threads fork, where calls are refused, and after chroot(2). The first argument says which; no output and status 0 if all is
- * well. `facts` is the static program that the children run. */
+/* The first use of the library, when the loader looks up functions of libc for it: in threads at once, in a child that shares memory,
+ * while other threads fork, and after chroot(2). The first argument says which; no output and status 0 if all is well. `facts` is the static program that the children run. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <spawn.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,59 +83,6 @@ static int shared_child(void *unused) {
     return 0;
 }
 
-struct pages {
-    size_t start, end;
-};
-
-/* The type of the library's program header for them. */
-#define PT_READ_ONLY 0x6000f003
-
-static int find(struct dl_phdr_info *one, size_t size, void *found) {
-    (void)size;
-    if (!strstr(one->dlpi_name, "libforkless_preload"))
-        return 0;
-    for (int n = 0; n < one->dlpi_phnum; n++)
-        if (one->dlpi_phdr[n].p_type == PT_READ_ONLY) {
-            size_t first = one->dlpi_addr + one->dlpi_phdr[n].p_vaddr, page = (size_t)getpagesize();
-            *(struct pages *)found = (struct pages){first & -page, (first + one->dlpi_phdr[n].p_memsz) & -page};
-        }
-    return 1;
-}
-
-/* Whether the pages that are relocated late are those that the loader has mapped, which are still empty. What replaces them is
- * read-only. */
-static int untouched(void) {
-    struct pages wanted = {0};
-    CHECK(dl_iterate_phdr(find, &wanted) == 1 && wanted.end > wanted.start);
-    char line[500];
-    int of_file = 0, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    FILE *maps = fdopen(fd, "r");
-    while (fgets(line, sizeof line, maps)) {
-        size_t start, end;
-        char rights[5];
-        CHECK(sscanf(line, "%zx-%zx %4s", &start, &end, rights) == 3);
-        if (start < wanted.end && end > wanted.start) {
-            int is_of_file = strstr(line, "libforkless_preload") != NULL;
-            CHECK(strcmp(rights, is_of_file ? "rw-p" : "r--p") == 0);
-            of_file += is_of_file;
-        }
-    }
-    fclose(maps);
-    return of_file > 0;
-}
-
-static void refuse(int call) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog all = {sizeof filter / sizeof *filter, filter};
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &all) == 0);
-}
-
 /* Each kind of launch, with each kind of action. */
 static void all_kinds(void) {
     posix_spawn_file_actions_t does;
@@ -173,7 +112,6 @@ static void all_kinds(void) {
 
 int main(int argc, char **argv) {
     const char *which = argv[1];
-    int preloaded = getenv("LD_PRELOAD") != NULL;
     if (argc > 2)
         program = argv[2];
     if (!strcmp(which, "threads")) {
@@ -191,23 +129,6 @@ int main(int argc, char **argv) {
         int status;
         CHECK(waitpid(pid, &status, 0) == pid && status == 0);
         launch();
-    } else if (!strcmp(which, "protected")) {
-        fclose(fopen("/dev/null", "r"));
-        CHECK(prctl(PR_SET_NAME, "late") == 0);
-        CHECK(!preloaded || untouched());
-        launch();
-        CHECK(!preloaded || !untouched());
-    } else if (!strcmp(which, "dumpable")) {
-        CHECK(prctl(PR_SET_DUMPABLE, 0) == 0 && prctl(PR_GET_DUMPABLE) == 0);
-        CHECK(prctl(PR_SET_DUMPABLE, 7) == -1 && errno == EINVAL);
-        CHECK(!preloaded || !untouched());
-    } else if (!strcmp(which, "refused")) {
-        refuse(SYS_mremap);
-        errno = 77;
-        launch();
-        CHECK(errno == 77);
-        all_kinds();
-        CHECK(!preloaded || untouched());
     } else if (!strcmp(which, "dlerror")) {
         CHECK(dlopen("/does/not/exist.so", RTLD_NOW) == NULL);
         launch();
