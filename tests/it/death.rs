@@ -26,8 +26,8 @@ fn a_forked_process_launches_from_any_thread() {
 }
 
 #[test]
-fn the_keeper_thread_handles_no_signal_and_children_inherit_the_callers_mask() {
-    runner::run("death-keeper-blocks");
+fn the_thread_that_clones_handles_no_signal_and_children_inherit_the_callers_mask() {
+    runner::run("death-blocks");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn eight_threads_launch_at_once() {
 }
 
 #[test]
-fn a_thread_with_its_own_descriptor_table_gets_its_signal() {
+fn a_thread_with_its_own_descriptor_table_passes_its_own_descriptors() {
     runner::run("death-own-table");
 }
 
@@ -53,25 +53,40 @@ fn threads_launch_after_the_main_thread_has_ended() {
 /// With the kernel's own rule beside it: the children that the thread clones itself.
 #[test]
 fn a_child_has_the_rights_of_the_thread_that_launched_it() {
-    runner::run("keeper-own-rights");
+    runner::run("creator-own-rights");
 }
 
 #[test]
 fn equally_many_filters_of_two_threads_are_not_taken_for_the_same() {
-    runner::run("keeper-equal-filters");
+    runner::run("creator-equal-filters");
 }
 
 #[test]
 fn a_child_has_the_ids_of_the_thread_that_launched_it() {
-    runner::run("keeper-own-ids");
+    runner::run("creator-own-ids");
 }
 
 #[test]
-fn what_threads_have_in_common_may_change_meanwhile() {
-    runner::run("keeper-common-rights");
+fn a_parent_death_signal_works_without_proc() {
+    runner::run("creator-in-a-host-without-proc");
 }
 
 #[test]
-fn a_thread_whose_rights_cannot_be_read_is_refused() {
-    runner::run("keeper-unknown-rights");
+fn the_number_of_threads_with_children_is_bounded() {
+    runner::run("creator-too-many");
+}
+
+#[test]
+fn a_slow_child_holds_up_no_other_threads_launch() {
+    runner::run("creator-not-held-up");
+}
+
+#[test]
+fn a_thread_that_can_start_no_thread_is_refused() {
+    runner::run("death-unshared-pids");
+}
+
+#[test]
+fn a_child_that_does_not_see_its_parent_gets_its_signal() {
+    runner::run("death-unseen-parent");
 }

@@ -158,27 +158,6 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Those of the calling thread that the process's threads need not have in common.
-    /// `thread`: the one whose filters it has.
-    pub(crate) fn of_thread(tasks: &Tasks, thread: ThreadId) -> io::Result<Self> {
-        let cgroup = match File::open("/proc/thread-self/cgroup") {
-            Ok(file) => cgroup(&file),
-            // A kernel without cgroups.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let status = Status::of_caller()?;
-        Ok(Self {
-            hidden: Hidden::of_caller(&status, thread)?,
-            status,
-            session: Some(0),
-            user_namespace: tasks.user_namespace(sys::gettid()).ok(),
-            root: place("/"),
-            cgroup,
-            oom_score_adj: Some(Vec::new()),
-        })
-    }
-
     /// Those of the calling thread. The error is that of reading `/proc/thread-self/cgroup`.
     pub(crate) fn of_caller(status: Status, files: &Files) -> io::Result<Self> {
         // The open file is that of the main thread, but each thread may be in another cgroup.

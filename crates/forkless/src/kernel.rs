@@ -55,9 +55,10 @@ pub(crate) fn join_pid_namespace(namespace: RawFd) -> Result<()> {
     unsafe { sys::syscall(uapi::__NR_setns, [namespace as usize, kind, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `kcmp(2)`: whether the calling thread shares this with another one.
-pub(crate) fn shares(what: usize, thread: i32) -> Result<bool> {
-    let args = [sys::gettid() as usize, thread as usize, what, 0, 0, 0];
+/// `kcmp(2)`: whether the calling thread shares its memory with another process.
+pub(crate) fn shares_memory(pid: i32) -> Result<bool> {
+    const KCMP_VM: usize = 1;
+    let args = [sys::gettid() as usize, pid as usize, KCMP_VM, 0, 0, 0];
     // SAFETY: compares, changes nothing.
     unsafe { sys::syscall(uapi::__NR_kcmp, args) }.map(|order| order == 0)
 }

@@ -72,8 +72,8 @@ mod hosts;
 mod awaited;
 #[path = "../scenario/death.rs"]
 mod death;
-#[path = "../scenario/keeper.rs"]
-mod keeper;
+#[path = "../scenario/creator.rs"]
+mod creator;
 
 #[path = "../scenario/ids.rs"]
 mod ids;
@@ -227,18 +227,21 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("death-process-ends", death::process_ends),
     ("death-host", death::host),
     ("death-fork-copy", death::fork_copy),
-    ("death-keeper-blocks", death::keeper_blocks),
+    ("death-blocks", death::blocks),
+    ("death-unshared-pids", death::unshared_pids),
+    ("death-unseen-parent", death::unseen_parent),
     ("death-ids-change", death::ids_change),
     ("death-many", death::many),
     ("death-own-table", death::own_table),
     ("death-main-thread-gone", death::main_thread_gone),
-    ("keeper-shows", keeper::shows),
-    ("keeper-own-rights", keeper::own_rights),
-    ("keeper-equal-filters", keeper::equal_filters),
-    ("keeper-own-ids", keeper::own_ids),
-    ("keeper-common-rights", keeper::common_rights),
-    ("keeper-unknown-rights", keeper::unknown_rights),
-    ("keeper-without-proc", keeper::without_proc),
+    ("creator-shows", creator::shows),
+    ("creator-own-rights", creator::own_rights),
+    ("creator-equal-filters", creator::equal_filters),
+    ("creator-own-ids", creator::own_ids),
+    ("creator-too-many", creator::too_many),
+    ("creator-not-held-up", creator::not_held_up),
+    ("creator-in-a-host-without-proc", creator::in_a_host_without_proc),
+    ("creator-without-proc", creator::without_proc),
     ("set-thousands", set::thousands),
     ("set-odd", set::odd),
     ("set-keys", set::keys),

@@ -1,6 +1,7 @@
-//! Parent-death signals, with threads other than the main thread: the children belong to a thread that lives as long as
-//! the process.
+//! Parent-death signals, with threads other than the main thread: each child belongs to a thread of its own, which lives as long as
+//! the child.
 
+use crate::creator::{assert_no_parents, parents};
 use crate::elf::Programs;
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, skip};
@@ -60,6 +61,7 @@ pub fn thread_ends(_: &[String]) {
     }
     // The first thread needs no other.
     assert_lives(cat(With::Process));
+    assert_no_parents();
     observe::assert_no_orphans();
 }
 
@@ -139,33 +141,24 @@ pub fn held_host(args: &[String]) {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// A forked copy has no keeper, and makes its own.
+/// A forked copy has no thread of the original, and makes its own.
 pub fn fork_copy(_: &[String]) {
     let ours = in_thread(|| cat(With::Process));
     for _ in 0..observe::scaled(5) {
         in_a_copy(|| {
             // By its only thread, and by another one.
             assert_lives(cat(With::Process));
-            assert_eq!(keepers(), 0);
+            assert_eq!(parents().len(), 0);
             let lives = in_thread(|| cat(With::Process));
-            assert_eq!(keepers(), 1);
+            assert_eq!(parents().len(), 1);
             assert_lives(lives);
+            assert_no_parents();
         });
     }
-    assert_eq!(keepers(), 1);
+    assert_eq!(parents().len(), 1);
     assert_lives(ours);
+    assert_no_parents();
     observe::assert_no_orphans();
-}
-
-/// The threads of this process with that name; theirs is cut off after 15 bytes.
-fn keeper_tasks() -> Vec<std::path::PathBuf> {
-    let tasks = fs::read_dir("/proc/self/task").expect("tasks").flatten().map(|task| task.path());
-    let is_keeper = |name: String| name.trim_end() == "forkless-keeper";
-    tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(is_keeper)).collect()
-}
-
-fn keepers() -> usize {
-    keeper_tasks().len()
 }
 
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
@@ -193,9 +186,9 @@ fn set_of(status: &str, key: &str) -> u64 {
     u64::from_str_radix(line.trim_start_matches(':').trim(), 16).expect("a set of signals")
 }
 
-/// A signal for the process, which every other thread blocks, is not taken by the keeper; and the child's mask is the
-/// caller's, not the keeper's.
-pub fn keeper_blocks(_: &[String]) {
+/// A signal for the process, which every other thread blocks, is not taken by the thread that clones; and the child's mask is the
+/// caller's, not that thread's.
+pub fn blocks(_: &[String]) {
     // SAFETY: the handler only counts.
     unsafe { libc::signal(libc::SIGUSR1, count_one as *const () as libc::sighandler_t) };
     set_mask(bit(libc::SIGUSR1));
@@ -217,24 +210,26 @@ pub fn keeper_blocks(_: &[String]) {
     })
     .join()
     .expect("the thread");
-    let [keeper] = &*keeper_tasks() else { panic!("there is one keeper") };
-    let blocked = set_of(&fs::read_to_string(keeper.join("status")).expect("status"), "SigBlk");
+    assert_no_parents();
+    let lives = in_thread(|| cat(With::Process));
+    let [parent] = &*parents() else { panic!("there is one thread") };
+    let blocked = set_of(&fs::read_to_string(parent.join("status")).expect("status"), "SigBlk");
     let libcs = if cfg!(target_env = "musl") { bit(32) | bit(33) | bit(34) } else { bit(32) | bit(33) };
-    // A filter that traps the keeper's calls sends it SIGSYS.
+    // A filter that traps the thread's calls sends it SIGSYS.
     let free = bit(libc::SIGKILL) | bit(libc::SIGSTOP) | bit(libc::SIGSYS) | libcs;
-    assert_eq!(blocked, !free, "what the keeper blocks: {blocked:#x}");
+    assert_eq!(blocked, !free, "what the thread blocks: {blocked:#x}");
     // A signal for this process.
     assert!(forkless_tests::process::kill(std::process::id() as i32, libc::SIGUSR1));
     let pending = set_of(&fs::read_to_string("/proc/self/status").expect("status"), "ShdPnd");
     assert_eq!((HANDLED.load(Relaxed), pending), (0, bit(libc::SIGUSR1)), "nobody takes it");
     set_mask(0);
     assert_eq!(HANDLED.load(Relaxed), 1, "the one who waited for it does");
+    assert_lives(lives);
 }
 
 /// The host changes its ids by libc, which has every thread do so and waits for each.
 pub fn ids_change(_: &[String]) {
-    assert_lives(in_thread(|| cat(With::Process)));
-    assert_eq!(keepers(), 1);
+    let lives = in_thread(|| cat(With::Process));
     // Should it wait for ever.
     forkless_tests::patience::end_after(20);
     // SAFETY: no id is changed.
@@ -242,6 +237,7 @@ pub fn ids_change(_: &[String]) {
         assert_eq!(libc::setresuid(!0, !0, !0), 0);
         assert_eq!(libc::setresgid(!0, !0, !0), 0);
     }
+    assert_lives(lives);
 }
 
 /// Eight threads at once, the first launches of all of them: each child gets what its own launch passes it.
@@ -271,8 +267,7 @@ pub fn many(_: &[String]) {
             });
         }
     });
-    // Those that were started at the same time and not needed go.
-    eventually("one keeper", || keepers() == 1);
+    assert_no_parents();
     observe::assert_no_orphans();
 }
 
@@ -283,36 +278,55 @@ fn temporary(text: &str) -> File {
     file
 }
 
-/// A thread with its own file-descriptor table gets its children's signal; other threads have their keeper too,
-/// whichever is first.
+/// A thread with its own file-descriptor table passes its own descriptors, with both signals.
 pub fn own_table(_: &[String]) {
-    const KCMP_FILES: i32 = 2;
-    let me = observe::pid();
-    // SAFETY: compares, changes nothing.
-    if unsafe { libc::syscall(libc::SYS_kcmp, me, me, KCMP_FILES, 0, 0) } != 0 {
-        return skip("parent-death signals of a thread with its own table", "kcmp is refused here");
-    }
-    let refused_in_own_table = || {
+    let open = observe::open_fds();
+    in_thread(|| {
         // SAFETY: gives this thread a table of its own.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0, "unshare");
-        let open = observe::open_fds();
-        let error = Command::new("/bin/true").parent_death_signal(9).spawn().expect_err("another's descriptors");
-        assert_eq!(Error::of(&error).map(Error::step), Some(Step::Clone));
-        let text = error.to_string();
-        assert!(text.contains("descriptor table of its own") && text.contains("thread_death_signal"), "{text}");
-        assert_eq!(observe::open_fds(), open);
-        let mut child = cat(With::Thread);
-        child.stdin.take().expect("a pipe").write_all(b"x").expect("write");
-        assert_eq!(child.wait_with_output().expect("output").stdout, b"x");
-    };
-    let open = observe::open_fds();
-    in_thread(refused_in_own_table);
-    assert_eq!(keepers(), 0);
-    assert_lives(in_thread(|| cat(With::Process)));
-    in_thread(refused_in_own_table);
-    assert_lives(in_thread(|| cat(With::Process)));
-    assert_eq!((keepers(), observe::open_fds()), (1, open));
+        for with in [With::Process, With::Thread] {
+            assert_lives(cat(with));
+        }
+    });
+    assert_no_parents();
+    assert_eq!(observe::open_fds(), open);
     observe::assert_no_orphans();
+}
+
+/// A thread that has unshared its PID namespace can start no thread: the launch is refused, and the error says what works.
+pub fn unshared_pids(_: &[String]) {
+    let error = in_thread(|| {
+        // SAFETY: changes the namespace of this thread's later children.
+        (unsafe { libc::unshare(libc::CLONE_NEWPID) } == 0).then(|| {
+            // The first child is the namespace's init.
+            let mut init = cat(With::Thread);
+            let error = Command::new("/bin/true").parent_death_signal(9).spawn().expect_err("no thread");
+            assert!(Command::new("/bin/true").thread_death_signal(9).status().expect("status").success());
+            init.kill().expect("kill");
+            init.wait().expect("wait");
+            error
+        })
+    });
+    let Some(error) = error else {
+        return skip("parent-death signals after unshare(CLONE_NEWPID)", "namespaces are refused here");
+    };
+    assert_eq!(Error::of(&error).map(Error::step), Some(Step::Clone));
+    let text = error.to_string();
+    assert!(text.contains("unshared its PID namespace") && text.contains("thread_death_signal"), "{text}");
+    observe::assert_no_orphans();
+}
+
+/// The same for the first thread, whose children do not see it: `getppid(2)` is 0.
+pub fn unseen_parent(_: &[String]) {
+    // SAFETY: changes the namespace of later children.
+    if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+        return skip("death signals of children that do not see their parent", "namespaces are refused here");
+    }
+    let mut init = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().expect("the init");
+    assert_lives(cat(With::Process));
+    assert_lives(cat(With::Thread));
+    drop(init.stdin.take());
+    init.wait().expect("wait");
 }
 
 /// The first thread has ended: it has no descriptors to compare with, and the others launch as before.

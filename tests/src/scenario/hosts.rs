@@ -306,7 +306,7 @@ fn stranger(number: i32, fd: i32) -> Option<i32> {
 }
 
 /// A copy that is forked into a new pid namespace, where it has the very number of the process it was forked from, is another process:
-/// it has no keeper, no zygote and no children but its own.
+/// it has no thread that clones, no zygote and no children but its own.
 pub fn copy_of_the_same_pid(_: &[String]) {
     const WHAT: &str = "a copy with the same pid";
     // SAFETY: a number; changes the namespace of later children only.
@@ -316,12 +316,12 @@ pub fn copy_of_the_same_pid(_: &[String]) {
     in_a_copy(|| {
         assert_eq!(observe::pid(), 1);
         own_proc();
-        let by_keeper = || {
+        let in_a_thread = || {
             let mut command = Command::new("/bin/true");
             let launch = || command.parent_death_signal(libc::SIGTERM).status().expect("status").success();
             thread::scope(|scope| assert!(scope.spawn(launch).join().expect("a thread")));
         };
-        by_keeper();
+        in_a_thread();
         let zygote = Zygote::start(&ZygoteOptions::new()).expect("a zygote");
         assert!(zygote.pid().is_some());
         // SAFETY: as above.
@@ -329,7 +329,7 @@ pub fn copy_of_the_same_pid(_: &[String]) {
         in_a_copy(|| {
             assert_eq!(observe::pid(), 1);
             assert_eq!(zygote.pid(), None, "the zygote is another process's");
-            by_keeper();
+            in_a_thread();
         });
     });
 }

@@ -369,24 +369,25 @@ impl Command {
     /// Sends the child `signal` when this process ends: `prctl(2)` PR_SET_PDEATHSIG; two system calls, of which the
     /// second checks that the process has not ended already.
     ///
-    /// For the kernel the parent is the *thread* that clones. If the caller is not the process's first thread, a thread
-    /// of this crate clones in its place (`forkless-keeper`). It is started when first needed and lives as long as the
-    /// process. That costs two switches of threads, and reading `/proc/thread-self/status` and a few more files of `/proc`
-    /// for both threads: on a virtual machine of two CPUs the caller is blocked for 590 µs instead of 48, 100 of them for
-    /// the reading. The child inherits from the thread that clones. So that thread must
-    /// have the ids, capabilities, securebits, no_new_privs, seccomp filters, namespaces, root, cgroup, working
-    /// directory and umask of the calling thread. If none has, the calling thread starts another one; there are at most
-    /// eight in a process. CPU affinity, nice value and scheduling policy are those of the thread that clones. So is
-    /// a Landlock domain that a thread has entered alone after that thread was started: no thread can see the domain of
-    /// another. Such a thread needs [`thread_death_signal`](Self::thread_death_signal), which is the kernel's own rule.
+    /// For the kernel the parent is the *thread* that clones. If the caller is not the process's first thread, it starts a
+    /// thread (`forkless-parent`), which clones the child, and then sleeps until the child has ended. The kernel copies what a
+    /// child inherits from the caller to that thread and from there to the child. On a virtual machine of two CPUs the caller is
+    /// blocked for 640 µs instead of 80. There are at most 1,024 such threads in a process.
+    ///
+    /// If this process executes another program, the kernel ends all of its threads but the one that calls exec. So the children
+    /// of other threads get the signal, and those of the first thread do not if the first thread calls exec. If another thread
+    /// does, all children get it: de_thread() in fs/exec.c.
+    ///
+    /// A process whose first thread ends by `pthread_exit(3)` sends the children of that thread their signal then, and goes on
+    /// until the other children have ended.
     ///
     /// The kernel forgets the signal when the child executes a setuid program, or one that gains capabilities by exec
     /// which the child had not permitted, as root's programs do.
     ///
     /// # Errors
-    /// [`Step::Check`]: the signal does not exist. If the calling thread is not the first one, the launch also fails if the
-    /// thread has a file-descriptor table of its own (CLONE_FILES unshared), if `/proc/thread-self` cannot be read, and if
-    /// eight threads clone for others already and none of them has what the calling thread has.
+    /// [`Step::Check`]: the signal does not exist. If the calling thread is not the first one, the launch also fails if no thread
+    /// can be started (a limit, a filter, or the calling thread has unshared its PID namespace), and if 1,024 threads wait for
+    /// children already. [`thread_death_signal`](Self::thread_death_signal) needs no other thread.
     ///
     /// ```
     /// use forkless::Command;

@@ -22,7 +22,7 @@
 //!
 //! Source: commit_creds() in kernel/cred.c; __ptrace_may_access() in kernel/ptrace.c; PR_SET_DUMPABLE in prctl(2).
 
-use super::creator::{self, without_signals};
+use super::creator::without_signals;
 use crate::kernel::{self, Prctl};
 use crate::process;
 use forkless_core::planted;
@@ -230,7 +230,7 @@ pub(crate) fn sibling_has_left(pid: i32) -> bool {
 /// Those of `kcmp(2)`: then that is not known.
 fn wait_while_shared(pid: i32) -> Result<(), i32> {
     let mut looks = 0;
-    while kernel::shares(creator::KCMP_VM, pid)? {
+    while kernel::shares_memory(pid)? {
         if looks < 8 {
             looks += 1;
             std::thread::yield_now();

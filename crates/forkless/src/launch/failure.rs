@@ -1,6 +1,6 @@
 //! The error of a failed launch in the user's words: step, object, reason and remedy.
 
-use super::creator::CreatorError;
+use super::creator::{CreatorError, MOST};
 use super::probe::ProbeError;
 use crate::error::Error;
 use crate::kernel::CLONE_NNP;
@@ -99,25 +99,27 @@ pub(crate) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
     )
 }
 
+/// What does without a thread of its own.
+const INSTEAD: &str =
+    "launch from the first thread, or use thread_death_signal, pidfd_autokill, a cgroup or a PID namespace";
+
 /// No thread could clone the child.
 pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
     match error {
         CreatorError::Thread(error) => {
             let errno = error.raw_os_error().unwrap_or(errno::EAGAIN);
-            Error::new(plan.program(), Step::Clone, errno).on("by another thread").note("no thread could be started")
+            let why = match (&plan.creator, errno) {
+                (Creator::Process, errno::EINVAL) => "a thread that has unshared its PID namespace can start no thread",
+                _ => "no thread could be started",
+            };
+            let bare = Error::new(plan.program(), Step::Clone, errno).on("by another thread");
+            match plan.creator {
+                Creator::Process => bare.note(format!("{why}: {INSTEAD}")),
+                _ => bare.note(why),
+            }
         }
-        CreatorError::OwnTable => Error::new(plan.program(), Step::Clone, errno::EINVAL)
-            .on("by another thread")
-            .note("the calling thread has a descriptor table of its own: thread_death_signal needs no other thread"),
-        CreatorError::Unknown(error) => Error::new(plan.program(), Step::Clone, error.raw_os_error().unwrap_or(errno::EINVAL))
-            .on("by another thread")
-            .note(
-                "what the calling thread gives its children cannot be read from /proc/thread-self: launch from the first thread, or with thread_death_signal",
-            ),
-        CreatorError::Differs(what) => Error::new(plan.program(), Step::Clone, errno::EINVAL).on("by another thread").note(
-            format!(
-                "the {what} of the calling thread differs from that of every thread that could clone for it: thread_death_signal needs no other thread"
-            ),
+        CreatorError::TooMany => Error::new(plan.program(), Step::Clone, errno::EAGAIN).on("by another thread").note(
+            format!("{MOST} threads of this process wait for children with a parent-death signal already: {INSTEAD}"),
         ),
         CreatorError::Join(errno) => {
             let error = Error::new(plan.program(), Step::JoinNamespace, errno).on("Pid");

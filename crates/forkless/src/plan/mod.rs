@@ -108,8 +108,8 @@ pub(crate) struct IdMaps {
 pub(crate) enum Creator {
     /// The thread that launches.
     Caller,
-    /// A thread that lives as long as the process. The process's first thread clones itself, because mostly it lives as
-    /// long.
+    /// A thread that outlives the child. The process's first thread clones itself, because mostly it lives as long as the
+    /// process.
     Process,
     /// A thread that joins this PID namespace first.
     Member(Arc<OwnedFd>),

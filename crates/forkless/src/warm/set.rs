@@ -21,12 +21,11 @@ use super::library::Library;
 use super::options::Limits;
 use super::request::Request;
 use super::template::{Refusal, Template};
-use crate::launch::creator::starting_thread;
+use crate::launch::creator::{outlive_children, starting_thread};
 use crate::launch::run::Origin;
 use crate::process;
 use crate::zygote::helper::lock;
 use forkless_core::planted;
-use forkless_core::sys::{self, errno, uapi};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitStatus;
@@ -275,7 +274,10 @@ impl Set {
         let work = move || {
             set.guard(&request, is_first);
             drop(request);
-            outlive_children();
+            // Neither the template, which a launch may be using at this moment, nor its children must get the signal.
+            if !planted!("warm-guards-end-early") {
+                outlive_children();
+            }
         };
         starting_thread(|| builder.spawn(work)).is_ok()
     }
@@ -402,28 +404,6 @@ impl Set {
         drop(state);
         drop(old);
         self.changed.notify_all();
-    }
-}
-
-/// Returns when no child of the calling thread lives: neither the template, which a launch may be using at this moment, nor
-/// the template's children. The kernel sends them their parent-death signals when this thread ends.
-///
-/// Source: `forget_original_parent` in kernel/exit.c; `wait_consider_child` there: without WEXITED a child that has ended
-/// does not count, whether or not it was reaped.
-fn outlive_children() {
-    if planted!("warm-guards-end-early") {
-        return;
-    }
-    // Only children of this thread. Nothing is reaped, and no report is taken from other code that waits.
-    let options = uapi::WSTOPPED | uapi::WNOWAIT | uapi::__WNOTHREAD | uapi::__WALL;
-    let mut report = sys::SignalInfo::EMPTY;
-    loop {
-        match sys::waitid(uapi::P_ALL, 0, &mut report, options, None) {
-            Err(errno::ECHILD) => return,
-            Err(errno::EINTR) => {}
-            // A child is stopped, or the call is refused.
-            Ok(()) | Err(_) => thread::sleep(PAUSE),
-        }
     }
 }
 

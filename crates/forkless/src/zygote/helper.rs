@@ -70,8 +70,7 @@ pub(crate) struct Helper {
 
 /// Whether the calling thread may inspect a process, as far as `kcmp(2)` shows it. A process that has ended may be.
 fn may_inspect(pid: i32) -> bool {
-    const KCMP_VM: usize = 1;
-    !matches!(kernel::shares(KCMP_VM, pid), Err(errno::EPERM | errno::ENOSYS))
+    !matches!(kernel::shares_memory(pid), Err(errno::EPERM | errno::ENOSYS))
 }
 
 /// The part of a helper that launches share. It outlives the helper as long as a handle has a parcel.

@@ -6,10 +6,11 @@ use forkless::{Command, Error, Step};
 use forkless_tests::filter::{self, Answer, Refusal};
 use forkless_tests::process::is_root;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::{env, fs, io, process, thread};
 
-/// As many threads as clone for others, at most: `MOST` of `launch/creator.rs`.
-const MOST: usize = 8;
+/// The most threads that wait for their children: `MOST` of `launch/creator.rs`.
+const MOST: usize = 1024;
 
 /// The program: prints what it has inherited.
 pub fn shows(_: &[String]) {
@@ -41,15 +42,21 @@ pub fn shows(_: &[String]) {
     }
 }
 
-pub fn keepers() -> usize {
-    let tasks = fs::read_dir("/proc/self/task").expect("tasks").flatten();
-    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.trim_end() == "forkless-keeper").count()
+/// The threads that wait for a child with a parent-death signal; the kernel cuts names off after 15 bytes.
+pub fn parents() -> Vec<PathBuf> {
+    let tasks = fs::read_dir("/proc/self/task").expect("tasks").flatten().map(|task| task.path());
+    let is_parent = |name: String| name.trim_end() == "forkless-parent";
+    tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(is_parent)).collect()
+}
+
+/// Each ends soon after its child.
+pub fn assert_no_parents() {
+    eventually("the end of the threads of ended children", || parents().is_empty());
 }
 
 fn program() -> Command {
     let mut command = Command::new(env::current_exe().expect("this program"));
-    command.arg("keeper-shows");
+    command.arg("creator-shows");
     command
 }
 
@@ -117,52 +124,82 @@ fn uts_namespace() {
     must(unsafe { libc::unshare(libc::CLONE_NEWUTS) }.into());
 }
 
-/// A thread with something of its own, and then a second one like it. `more`: how many threads must have been started to
-/// clone for the two.
-fn one_after_another(what: &str, change: fn(), plain: &str, more: usize) {
-    let before = keepers();
-    for _ in 0..2 {
-        let had = thread::spawn(move || {
-            change();
-            both()
-        });
-        let [threads, ours] = had.join().expect("a thread");
-        assert_ne!(threads, plain, "{what} has an effect");
-        assert_eq!(ours, threads, "{what}");
-    }
-    assert_eq!(keepers(), before + more, "{what}");
+/// A thread with something of its own: a child with a parent-death signal has it too.
+fn with_its_own(what: &str, change: fn(), plain: &str) {
+    let had = thread::spawn(move || {
+        change();
+        both()
+    });
+    let [threads, ours] = had.join().expect("a thread");
+    assert_ne!(threads, plain, "{what} has an effect");
+    assert_eq!(ours, threads, "{what}");
 }
 
-/// Threads with restrictions or a directory of their own, and then too many of them.
+/// Threads with restrictions or a directory of their own.
 pub fn own_rights(_: &[String]) {
     let plain = thread::spawn(both).join().expect("a thread");
-    assert_eq!((&plain[0], keepers()), (&plain[1], 1));
-    one_after_another("no_new_privs", no_new_privs, &plain[0], 1);
-    // Nobody knows whether the filters of two threads are the same.
-    one_after_another("a filter", seccomp, &plain[0], 2);
-    one_after_another("another filter", other_seccomp, &plain[0], 2);
-    one_after_another("a directory", own_directory, &plain[0], 1);
-    let masked = |mask: u32| {
-        thread::spawn(move || {
-            own_umask(mask);
-            both()
-        })
-    };
-    let [threads, ours] = masked(0o177).join().expect("a thread");
-    assert_eq!((ours, keepers()), (threads, MOST));
-    thread::spawn(|| {
-        own_umask(0o107);
-        let error = program().parent_death_signal(libc::SIGKILL).output().expect_err("no thread like this one");
-        assert_eq!(Error::of(&error).map(Error::step), Some(Step::Clone));
-        let text = error.to_string();
-        assert!(text.contains("the umask of the calling thread") && text.contains("thread_death_signal"), "{text}");
-        assert!(program().thread_death_signal(libc::SIGKILL).output().expect("output").status.success());
+    assert_eq!(plain[0], plain[1]);
+    with_its_own("no_new_privs", no_new_privs, &plain[0]);
+    with_its_own("a filter", seccomp, &plain[0]);
+    with_its_own("another filter", other_seccomp, &plain[0]);
+    with_its_own("a directory", own_directory, &plain[0]);
+    assert_eq!(thread::spawn(both).join().expect("a thread"), plain, "a thread with nothing of its own");
+    assert_no_parents();
+    observe::assert_no_orphans();
+}
+
+/// The number of threads is bounded, and the error says what does without.
+pub fn too_many(_: &[String]) {
+    // The first one is refused only when all of them wait.
+    let (mut children, error) = thread::spawn(|| {
+        let mut sleep = Command::new("/bin/sleep");
+        sleep.arg("1000").stdin(forkless::Stdio::null()).parent_death_signal(libc::SIGKILL);
+        let mut children = Vec::new();
+        loop {
+            match sleep.launch() {
+                Ok(child) => children.push(child),
+                Err(error) => return (children, error),
+            }
+        }
     })
     .join()
     .expect("a thread");
-    let again = thread::spawn(both).join().expect("a thread");
-    assert_eq!((again, keepers()), (plain, MOST), "a thread with nothing of its own");
+    let text = error.to_string();
+    if children.len() < MOST {
+        return skip("the most threads with children", &text);
+    }
+    assert_eq!(children.len(), MOST);
+    assert_eq!(Error::of(&error).map(Error::step), Some(Step::Clone));
+    for word in ["1024", "thread_death_signal", "pidfd_autokill", "cgroup", "PID namespace"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    for child in &mut children {
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+    }
+    assert_no_parents();
+    let again = || Command::new("/bin/true").parent_death_signal(libc::SIGKILL).status();
+    assert!(thread::spawn(again).join().expect("a thread").expect("room again").success());
     observe::assert_no_orphans();
+}
+
+/// A child that is slow before its exec, and that its caller must wait for (`CLONE_VFORK`), holds up no other thread's launch.
+pub fn not_held_up(_: &[String]) {
+    let programs = crate::elf::Programs::new();
+    let fifo = programs.fifo("hold");
+    let slow = fifo.clone();
+    let held = thread::spawn(move || {
+        let mut command = Command::new("/bin/true");
+        command.fd(forkless::Stdio::open(&slow, libc::O_RDONLY, 0), 5).oom_score_adj(500);
+        command.parent_death_signal(libc::SIGKILL).launch().expect("launch").wait().expect("wait")
+    });
+    eventually("a child asleep before exec", || observe::opening_child().is_some());
+    let other = || Command::new("/bin/true").parent_death_signal(libc::SIGKILL).status();
+    assert!(thread::spawn(other).join().expect("a thread").expect("status").success());
+    assert!(!held.is_finished(), "the first child is still before its exec");
+    let _open = fs::File::options().read(true).write(true).open(&fifo).expect("open");
+    assert!(held.join().expect("a thread").success());
+    assert_no_parents();
 }
 
 /// Three threads, of which one is the first, that have one filter each, and not the same.
@@ -190,7 +227,6 @@ pub fn equal_filters(_: &[String]) {
         })
         .collect();
     assert_ne!(had[0], had[1], "the two filters differ");
-    assert_eq!(keepers(), 2);
     observe::assert_no_orphans();
 }
 
@@ -200,41 +236,17 @@ pub fn own_ids(_: &[String]) {
         return skip("threads with ids, capabilities and namespaces of their own", "needs root");
     }
     let plain = thread::spawn(both).join().expect("a thread");
-    one_after_another("a group", group, &plain[0], 1);
-    one_after_another("a bounding set", bounding_set, &plain[0], 1);
-    one_after_another("securebits", securebits, &plain[0], 1);
-    one_after_another("a namespace", uts_namespace, &plain[0], 2);
+    with_its_own("a group", group, &plain[0]);
+    with_its_own("a bounding set", bounding_set, &plain[0]);
+    with_its_own("securebits", securebits, &plain[0]);
+    with_its_own("a namespace", uts_namespace, &plain[0]);
     observe::assert_no_orphans();
 }
 
-/// Threads change what they have in common, again and again: that is no reason for another thread that clones.
-pub fn common_rights(_: &[String]) {
-    let ends = std::sync::atomic::AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
-                for mask in [0o22, 0o27] {
-                    // SAFETY: of this process.
-                    unsafe { libc::umask(mask) };
-                }
-            }
-        });
-        scope.spawn(|| {
-            for _ in 0..observe::scaled(200) {
-                let mut command = Command::new("/bin/true");
-                assert!(command.parent_death_signal(libc::SIGKILL).status().expect("status").success());
-            }
-            ends.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
-    });
-    assert_eq!(keepers(), 1);
-    observe::assert_no_orphans();
-}
-
-/// Where `/proc` cannot be read, nobody knows whether two threads have the same rights.
-pub fn unknown_rights(_: &[String]) {
+/// It works without `/proc`.
+pub fn in_a_host_without_proc(_: &[String]) {
     let mut host = process::Command::new(env::current_exe().expect("this program"));
-    host.arg("keeper-without-proc");
+    host.arg("creator-without-proc");
     // SAFETY: system calls only. The mounts of the child's namespace do not concern others.
     unsafe {
         host.pre_exec(|| {
@@ -250,17 +262,15 @@ pub fn unknown_rights(_: &[String]) {
     }
 }
 
-/// The host of [`unknown_rights`], with mounts of its own.
+/// The host of [`in_a_host_without_proc`], with mounts of its own.
 pub fn without_proc(_: &[String]) {
     let sleeps = || {
         let mut command = Command::new("/bin/sleep");
         command.arg("0").parent_death_signal(libc::SIGKILL);
         command.status()
     };
-    eventually("a keeper", || thread::spawn(sleeps).join().expect("a thread").is_ok());
     // SAFETY: hides the files of /proc from this process.
     must(unsafe { libc::mount(c"none".as_ptr(), c"/proc".as_ptr(), c"tmpfs".as_ptr(), 0, std::ptr::null()) }.into());
-    let error = thread::spawn(sleeps).join().expect("a thread").expect_err("no /proc");
-    assert!(error.to_string().contains("/proc/thread-self"), "{error}");
-    assert!(sleeps().expect("the first thread needs no other").success());
+    assert!(thread::spawn(sleeps).join().expect("a thread").expect("status").success());
+    assert!(sleeps().expect("status").success());
 }
