@@ -134,6 +134,11 @@ fn the_childs_new_user_cannot_access_the_hosts_memory() {
 }
 
 #[test]
+fn a_host_that_drops_root_during_a_launch_stays_non_dumpable() {
+    runner::run("ids-own-drop");
+}
+
+#[test]
 fn a_host_that_keeps_changing_ids_becomes_dumpable_between_launches() {
     runner::run("ids-restored");
 }

@@ -1,5 +1,9 @@
 //! Command lines that are run without a shell: they behave as with `sh -c`, except for the documented differences.
 
+#[allow(dead_code, reason = "for tests of several scenarios")]
+#[path = "../src/scenario/runner.rs"]
+mod runner;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
@@ -369,4 +373,10 @@ fn a_replaced_shell_is_identified_again() {
     fs::remove_file(&again).expect("a link");
     symlink("busybox", &again).expect("a link");
     assert_eq!(route(), ShellRoute::Shell(Reason::Shell));
+}
+
+/// The status of a line is not replaced by the error of a look-up.
+#[test]
+fn a_status_is_kept_when_no_process_can_be_started() {
+    runner::run("lines-status-kept");
 }

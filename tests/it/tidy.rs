@@ -111,6 +111,51 @@ fn sources_named_in_documents_exist() {
     assert!(named > 10);
 }
 
+/// A number in `/proc` may be a stranger, so paths below it are made at one place, which proves that it is not: the module `procfs`.
+#[test]
+fn paths_below_proc_are_made_at_one_place() {
+    // Words of a file that are data or prose: paths that a child has mounted, that a user's line names, or that an error explains.
+    const OTHERS: [(&str, &[&str]); 6] = [
+        (
+            "crates/forkless/src/compile/mounts.rs",
+            &["\"/proc/self/fd\"", "\"/proc/self/fd/0\"", "\"/proc/self/fd/1\"", "\"/proc/self/fd/2\""],
+        ),
+        ("crates/forkless/src/compile/setup.rs", &["b\"/proc/self/oom_score_adj\""]),
+        ("crates/forkless/src/shell/direct.rs", &["b\"/proc\""]),
+        ("crates/forkless/src/warm/watch.rs", &["b\"/proc/\"", "b\"/proc/filesystems\""]),
+        ("crates/preload/src/inherit.rs", &["b\"/proc\""]),
+        ("crates/jobs/src/engine/limits.rs", &["\"/proc/stat\"", "\"/proc/meminfo\""]),
+    ];
+    // The memory and the status of the calling process alone, in libraries without std.
+    const OWN: [&str; 3] = ["c\"/proc/self/mem\"", "c\"/proc/self/pagemap\"", "c\"/proc/self/stat\""];
+    let mut seen = 0;
+    for path in files("rs") {
+        let name = path.strip_prefix(root()).expect("below it").to_str().expect("UTF-8").to_owned();
+        let is_library = ["core", "forkless", "capi", "preload", "warm", "jobs", "gearman"]
+            .iter()
+            .any(|part| name.starts_with(&format!("crates/{part}/src/")));
+        if !is_library || name.ends_with("/procfs.rs") || name.ends_with("/tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let allowed = OTHERS.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, words)| words);
+        for (n, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            for (at, _) in line.match_indices("\"/proc") {
+                seen += 1;
+                let end = line[at + 1..].find('"').map_or(line.len(), |end| at + end + 2);
+                let start = if at > 0 && matches!(line.as_bytes()[at - 1], b'b' | b'c') { at - 1 } else { at };
+                let literal = &line[start..end];
+                // A sentence.
+                let is_prose = literal.contains(' ');
+                let is_own = name.starts_with("crates/warm/") && OWN.contains(&literal);
+                assert!(is_prose || is_own || allowed.contains(&literal), "{name}:{}: {literal}", n + 1);
+            }
+        }
+    }
+    assert!(seen >= 10, "{seen}");
+}
+
 /// Every setting of the child has a row in the table of settings.
 #[test]
 fn settings_are_documented() {

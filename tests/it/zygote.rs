@@ -38,4 +38,8 @@ scenarios! {
     a_helper_ends_with_its_owner_and_not_with_a_thread "zygote-ends"
     a_program_that_does_not_serve_is_refused "zygote-refused"
     no_zombie_is_left_by_a_zygote "zygote-visible"
+    a_helper_serves_its_caller "zygote-owner-unchanged"
+    a_helper_ends_when_its_caller_has_dropped_root "zygote-owner-dropped-ids"
+    a_helper_ends_when_its_caller_has_dropped_a_capability "zygote-owner-dropped-capability"
+    a_helper_serves_no_other_process "zygote-owner-another-process"
 }

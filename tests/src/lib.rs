@@ -4,6 +4,7 @@
 //! public functions ([`public`]), tracing of
 //! system calls ([`trace`]), and the matrix of refused calls ([`matrix`]).
 
+pub mod attributes;
 pub mod filter;
 pub mod matrix;
 pub mod modules;

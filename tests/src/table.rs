@@ -469,6 +469,7 @@ const CALLS: &[(&str, i64)] = {
         fstatfs SYS_fstatfs statfs SYS_statfs fstat SYS_fstat newfstatat SYS_newfstatat statx SYS_statx lseek SYS_lseek
         getdents64 SYS_getdents64 kcmp SYS_kcmp prctl SYS_prctl prlimit64 SYS_prlimit64 sched_setscheduler
         SYS_sched_setscheduler sched_getscheduler SYS_sched_getscheduler sched_getparam SYS_sched_getparam
+        keyctl SYS_keyctl get_mempolicy SYS_get_mempolicy
         sched_setparam SYS_sched_setparam sched_setattr SYS_sched_setattr sched_getattr SYS_sched_getattr
         sched_setaffinity SYS_sched_setaffinity sched_getaffinity SYS_sched_getaffinity sched_yield SYS_sched_yield
         ioprio_set SYS_ioprio_set ioprio_get SYS_ioprio_get personality SYS_personality nanosleep SYS_nanosleep

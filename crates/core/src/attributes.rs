@@ -5,7 +5,7 @@
 
 use crate::planted;
 use crate::sys::{self, Result, prctl, uapi};
-use crate::zygote_child::{Adopt, CPU_WORDS, LIMITS, what};
+use crate::zygote_child::{Adopt, CPU_WORDS, LIMITS, NO_ATTRIBUTES, SchedulerAttributes, what};
 
 /// Reads the attributes that a child which the calling thread clones would have, as far as a child can take them on, except
 /// the working directory, umask and ignored signals. `differs` gets a bit for each attribute that cannot be read: a filter
@@ -28,6 +28,10 @@ pub fn observe(adopt: &mut Adopt) {
     let mut priority = 0i32;
     let policy = ask(what::SCHEDULER, uapi::__NR_sched_getscheduler, [0; 6]) as i32;
     ask(what::SCHEDULER, uapi::__NR_sched_getparam, [0, &raw mut priority as usize, 0, 0, 0, 0]);
+    adopt.slice = match policy as u32 {
+        uapi::SCHED_NORMAL | uapi::SCHED_BATCH if !planted!("time-slice-of-the-helper") => slice(),
+        _ => 0,
+    };
     let reset = if planted!("reset-on-fork-taken-on") { None } else { after_reset(policy, adopt.nice) };
     (adopt.scheduler, adopt.nice) = reset.unwrap_or(([policy, priority], adopt.nice));
     let cpus = [0, CPU_WORDS * 8, adopt.cpus.as_mut_ptr() as usize, 0, 0, 0];
@@ -38,6 +42,14 @@ pub fn observe(adopt: &mut Adopt) {
     let get_personality = [u32::MAX as usize, 0, 0, 0, 0, 0];
     adopt.personality = ask(what::PERSONALITY, uapi::__NR_personality, get_personality) as u32;
     adopt.differs = unread;
+}
+
+/// The time slice of the calling thread; 0: it cannot be read, or this kernel has none.
+fn slice() -> u64 {
+    let mut found = NO_ATTRIBUTES;
+    let args = [0, &raw mut found as usize, size_of::<SchedulerAttributes>(), 0, 0, 0];
+    // SAFETY: the kernel writes at most the size.
+    unsafe { sys::syscall(uapi::__NR_sched_getattr, args) }.map_or(0, |_| found.runtime)
 }
 
 /// Scheduler and nice value of a child whose parent has this policy, if that says that children do not inherit all of it
@@ -72,6 +84,13 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
     if differs && set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
         own.values[nproc] = asked.values[nproc];
     }
+    // A child's default slack, which PR_SET_TIMERSLACK of 0 restores, is that which the process had that cloned it. 0 is the slack of
+    // a real-time policy, which the child takes on.
+    if is_read(what::TIMER_SLACK) && asked.timer_slack != own.timer_slack && asked.timer_slack != 0 {
+        if set_timer_slack(asked.timer_slack).is_ok() {
+            own.timer_slack = asked.timer_slack;
+        }
+    }
     asked.limits = (0..LIMITS).filter(|&n| asked.values[n] != own.values[n]).fold(0, |bits, n| bits | 1 << n);
     let words = (asked.cpu_words as usize).min(CPU_WORDS);
     let differs = [
@@ -79,7 +98,11 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
         (what::GROUP, asked.group != own.group && is_read(what::GROUP)),
         (what::LIMIT, is_read(what::LIMIT) && asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
         (what::NICE, asked.nice != own.nice && is_read(what::NICE)),
-        (what::SCHEDULER, asked.scheduler != own.scheduler && is_read(what::SCHEDULER)),
+        (
+            what::SCHEDULER,
+            (asked.scheduler != own.scheduler || asked.slice != 0 && asked.slice != own.slice)
+                && is_read(what::SCHEDULER),
+        ),
         (
             what::AFFINITY,
             kept || asked.cpu_words != own.cpu_words
@@ -90,6 +113,16 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
         (what::PERSONALITY, asked.personality != own.personality && is_read(what::PERSONALITY)),
     ];
     asked.differs = differs.into_iter().filter(|(_, differs)| *differs).fold(0, |bits, (what, _)| bits | 1 << what);
+}
+
+/// PR_SET_TIMERSLACK of the calling process, in nanoseconds.
+fn set_timer_slack(slack: u64) -> Result<()> {
+    if planted!("default-slack-of-the-helper") {
+        return Err(sys::errno::EPERM);
+    }
+    let args = [prctl::PR_SET_TIMERSLACK as usize, slack as usize, 0, 0, 0, 0];
+    // SAFETY: changes a number of the calling process.
+    unsafe { sys::syscall(uapi::__NR_prctl, args) }.map(drop)
 }
 
 /// `prlimit64(2)` of the calling process.

@@ -11,7 +11,7 @@
 use crate::frame::{EXEC_SLOT, Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table, source_of};
 use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, Origin, Pair, SURELY, at};
 use crate::planted;
-use crate::process;
+use crate::procfs;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -52,8 +52,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
         }
     }
     // Only after all present sources are in place: here the kernel chooses numbers, which may be those of targets.
-    let mut parent =
-        Parent { pid: frame.parent, thread: frame.thread, pidfd: -1, refused: frame.no_getfd.load(Relaxed) != 0 };
+    let mut parent = Parent { pid: frame.parent, thread: frame.thread, pidfd: -1, opens_pipes: frame.opens_pipes != 0 };
     for ((n, pair), &stands) in pairs.iter().enumerate().zip(standing.iter()) {
         if stands == ABSENT {
             frame.detail.store(n as i32, Relaxed);
@@ -63,27 +62,36 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
                 // SAFETY: the path ends in NUL.
                 unsafe { sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | cloexec, 0) }?
             } else {
-                parent.fetch(source, pairs, own_pipe_mode(frame, pair))?
+                parent.fetch(source, pairs, own_pipe(frame, pair))?
             };
             // SAFETY: as above.
             unsafe { settle(fd, pair.target) }?;
         }
     }
-    frame.no_getfd.store(parent.refused as u32, Relaxed);
     Ok(())
 }
 
-/// For a pair whose source is a pipe of this library: the mode with which the child's end is opened; none for other
-/// descriptors.
+/// A pipe of this library, to be opened again.
+#[derive(Clone, Copy)]
+struct Pipe {
+    /// Of the child's end.
+    mode: u32,
+    identity: [u64; 2],
+}
+
+/// The pipe that a pair's source is, if it is one of this library's.
 #[inline(always)]
-fn own_pipe_mode(frame: &Frame, pair: &Pair) -> Option<u32> {
-    match pair.origin() {
-        Origin::Slot(0) if frame.only_pipes != 0 && planted!("pipe-opened-the-wrong-way") => Some(uapi::O_WRONLY),
-        Origin::Slot(0) if frame.only_pipes != 0 => Some(uapi::O_RDONLY),
-        Origin::Slot(1 | 2) if frame.only_pipes != 0 => Some(uapi::O_WRONLY),
-        Origin::Slot(EXEC_SLOT) => Some(uapi::O_WRONLY),
-        _ => None,
-    }
+fn own_pipe(frame: &Frame, pair: &Pair) -> Option<Pipe> {
+    let Origin::Slot(slot) = pair.origin() else { return None };
+    let mode = match slot {
+        0 if frame.only_pipes != 0 && planted!("pipe-opened-the-wrong-way") => uapi::O_WRONLY,
+        0 if frame.only_pipes != 0 => uapi::O_RDONLY,
+        1 | 2 if frame.only_pipes != 0 => uapi::O_WRONLY,
+        EXEC_SLOT => uapi::O_WRONLY,
+        _ => return None,
+    };
+    let identity = frame.pipes.get(if slot == EXEC_SLOT { 3 } else { slot }).copied()?;
+    Some(Pipe { mode, identity })
 }
 
 #[inline(always)]
@@ -169,38 +177,34 @@ struct Parent {
     thread: i32,
     /// That thread's pidfd, opened when first needed.
     pidfd: i32,
-    /// `pidfd_getfd` is known to be refused.
-    refused: bool,
+    /// Its pipes are opened again through `/proc`.
+    opens_pipes: bool,
 }
 
 impl Parent {
     /// Fetches the parent's descriptor `fd`; the duplicate is close-on-exec.
     ///
-    /// `pidfd_getfd(2)` needs permission to trace the parent, which Yama and container filters withhold. A pipe can
-    /// also be opened again through `/proc` (`pipe_mode`: how), which only needs permission to inspect a process of the
-    /// same user. If that fails as well, the first error is reported, and the launcher tries again with a copied table.
-    fn fetch(&mut self, fd: i32, pairs: &[Pair], pipe_mode: Option<u32>) -> Result<i32> {
-        let refusal = if self.refused {
-            errno::EPERM
-        } else {
-            match self.getfd(fd, pairs) {
-                Err(error @ (errno::EPERM | errno::ENOSYS | errno::EACCES | errno::EINVAL)) => error,
-                answer => return answer,
-            }
-        };
-        let mode = pipe_mode.ok_or(refusal)?;
-        self.refused = true;
-        let mut path = ProcFdPath::new();
-        path.push(b"/proc/");
-        path.number(self.pid as u32);
-        path.push(b"/task/");
-        path.number(self.thread as u32);
-        path.push(b"/fd/");
-        path.number(fd as u32);
+    /// `pidfd_getfd(2)` needs permission to trace the parent, which Yama and container filters withhold. If that is refused,
+    /// the launcher tries again: with a copied table, or by opening the pipe again through `/proc`, which only needs permission to
+    /// inspect a process of the same user.
+    fn fetch(&mut self, fd: i32, pairs: &[Pair], pipe: Option<Pipe>) -> Result<i32> {
+        match pipe {
+            Some(pipe) if self.opens_pipes => self.open_again(fd, pipe),
+            _ if self.opens_pipes => Err(errno::EPERM),
+            _ => self.getfd(fd, pairs),
+        }
+    }
+
+    fn open_again(&mut self, fd: i32, pipe: Pipe) -> Result<i32> {
         self.check_is_ours()?;
-        // SAFETY: the buffer was zeroed and is longer than the longest such path, so the path ends in NUL.
-        let opened = unsafe { sys::open(path.bytes.as_ptr(), mode | uapi::O_CLOEXEC, 0) }.map_err(|_| refusal)?;
-        self.check_is_ours().map(|()| opened)
+        // SAFETY: a descriptor in the child's own table.
+        let opened =
+            unsafe { procfs::open_descriptor(self.pid, self.thread, fd, pipe.mode) }.map_err(|_| errno::EPERM)?;
+        self.check_is_ours()?;
+        match sys::identity(opened) {
+            Ok(found) if found == pipe.identity || planted!("any-file-taken-for-the-pipe") => Ok(opened),
+            _ => Err(errno::EPERM),
+        }
     }
 
     /// Whether the pid still refers to the parent, in this namespace. A dead parent's pid may have been reused, and in
@@ -230,43 +234,6 @@ impl Parent {
             };
         }
         sys::pidfd_getfd(self.pidfd, fd)
-    }
-}
-
-/// `/proc/<pid>/task/<tid>/fd/<fd>`, built without a heap. The buffer is larger than three 10-digit numbers need.
-struct ProcFdPath {
-    bytes: [u8; 64],
-    len: usize,
-}
-
-impl ProcFdPath {
-    fn new() -> Self {
-        Self { bytes: [0; 64], len: 0 }
-    }
-
-    fn push(&mut self, text: &[u8]) {
-        if planted!("pipe-path-not-made") {
-            return;
-        }
-        for &byte in text {
-            if let Some(place) = self.bytes.get_mut(self.len) {
-                *place = byte;
-                self.len += 1;
-            }
-        }
-    }
-
-    fn number(&mut self, value: u32) {
-        let mut divisor = 1_000_000_000;
-        let mut started = false;
-        while divisor > 0 {
-            let digit = (value / divisor % 10) as u8;
-            started |= digit != 0 || divisor == 1;
-            if started {
-                self.push(&[b'0' + digit]);
-            }
-            divisor /= 10;
-        }
     }
 }
 
@@ -431,7 +398,7 @@ unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
 
 /// The size of the child's file-descriptor table, above which no descriptor is open: `FDSize` in `/proc/self/status`.
 fn table_size() -> Option<u32> {
-    process::status_number(b"\nFDSize:")
+    procfs::status_number(b"\nFDSize:")
 }
 
 /// The soft RLIMIT_NOFILE, or a generous default. Higher numbers are only open if the limit was lowered afterwards.
@@ -443,5 +410,24 @@ fn descriptor_limit() -> u32 {
     match unsafe { sys::syscall(uapi::__NR_prlimit64, args) } {
         Ok(_) => limit[0].min(GENEROUS) as u32,
         Err(_) => GENEROUS as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the process that runs this test. O_PATH opens any file without an effect on it.
+    #[test]
+    fn a_pipe_that_is_another_file_by_now_is_not_opened() {
+        let pid = sys::getppid();
+        let mut parent = Parent { pid, thread: pid, pidfd: -1, opens_pipes: true };
+        // SAFETY: a descriptor of this test.
+        let opened = unsafe { procfs::open_descriptor(pid, pid, 1, uapi::O_PATH) }.unwrap_or(-1);
+        let identity = sys::identity(opened).unwrap_or_default();
+        let mut fetch = |identity| parent.fetch(1, &[], Some(Pipe { mode: uapi::O_PATH, identity }));
+        assert!(fetch(identity).is_ok());
+        assert_eq!(fetch([identity[0], identity[1] + 1]), Err(errno::EPERM));
+        assert_eq!(fetch([u64::MAX; 2]), Err(errno::EPERM));
     }
 }

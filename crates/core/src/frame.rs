@@ -100,8 +100,13 @@ pub struct Frame {
     pub thread: i32,
     /// 1: the parent sleeps until its descriptors have been taken, and must be woken then.
     pub announce: u32,
-    /// 1: `pidfd_getfd` is refused. The parent stores it before the run, or the child when it finds out.
-    pub no_getfd: AtomicU32,
+    /// The parent's pid as `/proc` shows it; 0: the procfs there is that of another PID namespace.
+    pub host_in_procfs: i32,
+    /// 1: pipes are opened again through `/proc`, because `pidfd_getfd` is refused. The procfs there is that of the parent's
+    /// PID namespace.
+    pub opens_pipes: u32,
+    /// With `opens_pipes`: device and inode of the pipes in the first three slots and in [`EXEC_SLOT`].
+    pub pipes: [[u64; 2]; 4],
     /// 1: `close_range` is known to be refused.
     pub no_close_range: u32,
     /// 1: cloned without `CLONE_CLEAR_SIGHAND`, with every signal blocked; the child resets the handlers.

@@ -26,6 +26,8 @@ pub mod child;
 
 pub mod fds;
 
+pub mod procfs;
+
 pub mod process;
 
 pub mod signals;
@@ -43,6 +45,8 @@ pub mod zygote_child;
 pub mod attributes;
 
 pub mod parcel;
+
+pub mod sender;
 
 pub mod vfork_call;
 

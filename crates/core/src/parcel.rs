@@ -35,7 +35,7 @@ pub const fn frame_offset() -> usize {
 pub const MAGIC: u32 = 0x797a_6b66;
 
 /// The version of the layout of plans, frames and parcels. It must be the same on both sides.
-pub const VERSION: u32 = plan::VERSION << 16 | 2;
+pub const VERSION: u32 = plan::VERSION << 16 | 3;
 
 /// The kind of a message.
 #[repr(u32)]

@@ -6,8 +6,8 @@
 
 use crate::frame::Frame;
 use crate::planted;
+use crate::procfs;
 use crate::sys::{self, Result, errno, prctl, signal, uapi};
-use core::mem::MaybeUninit;
 
 /// `chdir(2)`. `path` ends in NUL.
 pub unsafe fn chdir(path: *const u8) -> Result<()> {
@@ -32,7 +32,8 @@ pub unsafe fn setpgid(group: i32) -> Result<()> {
 pub unsafe fn parent_death_signal(frame: &Frame, signal: u32) -> Result<()> {
     // SAFETY: changes the calling process, the child.
     unsafe { sys::syscall(uapi::__NR_prctl, [prctl::PR_SET_PDEATHSIG as usize, signal as usize, 0, 0, 0, 0]) }?;
-    let parent = sys::getppid();
+    // A refused call does not show whether the parent lives.
+    let parent = sys::parent().unwrap_or(-1);
     // 0: a parent outside of this PID namespace, as after unshare(CLONE_NEWPID) in the parent. An orphan has a parent in its own
     // namespace, whose init it is given to: find_new_reaper() in kernel/exit.c.
     let lives = parent == frame.parent || parent == 0 && !planted!("unseen-parent-taken-for-dead");
@@ -57,47 +58,14 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
 }
 
 /// Whether the parent, which waits for this child, has died. If the parent is in another PID namespace, it has no pid
-/// here, but may be visible in `/proc` as mounted in that namespace. False if it cannot be determined.
+/// here, but may be visible in `/proc`, if that shows the parent's namespace. False if it cannot be determined.
 pub fn has_lost_parent(frame: &Frame) -> bool {
     if planted!("living-parent-taken-for-dead") {
         return true;
     }
     match sys::getppid() {
-        0 => status_number(b"\nPPid:").is_some_and(|parent| parent as i32 != frame.host),
+        0 if frame.host_in_procfs == 0 => false,
+        0 => procfs::status_number(b"\nPPid:").is_some_and(|parent| parent as i32 != frame.host_in_procfs),
         parent => parent != frame.host,
     }
-}
-
-/// A number in `/proc/self/status`, by its label. The label begins with the preceding newline, because the first line
-/// contains the program's name, which may be anything. This needs a descriptor for a moment, so the file-descriptor
-/// table must be the child's own.
-pub(crate) fn status_number(label: &[u8]) -> Option<u32> {
-    if planted!("own-status-not-read") {
-        return None;
-    }
-    // Not zeroed first: that would compile to a call of memset, the only one in this crate.
-    let mut buffer = MaybeUninit::<[u8; 1024]>::uninit();
-    // SAFETY: the path ends in NUL, the kernel writes at most the buffer's length, and the descriptor is this
-    // function's own.
-    let filled = unsafe {
-        let status = sys::open(c"/proc/self/status".as_ptr().cast(), uapi::O_RDONLY | uapi::O_CLOEXEC, 0).ok()?;
-        let filled = sys::read(status, buffer.as_mut_ptr().cast(), size_of::<[u8; 1024]>());
-        let _ = sys::close(status);
-        filled.ok()?
-    };
-    // SAFETY: that many bytes have been written.
-    let text = unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) };
-    let mut matched = 0;
-    let mut number = None;
-    for &byte in text {
-        match (label.get(matched), byte, number) {
-            (Some(&wanted), _, _) => matched = if byte == wanted { matched + 1 } else { (byte == b'\n') as usize },
-            (None, b'0'..=b'9', _) => {
-                number = Some(number.unwrap_or(0u32).wrapping_mul(10).wrapping_add((byte - b'0') as u32));
-            }
-            (None, _, Some(_)) => return number,
-            (None, _, None) => {}
-        }
-    }
-    None
 }

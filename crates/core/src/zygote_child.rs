@@ -70,6 +70,8 @@ pub struct Adopt {
     pub nice: i32,
     /// `sched_setscheduler(2)`: policy and priority.
     pub scheduler: [i32; 2],
+    /// Its time slice in nanoseconds, without a real-time policy and since Linux 6.12; 0: the helper's.
+    pub slice: u64,
     /// `ioprio_set(2)`.
     pub io_priority: i32,
     /// `personality(2)`.
@@ -83,6 +85,44 @@ pub struct Adopt {
     /// The CPU affinity.
     pub cpus: [u64; CPU_WORDS],
 }
+
+/// `struct sched_attr` of `sched_setattr(2)`, with utilization clamps.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct SchedulerAttributes {
+    /// The size of this structure.
+    pub size: u32,
+    /// SCHED_OTHER and so on.
+    pub policy: u32,
+    /// SCHED_FLAG_RESET_ON_FORK and so on.
+    pub flags: u64,
+    /// The nice value.
+    pub nice: i32,
+    /// The real-time priority.
+    pub priority: u32,
+    /// The time slice, or the runtime of SCHED_DEADLINE.
+    pub runtime: u64,
+    /// Of SCHED_DEADLINE.
+    pub deadline: u64,
+    /// Of SCHED_DEADLINE.
+    pub period: u64,
+    /// The least and the most utilization.
+    pub clamps: [u32; 2],
+}
+
+/// No attributes.
+pub const NO_ATTRIBUTES: SchedulerAttributes = SchedulerAttributes {
+    // Without the clamps, which the first kernels with this call do not have.
+    size: 48,
+    policy: 0,
+    flags: 0,
+    nice: 0,
+    priority: 0,
+    runtime: 0,
+    deadline: 0,
+    period: 0,
+    clamps: [0; 2],
+};
 
 /// The attributes that a child inherits from the process that clones it, and that it can change: a number and a name
 /// for each.
@@ -213,8 +253,14 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
         }
     }
     let [policy, priority] = adopt.scheduler;
-    let priority = &raw const priority as usize;
-    call(what::SCHEDULER, uapi::__NR_sched_setscheduler, [0, policy as usize, priority, 0, 0, 0])?;
+    if adopt.slice != 0 {
+        let attributes =
+            SchedulerAttributes { policy: policy as u32, nice: adopt.nice, runtime: adopt.slice, ..NO_ATTRIBUTES };
+        call(what::SCHEDULER, uapi::__NR_sched_setattr, [0, &raw const attributes as usize, 0, 0, 0, 0])?;
+    } else {
+        let priority = &raw const priority as usize;
+        call(what::SCHEDULER, uapi::__NR_sched_setscheduler, [0, policy as usize, priority, 0, 0, 0])?;
+    }
     call(what::NICE, uapi::__NR_setpriority, [0, 0, adopt.nice as isize as usize, 0, 0, 0])?;
     let cpus = [0, adopt.cpu_words as usize * 8, adopt.cpus.as_ptr() as usize, 0, 0, 0];
     call(what::AFFINITY, uapi::__NR_sched_setaffinity, cpus)?;

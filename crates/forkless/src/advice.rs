@@ -5,6 +5,7 @@
 use crate::launch::support::Support;
 use crate::plan::posix_spawn::{self, Extensions};
 use crate::prepared::Prepared;
+use crate::procfs::{self, Process};
 use crate::route::Launcher;
 use std::fmt;
 use std::fs;
@@ -225,7 +226,9 @@ impl Situation {
     /// # Errors
     /// As for [`Support::probe`], and when `/proc` cannot be read.
     pub fn of_caller() -> io::Result<Self> {
-        Self::of("self")
+        let files = fs::read_dir(procfs::own("fd")).map_or(4, |entries| entries.count() as u64);
+        // The list contains the directory that is being read.
+        Self::of(&fs::read_to_string(procfs::own("status"))?, files.saturating_sub(1))
     }
 
     /// Another process on this machine as it is now, by its PID: `/proc/PID`.
@@ -240,15 +243,17 @@ impl Situation {
     /// ```
     ///
     /// # Errors
-    /// As for [`of_caller`](Self::of_caller); the process may not exist. Its open files count as three if the caller
+    /// As for [`of_caller`](Self::of_caller); the process may not exist, and the `/proc` that is mounted may be that of another PID
+    /// namespace. Its open files count as three if the caller
     /// may not see them (`PermissionDenied` from `/proc/PID/fd`).
     pub fn of_process(pid: u32) -> io::Result<Self> {
-        Self::of(&pid.to_string())
+        let process = Process::open(pid as i32)?;
+        let status = String::from_utf8_lossy(&process.read("status")?).into_owned();
+        Self::of(&status, process.count_descriptors().map_or(3, |files| files as u64))
     }
 
-    fn of(process: &str) -> io::Result<Self> {
+    fn of(status: &str, files: u64) -> io::Result<Self> {
         let support = Support::probe()?;
-        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
         let number = |name: &str| {
             let rest = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             rest.split_whitespace().next()?.parse::<u64>().ok()
@@ -256,9 +261,6 @@ impl Situation {
         // Since Linux 4.5 anonymous memory is listed apart; fork must copy the page tables of that alone. Kernel
         // threads have none.
         let memory = number("RssAnon").or_else(|| number("VmRSS")).unwrap_or(0) << 10;
-        let files = fs::read_dir(format!("/proc/{process}/fd")).map_or(3, |entries| entries.count() as u64);
-        // The caller's own list contains the directory that is being read.
-        let files = files.saturating_sub((process == "self") as u64);
         Ok(Self { threads: number("Threads").unwrap_or(1), memory, files, ..Self::small(support) })
     }
 

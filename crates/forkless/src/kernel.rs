@@ -146,6 +146,26 @@ pub(crate) fn capabilities() -> [u64; 3] {
     [0, 1, 2].map(|n| data[n] as u64 | (data[n + 3] as u64) << 32)
 }
 
+/// `getresuid(2)`: real, effective and saved user ID of the calling thread.
+pub(crate) fn user_ids() -> [u32; 3] {
+    ids(uapi::__NR_getresuid)
+}
+
+/// `getresgid(2)`: the same of the group.
+pub(crate) fn group_ids() -> [u32; 3] {
+    ids(uapi::__NR_getresgid)
+}
+
+/// All bits if it is refused.
+fn ids(call: u32) -> [u32; 3] {
+    let mut found = [u32::MAX; 3];
+    let [real, effective, saved] = &mut found;
+    let args = [&raw mut *real as usize, &raw mut *effective as usize, &raw mut *saved as usize, 0, 0, 0];
+    // SAFETY: the kernel writes three numbers.
+    let _ = unsafe { sys::syscall(call, args) };
+    found
+}
+
 /// `sigpending(2)`: bit n-1 is signal n.
 pub(crate) fn pending_signals() -> Result<u64> {
     let mut pending = 0u64;

@@ -73,6 +73,8 @@ mod compile;
 
 mod kernel;
 
+mod procfs;
+
 mod pipes;
 
 mod quiet;

@@ -5,6 +5,7 @@
 
 use crate::error::Error;
 use crate::kernel;
+use crate::procfs::Process;
 use crate::step::Step;
 use crate::usage::Usage;
 use forkless_core::planted;
@@ -362,7 +363,7 @@ pub(crate) fn is_gone(pid: i32) -> bool {
         Ok(()) => info.pid == pid,
         Err(errno::ECHILD) => true,
         // A refusal does not show whether the child has ended.
-        Err(_) => std::fs::read(format!("/proc/{pid}/stat")).is_ok_and(|text| has_ended(&text)),
+        Err(_) => Process::open(pid).and_then(|process| process.read("stat")).is_ok_and(|text| has_ended(&text)),
     }
 }
 

@@ -6,6 +6,7 @@
 
 use forkless::Command;
 use forkless::planted;
+use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys;
 use libc::c_int;
 use std::alloc::{Layout, alloc, dealloc};
@@ -39,7 +40,9 @@ impl Mask {
     }
 }
 
-/// Works with all signals blocked and without cancellation. The last call may unwind the thread: one that can be
+/// Works with all signals blocked and without cancellation. SIGSYS stays free under a seccomp filter: the filter may trap calls that
+/// the library makes, and the program's handler answer them; the kernel kills a process that blocks the signal.
+/// The last call may unwind the thread: one that can be
 /// cancelled at any point was cancelled meanwhile. So nothing that needs to be dropped is alive then, in the caller neither.
 pub(crate) fn sealed<T: Copy>(work: impl FnOnce(&mut Mask) -> T) -> T {
     /// `PTHREAD_CANCEL_DISABLE` of glibc, which the libc crate leaves out.
@@ -49,7 +52,11 @@ pub(crate) fn sealed<T: Copy>(work: impl FnOnce(&mut Mask) -> T) -> T {
     }
     let mut cancel = 0;
     pthread_setcancelstate(DISABLE, Some(&mut cancel));
-    let blocked = if planted!("preload-handlers-run-inside") { sys::signal_mask() } else { sys::set_signal_mask(!0) };
+    let blocked = if planted!("preload-handlers-run-inside") {
+        sys::signal_mask()
+    } else {
+        sys::set_signal_mask(blocked_in_caller())
+    };
     // The call cannot fail; a filter may refuse it. Then handlers run as always.
     let before = blocked.or_else(|_| sys::signal_mask()).unwrap_or(0);
     let mut mask = Mask { before, after: before };

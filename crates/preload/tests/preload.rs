@@ -255,6 +255,19 @@ fn an_invalid_setting_is_reported_once() {
     assert!((1..=4).contains(&complaints), "{:?}", found.log);
 }
 
+/// A filter may trap calls that the library makes, and the program's own handler answer them.
+#[test]
+fn a_program_that_answers_trapped_calls_lives_on() {
+    let Some(library) = library() else { return };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile("trapped", &[], directory.path());
+    let output = Command::new(program).env("LD_PRELOAD", &library).env_remove("FORKLESS").output().expect("a run");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.lines().count() >= 10, "{text}");
+    let killed: Vec<_> = text.lines().filter(|line| !line.ends_with(": lives")).collect();
+    assert!(killed.is_empty(), "{killed:?}");
+}
+
 /// The exported names and versions are those of libc, and those of the linker map.
 #[test]
 fn only_libc_names_are_exported() {

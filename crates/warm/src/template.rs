@@ -18,6 +18,7 @@ use forkless_core::child::play_all_but_last;
 use forkless_core::frame::LEFT;
 use forkless_core::parcel::{self, Kind, MAX_PATCHES, Message, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
 use forkless_core::planted;
+use forkless_core::sender::{Owner, receive};
 use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, adopt_unannounced, announce, fail};
 
@@ -48,6 +49,8 @@ struct State {
     count: usize,
     lost_some: bool,
     descriptors: [i32; MAX_PATCHES],
+    /// The process that may send.
+    owner: Owner,
     /// The attributes that a child of this process inherits from it.
     own: MaybeUninit<Adopt>,
     parcels: [Mapped; PARCELS],
@@ -65,6 +68,7 @@ static STATE: Place<State> = Place(UnsafeCell::new(State {
     count: 0,
     lost_some: false,
     descriptors: [0; MAX_PATCHES],
+    owner: Owner::NOBODY,
     own: MaybeUninit::uninit(),
     parcels: [NOTHING; PARCELS],
     pages: Pages::NONE,
@@ -123,6 +127,7 @@ impl State {
         if !has_plain_signals_and_timers() {
             return Err(refusal::TIMERS);
         }
+        self.owner = Owner::of(SOCKET).ok_or(refusal::KERNEL)?;
         // SAFETY: the caller's contract.
         unsafe { program.observe(argc, argv) }?;
         // SAFETY: the only thread, before the program's own code.
@@ -177,63 +182,23 @@ impl State {
         }
     }
 
-    /// `recvmsg(2)` with SCM_RIGHTS. `None` at the end of the stream.
+    /// The next message. `None` at the end of the stream.
     fn receive(&mut self) -> sys::Result<Option<Message>> {
-        const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
-        const MSG_CTRUNC: i32 = 8;
-        const SCM_RIGHTS: i32 = 1;
-        /// struct cmsghdr with as many descriptors as the kernel sends at once.
-        #[repr(C, align(8))]
-        struct Control {
-            length: usize,
-            level: i32,
-            kind: i32,
-            fds: [i32; 254],
-        }
-        /// struct msghdr.
-        #[repr(C)]
-        struct Header {
-            name: usize,
-            name_length: u32,
-            vector: *const [usize; 2],
-            vector_length: usize,
-            control: *mut Control,
-            control_length: usize,
-            flags: i32,
-        }
-        let mut message = Message::EMPTY;
-        let mut control = MaybeUninit::<Control>::uninit();
-        let vector = [&raw mut message as usize, size_of::<Message>()];
-        let mut header = Header {
-            name: 0,
-            name_length: 0,
-            vector: &vector,
-            vector_length: 1,
-            control: control.as_mut_ptr(),
-            control_length: size_of::<Control>(),
-            flags: 0,
-        };
-        let args = [SOCKET as usize, &raw mut header as usize, MSG_CMSG_CLOEXEC, 0, 0, 0];
-        // SAFETY: the kernel writes the message, the control data and the header, within their lengths.
-        let bytes = unsafe { sys::syscall(uapi::__NR_recvmsg, args) }?;
-        self.lost_some |= header.flags & MSG_CTRUNC != 0;
-        if header.control_length >= 16 {
-            // SAFETY: the kernel has written the head, and as many descriptors as its length says.
-            let (length, kind) = unsafe { ((*control.as_ptr()).length, (*control.as_ptr()).kind) };
-            let fds = length.saturating_sub(16) / 4;
-            for n in (0..fds.min(254)).take_while(|_| kind == SCM_RIGHTS) {
-                // SAFETY: as above.
-                let fd = unsafe { *(&raw const (*control.as_ptr()).fds).cast::<i32>().add(n) };
-                match self.descriptors.get_mut(self.count) {
-                    Some(place) => {
-                        *place = fd;
-                        self.count += 1;
-                    }
-                    None => self.lost_some = true,
-                }
+        let (descriptors, count, lost_some) = (&mut self.descriptors, &mut self.count, &mut self.lost_some);
+        let received = receive(SOCKET, |fd| match descriptors.get_mut(*count) {
+            Some(place) => {
+                *place = fd;
+                *count += 1;
             }
+            None => *lost_some = true,
+        })?;
+        let Some(received) = received else { return Ok(None) };
+        self.lost_some |= received.lost_some;
+        if received.message.kind() == Some(Kind::Launch) && !self.owner.has_sent(received.sender) {
+            // Another process, or the caller has given up rights that this process still has.
+            sys::exit(5);
         }
-        Ok((bytes > 0).then_some(message))
+        Ok(Some(received.message))
     }
 
     /// Closes the first of the received descriptors: the child has its copies.

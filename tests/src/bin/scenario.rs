@@ -72,6 +72,14 @@ mod hosts;
 mod awaited;
 #[path = "../scenario/death.rs"]
 mod death;
+#[path = "../scenario/lines.rs"]
+mod lines;
+#[path = "../scenario/zygote_owner.rs"]
+mod zygote_owner;
+#[path = "../scenario/strangers.rs"]
+mod strangers;
+#[path = "../scenario/attributes.rs"]
+mod attributes;
 #[path = "../scenario/creator.rs"]
 mod creator;
 
@@ -209,6 +217,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("ids-closed", ids::closed_to_the_new_user),
     ("ids-groups", ids::without_the_hosts_groups),
     ("ids-overlap", ids::noted_once),
+    ("ids-own-drop", ids::own_drop),
     ("ids-own-zero", ids::own_zero_kept),
     ("ids-restored", ids::restored_while_others_go_on),
     ("ids-forked-amid", ids::forked_amid),
@@ -234,6 +243,14 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("death-many", death::many),
     ("death-own-table", death::own_table),
     ("death-main-thread-gone", death::main_thread_gone),
+    ("zygote-owner-unchanged", zygote_owner::unchanged),
+    ("zygote-owner-dropped-ids", zygote_owner::dropped_ids),
+    ("zygote-owner-dropped-capability", zygote_owner::dropped_capability),
+    ("zygote-owner-another-process", zygote_owner::another_process),
+    ("lines-status-kept", lines::status_is_kept),
+    ("attributes", attributes::changed),
+    ("strangers-maps", strangers::maps),
+    ("strangers-pipes", strangers::pipes),
     ("creator-shows", creator::shows),
     ("creator-own-rights", creator::own_rights),
     ("creator-equal-filters", creator::equal_filters),

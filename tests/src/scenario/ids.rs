@@ -346,3 +346,95 @@ pub fn refused_meanwhile(_: &[String]) {
     forkless::set_dumpable(true).expect("PR_SET_DUMPABLE");
     assert_eq!(passed(), Passing::PidfdGetfd);
 }
+
+/// The process drops root while a child with other IDs is on its way: it is non-dumpable then, for good.
+pub fn own_drop(_: &[String]) {
+    if !is_root("a process that drops root during a launch") {
+        return;
+    }
+    // While the child is before its exec.
+    in_a_copy(|| {
+        let fifo = Fifo::new();
+        thread::scope(|scope| {
+            let launch = || Command::new("/bin/true").uid(USER + 1).fd(fifo.stdio(), 5).status().expect("status");
+            let launched = scope.spawn(launch);
+            eventually("a child asleep before exec", || opening_child().is_some());
+            drop_root();
+            fifo.let_go();
+            assert!(launched.join().expect("a thread").success());
+        });
+        assert_eq!(dumpable(), 0);
+    });
+    // At every change and look of the launch itself, and after the last one.
+    for step in 0..9 {
+        in_a_copy(|| dropped_at(step));
+    }
+    // At any moment of many launches.
+    let opened = (0..observe::scaled(40)).filter(|n| {
+        let mut seen = 0;
+        in_a_copy(|| {
+            thread::scope(|scope| {
+                scope.spawn(|| while Command::new("/bin/true").uid(USER + 1).status().is_ok() {});
+                thread::sleep(Duration::from_micros(3000 + 50 * (*n as u64 % 20)));
+                drop_root();
+            });
+            seen = dumpable();
+            assert_eq!(seen, 0, "{n}");
+        });
+        seen != 0
+    });
+    assert_eq!(opened.count(), 0);
+}
+
+/// All threads of this process become another user, by libc.
+fn drop_root() {
+    // SAFETY: of this process.
+    assert_eq!(unsafe { libc::setuid(USER) }, 0);
+}
+
+/// Drops root when the launching thread makes its `step`th call of prctl(2) for the flag.
+fn dropped_at(step: usize) {
+    use forkless_tests::filter::{Answer, Refusal, hang};
+    use std::os::fd::AsRawFd;
+    const RECEIVE: libc::c_ulong = 0xc000_2100 | (size_of::<libc::seccomp_notif>() as libc::c_ulong) << 16;
+    const SEND: libc::c_ulong = 0xc000_2101 | (size_of::<libc::seccomp_notif_resp>() as libc::c_ulong) << 16;
+    const CONTINUE: u32 = 1;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let launched = scope.spawn(move || {
+            // Filters of several values would need several listeners: all calls of prctl(2).
+            sender
+                .send(hang(Refusal::of(libc::SYS_prctl, Answer::Errno(0))).expect("a filter"))
+                .expect("the main thread");
+            Command::new("/bin/true").uid(USER + 1).status()
+        });
+        let listener = receiver.recv().expect("a listener");
+        let mut seen = 0;
+        while !launched.is_finished() {
+            let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: these read and write structures of this function.
+            unsafe {
+                if libc::poll(&raw mut poll, 1, 20) != 1 {
+                    continue;
+                }
+                let mut call: libc::seccomp_notif = std::mem::zeroed();
+                if libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut call) != 0 {
+                    continue;
+                }
+                if seen == step {
+                    // The call is interrupted by libc's signal, and made again.
+                    drop_root();
+                }
+                seen += 1;
+                let mut reply: libc::seccomp_notif_resp = std::mem::zeroed();
+                (reply.id, reply.flags) = (call.id, CONTINUE);
+                libc::ioctl(listener.as_raw_fd(), SEND, &raw mut reply);
+            }
+        }
+        if seen <= step {
+            drop_root();
+        }
+        let _ = launched.join().expect("a thread");
+    });
+    assert_eq!(dumpable(), 0, "root was dropped at step {step}");
+}

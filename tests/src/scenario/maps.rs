@@ -3,41 +3,41 @@
 
 use crate::observe::{self, eventually, skip, state_of};
 use forkless::{Command, Error, Launcher, Namespace, Step};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_int, c_void};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Who is to be stopped when the host opens a `uid_map`.
+/// Who is to be stopped when the host writes a `uid_map`.
 static STOPS: AtomicI32 = AtomicI32::new(NOBODY);
 
 const NOBODY: i32 = 0;
 const THE_HOST: i32 = 1;
 const THE_CHILD: i32 = 2;
 
-/// libc's, by which std opens files, and so the library.
+/// libc's, by which std writes to files, and so the library.
 ///
 /// # Safety
-/// `open(2)`
+/// `write(2)`
 #[unsafe(no_mangle)]
-unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
-    // SAFETY: the caller's text.
-    let text = unsafe { CStr::from_ptr(path) }.to_str().unwrap_or_default();
+unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize {
+    let stops = STOPS.load(Relaxed);
+    let path = if stops == NOBODY { None } else { std::fs::read_link(format!("/proc/self/fd/{fd}")).ok() };
+    let text = path.as_deref().and_then(|path| path.to_str()).unwrap_or_default();
     let child = text.strip_prefix("/proc/").and_then(|text| text.strip_suffix("/uid_map"));
     if let Some(child) = child.and_then(|number| number.parse().ok()) {
         // SAFETY: a signal to this process, or to its own child.
-        match STOPS.load(Relaxed) {
+        match stops {
             THE_HOST => unsafe { _ = libc::raise(libc::SIGSTOP) },
-            THE_CHILD => {
+            _ => {
                 unsafe { libc::kill(child, libc::SIGSTOP) };
                 eventually("the child's stop", || state_of(child) == Some('T'));
             }
-            _ => {}
         }
     }
     // SAFETY: the caller's.
-    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags | libc::O_LARGEFILE, mode) as c_int }
+    unsafe { libc::syscall(libc::SYS_write, fd, bytes, count) as isize }
 }
 
 /// A program in a user namespace with maps, which fails where it has no id by them.

@@ -199,6 +199,17 @@ pub fn is_in_procfs(fd: i32) -> Result<bool> {
     Ok(unsafe { (*found.as_ptr()).f_type } == PROC_SUPER_MAGIC.into())
 }
 
+/// `fstat(2)`: device and inode of the file.
+#[inline]
+pub fn identity(fd: i32) -> Result<[u64; 2]> {
+    // Not zeroed first: that would compile to a call of memset.
+    let mut found = core::mem::MaybeUninit::<stat>::uninit();
+    // SAFETY: the kernel writes one stat.
+    unsafe { syscall(__NR_fstat, [fd as usize, found.as_mut_ptr() as usize, 0, 0, 0, 0]) }?;
+    // SAFETY: the kernel has filled it; only these fields are read.
+    Ok(unsafe { [(*found.as_ptr()).st_dev, (*found.as_ptr()).st_ino] })
+}
+
 /// `read(2)` of up to `len` bytes to `buffer`.
 #[inline]
 pub unsafe fn read(fd: i32, buffer: *mut u8, len: usize) -> Result<usize> {
@@ -223,11 +234,17 @@ pub fn pidfd_getfd(pidfd: i32, fd: i32) -> Result<i32> {
     unsafe { syscall(__NR_pidfd_getfd, [pidfd as usize, fd as usize, 0, 0, 0, 0]) }.map(|fd| fd as i32)
 }
 
-/// `getppid(2)`; 0 if the parent is outside of this PID namespace.
+/// `getppid(2)`; 0 if the parent is outside of this PID namespace. It cannot fail, but a filter may refuse it.
+#[inline]
+pub fn parent() -> Result<i32> {
+    // SAFETY: reads a number.
+    unsafe { syscall(__NR_getppid, [0; 6]) }.map(|pid| pid as i32)
+}
+
+/// The same; 0 also if it is refused.
 #[inline]
 pub fn getppid() -> i32 {
-    // SAFETY: reads a number, cannot fail.
-    unsafe { syscall(__NR_getppid, [0; 6]) }.unwrap_or(0) as i32
+    parent().unwrap_or_default()
 }
 
 /// `getpid(2)`.

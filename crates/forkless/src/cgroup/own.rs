@@ -1,5 +1,6 @@
 //! Finding the directory of the caller's own cgroup: a path below a mount point, from two files of /proc.
 
+use crate::procfs;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// See [`Cgroup::own`](super::Cgroup::own).
 pub(super) fn directory() -> io::Result<PathBuf> {
     let missing = |why: &str| io::Error::new(ErrorKind::NotFound, format!("cgroup of this process: {why}"));
-    let groups = fs::read("/proc/self/cgroup")?;
+    let groups = fs::read(procfs::own("cgroup"))?;
     let group = group(&groups).ok_or_else(|| missing("/proc/self/cgroup has no line of version 2"))?;
-    let mounts = fs::read("/proc/self/mountinfo")?;
+    let mounts = fs::read(procfs::own("mountinfo"))?;
     // The last mount is tried first: it may hide the earlier ones.
     let mut found: Vec<_> = mounts.split(|byte| *byte == b'\n').filter_map(|line| place(line, &group)).collect();
     found.reverse();

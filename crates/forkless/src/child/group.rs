@@ -1,24 +1,20 @@
 //! The members of a process group, as procfs shows them: the kernel counts a zombie as a member.
 
-use forkless_core::{planted, sys};
-use std::{fs, path::Path};
+use crate::procfs::{self, Process};
+use forkless_core::planted;
+use std::fs;
 
 /// Whether the group has members, and all of them have ended and wait for their parents to reap them. False also if procfs
 /// cannot tell: it is of another PID namespace, or hides processes of other users.
 pub(super) fn has_only_zombies(group: i32) -> bool {
-    let is_ours = fs::read_link("/proc/self").is_ok_and(|link| link == Path::new(&sys::getpid().to_string()));
-    if !is_ours || hides_processes() || planted!("zombies-waited-for") {
+    if hides_processes() || planted!("zombies-waited-for") {
         return false;
     }
-    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    let Ok(processes) = procfs::all_processes() else { return false };
     let mut has_zombie = false;
-    for entry in entries {
-        let Ok(entry) = entry else { return false };
-        if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
-            continue;
-        }
+    for pid in processes {
         // One that cannot be read has been reaped since.
-        let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
+        let Ok(stat) = Process::open(pid).and_then(|process| process.read("stat")) else { continue };
         match member(&stat) {
             Some(Member { group: its, has_ended }) if its == group => {
                 if !has_ended {
@@ -51,7 +47,7 @@ fn member(stat: &[u8]) -> Option<Member> {
 
 /// Whether a procfs is mounted that shows only some processes: `hidepid` of proc(5).
 fn hides_processes() -> bool {
-    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else { return true };
+    let Ok(mounts) = fs::read_to_string(procfs::own("mounts")) else { return true };
     let options = mounts.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(' ').collect();
         (*fields.get(2)? == "proc").then(|| fields.get(3).copied().unwrap_or_default())

@@ -1,5 +1,6 @@
 //! What settings are given: resources, policies, classes.
 
+use crate::procfs;
 use forkless_core::sys::mempolicy;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -202,7 +203,7 @@ impl FromStr for MemoryPolicy {
 /// `0-3,5`, or `all`.
 fn nodes(list: &str) -> Result<BTreeSet<usize>, String> {
     if list == "all" {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = fs::read_to_string(procfs::own("status")).unwrap_or_default();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"));
         return nodes(allowed.ok_or("/proc/self/status does not say which nodes are all: name them")?.trim());
     }

@@ -6,6 +6,7 @@
 use crate::command::{Command, MountStep};
 use crate::compile::arena::Arg;
 use crate::compile::setup::Steps;
+use crate::procfs;
 use crate::step::Step;
 use forkless_core::plan::VARIABLES;
 use forkless_core::planted;
@@ -226,7 +227,7 @@ pub(super) fn base(command: &Command) -> io::Result<PathBuf> {
     if sandbox.mounts.is_empty() || all.all(Path::is_absolute) {
         return Ok(PathBuf::new());
     }
-    let link = |fd: RawFd| std::fs::read_link(format!("/proc/self/fd/{fd}"));
+    let link = |fd: RawFd| std::fs::read_link(procfs::own(&format!("fd/{fd}")));
     let base = command.setup.directory_number().map_or_else(std::env::current_dir, link)?;
     // The kernel returns "(unreachable)/…" for a directory outside the root.
     if base.is_absolute() { Ok(base) } else { Err(io::ErrorKind::NotFound.into()) }

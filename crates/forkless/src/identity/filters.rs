@@ -16,7 +16,7 @@
 //!
 //! Source: copy_seccomp(), seccomp_attach_filter() and seccomp_sync_threads() in kernel/seccomp.c and kernel/fork.c.
 
-use super::Status;
+use crate::procfs::Status;
 use forkless_core::signals::has_filter;
 use forkless_core::{planted, sys};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,14 +1,15 @@
 //! The namespaces that a thread's children get.
 
+use crate::procfs::Process;
 use forkless_core::sys::{self, Result, uapi};
-use rustix::fs::{Mode, OFlags};
-use std::ffi::CString;
+use rustix::fs::OFlags;
 use std::fmt::Write as _;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The namespaces that only a thread with CAP_SYS_ADMIN can enter. Not listed: a thread in another mount namespace has
-/// another root directory, and the user namespace is compared always ([`Tasks::user_namespace`]).
-const KINDS: [&str; 6] = ["net", "ipc", "uts", "cgroup", "pid_for_children", "time_for_children"];
+/// The namespaces that a child gets from the thread that clones it. The user namespace is read apart:
+/// [`Tasks::user_namespace`].
+const KINDS: [&str; 7] = ["net", "mnt", "ipc", "uts", "cgroup", "pid_for_children", "time_for_children"];
 
 /// The name of a namespace: `net:[4026531840]`.
 pub(crate) type Name = [u8; 40];
@@ -23,11 +24,14 @@ pub(crate) struct Tasks(OwnedFd);
 
 impl Tasks {
     /// Those of a process.
-    pub(crate) fn of(pid: i32) -> Result<Self> {
-        open(&format!("/proc/{pid}/task")).map(Self)
+    pub(crate) fn of(process: &Process) -> io::Result<Self> {
+        /// A number that programs hardly use, but in the first word of the kernel's file-descriptor table.
+        const AWAY: i32 = 48;
+        let tasks = process.file("task", OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok(Self(rustix::io::fcntl_dupfd_cloexec(&tasks, AWAY).unwrap_or_else(|_| tasks.into())))
     }
 
-    /// The namespaces that a thread's children get: six system calls.
+    /// The namespaces that a thread's children get: seven system calls.
     ///
     /// Source: namespaces(7).
     pub(crate) fn namespaces(&self, thread: i32) -> Result<Namespaces> {
@@ -56,15 +60,6 @@ impl Tasks {
             Err(error) => Err(error),
         }
     }
-}
-
-fn open(path: &str) -> Result<OwnedFd> {
-    /// A number that programs hardly use, but in the first word of the kernel's file-descriptor table.
-    const AWAY: i32 = 48;
-    let path = CString::new(path).expect("no NUL in it");
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| error.raw_os_error())?;
-    Ok(rustix::io::fcntl_dupfd_cloexec(&fd, AWAY).unwrap_or(fd))
 }
 
 /// A short path, built without an allocation.

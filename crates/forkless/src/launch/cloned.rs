@@ -11,17 +11,17 @@ use super::watch::{fatal_signal, has_executed, killed_in_exec, reap, result, wai
 use super::{dumps, failure, maps};
 use crate::error::Error;
 use crate::plan::Plan;
+use crate::procfs;
 use crate::route::{CloneCall, DescriptorTable, Passing, Route};
 use crate::wait;
 use forkless_core::frame::{EXEC_SLOT, Frame, GO_WAIT, LEFT, SLOT_INHERIT, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
 use forkless_core::planted;
 use forkless_core::report::Outcome;
-use forkless_core::sys::errno;
 use forkless_core::sys::signal::SIGSYS;
+use forkless_core::sys::{self, errno};
 use std::os::fd::AsRawFd;
 use std::process::ExitStatus;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// The method of a clone: its system call, and how the file-descriptor table is made.
@@ -112,13 +112,6 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             continue;
         }
         wait_for(&mut running, run.form, passes_descriptors(plan, run, way), keep_dumpable);
-        let mut taken = way;
-        if way.passing() == Passing::PidfdGetfd && running.stack.frame().no_getfd.load(Ordering::Relaxed) != 0 {
-            // pidfd_getfd has been refused since the probe. The child has already used /proc instead.
-            features = features.lose(Feature::GetFd, mark);
-            taken.table = DescriptorTable::Private(Passing::Proc);
-            running.route = taken.route();
-        }
         if !running.left {
             return Ok(running);
         }
@@ -128,7 +121,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
                 return Err(killed_in_exec(plan, status));
             }
             Ok(()) => {
-                features.worked(used(taken));
+                features.worked(used(way));
                 return Ok(running);
             }
             Err(outcome) => outcome,
@@ -211,6 +204,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Wa
     // In another PID namespace the parent has no PID. Such a child inherits descriptors, and does not fetch them.
     frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
     frame.host = caller.pid;
+    frame.host_in_procfs = caller.in_procfs;
     frame.thread = caller.tid;
     if !planted!("misses-of-the-run-before") {
         *frame.missed.get_mut() = 0;
@@ -219,7 +213,13 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Wa
     frame.slots = run.slots;
     frame.only_pipes = run.only_pipes as u32;
     frame.announce = (passes_descriptors(plan, run, way) && run.form == Form::Launch) as u32;
-    *frame.no_getfd.get_mut() = (way.passing() == Passing::Proc) as u32;
+    frame.opens_pipes = (way.passing() == Passing::Proc) as u32;
+    if way.passing() == Passing::Proc {
+        /// No file.
+        const NONE: [u64; 2] = [u64::MAX; 2];
+        let identity = |fd: i32| if fd < 0 { NONE } else { sys::identity(fd).unwrap_or(NONE) };
+        frame.pipes = [0, 1, 2, EXEC_SLOT].map(|slot| identity(run.slots[slot]));
+    }
     frame.no_close_range = (way.table == DescriptorTable::Copied && !way.unprobed) as u32;
     frame.reset_handlers = 0;
     frame.hook = None;
@@ -321,7 +321,7 @@ fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, cop
         DescriptorTable::PrivateBelow(highest as u32 + 1)
     } else if getfd && !copy_sources {
         DescriptorTable::Private(Passing::PidfdGetfd)
-    } else if only_pipes && features.has(Feature::ProcFd) && !copy_sources {
+    } else if only_pipes && features.has(Feature::ProcFd) && !copy_sources && procfs::is_ours() {
         DescriptorTable::Private(Passing::Proc)
     } else {
         DescriptorTable::PrivateBelow(highest as u32 + 1)

@@ -17,6 +17,12 @@
 //! the last, new ones wait for those under way: for [`PATIENCE`] at most, and then not again for [`AGAIN`]. The wait
 //! is bounded because a child may stay in `open(2)` of a FIFO for ever, and must not block other launches.
 //!
+//! The process may itself change its IDs or give up capabilities while a child is on its way, in another thread. The kernel then wants
+//! the memory to stay non-dumpable: it holds what the former user could read. So the IDs and capabilities of the process's first thread
+//! are noted with its state, and those of each launching thread when its launch begins. They are compared before the state is restored
+//! and again afterwards, and if they differ, the memory stays non-dumpable. What is left is the time between the second comparison
+//! and the change of another thread: SECURITY.md.
+//!
 //! There is no lock, and a forked copy ignores the original's note: a note belongs to one
 //! [process](process::generation).
 //!
@@ -25,6 +31,7 @@
 use super::creator::without_signals;
 use crate::kernel::{self, Prctl};
 use crate::process;
+use crate::procfs::{self, Status};
 use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use nix::time::{ClockId, clock_gettime};
@@ -56,6 +63,60 @@ static BEGUN: AtomicU32 = AtomicU32::new(0);
 
 /// The number of threads that sleep, or are about to.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
+
+/// The rights of the process's first thread when its state was noted. Only the thread that is [alone](Note::alone) writes them, before it
+/// stores the note.
+static RIGHTS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+
+/// User IDs, group IDs and capabilities of a thread, as numbers to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rights([u64; 6]);
+
+impl Rights {
+    /// Those of the calling thread. File system IDs follow the effective ones.
+    fn of_thread() -> Self {
+        let [effective, permitted, inheritable] = kernel::capabilities();
+        let (user, group) = (kernel::user_ids(), kernel::group_ids());
+        let low = |ids: [u32; 3]| u64::from(ids[0]) << 32 | u64::from(ids[1]);
+        let saved = u64::from(user[2]) << 32 | u64::from(group[2]);
+        Self([low(user), low(group), saved, effective, permitted, inheritable])
+    }
+
+    /// Those of the process's first thread, or the calling thread's if `/proc` does not show them.
+    fn of_process() -> Self {
+        if sys::getpid() == sys::gettid() {
+            return Self::of_thread();
+        }
+        let found = std::fs::File::open(procfs::own("status")).and_then(|file| Status::of_file(&file));
+        found.ok().and_then(|status| Self::of_status(&status)).unwrap_or_else(Self::of_thread)
+    }
+
+    fn of_status(status: &Status) -> Option<Self> {
+        let [user, group, inheritable, permitted, effective] =
+            status.values(["Uid:", "Gid:", "CapInh:", "CapPrm:", "CapEff:"]);
+        let ids = |line: Option<&[u8]>| {
+            let mut numbers =
+                std::str::from_utf8(line?).ok()?.split_whitespace().map(|number| number.parse::<u64>().ok());
+            Some([numbers.next()??, numbers.next()??, numbers.next()??])
+        };
+        let (user, group) = (ids(user)?, ids(group)?);
+        let set = |value| Status::number(value, 16);
+        let saved = user[2] << 32 | group[2];
+        let low = |ids: [u64; 3]| ids[0] << 32 | ids[1];
+        Some(Self([low(user), low(group), saved, set(effective)?, set(permitted)?, set(inheritable)?]))
+    }
+
+    /// Notes them as those of the process.
+    fn note(self) {
+        for (place, number) in RIGHTS.iter().zip(self.0) {
+            place.store(number, Ordering::Relaxed);
+        }
+    }
+
+    fn noted() -> Self {
+        Self(std::array::from_fn(|n| RIGHTS[n].load(Ordering::Relaxed)))
+    }
+}
 
 /// A note: [`BUSY`], the host's own state ([`STATE`]), and the number of launches under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,6 +212,8 @@ const MOMENT: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct KeepDumpable {
     process: u32,
+    /// Those of the thread that launches.
+    rights: Rights,
 }
 
 impl KeepDumpable {
@@ -160,12 +223,15 @@ impl KeepDumpable {
     /// If a seccomp filter forbids making the memory dumpable again.
     pub fn begin() -> Result<Self, i32> {
         let mut refused = Ok(());
+        let rights = Rights::of_thread();
         loop {
             let (word, note) = Note::look();
             if note.is_busy() {
                 sleep(note, MOMENT);
             } else if note.launches() == 0 {
                 let first = || {
+                    // First: if the process changes its IDs from here on, the rights differ at the end.
+                    Rights::of_process().note();
                     let state = state();
                     if state == 1 {
                         refused = may_set_state();
@@ -184,7 +250,7 @@ impl KeepDumpable {
             }
         }
         BEGUN.fetch_add(1, Ordering::SeqCst);
-        Ok(Self { process: process::generation() })
+        Ok(Self { process: process::generation(), rights })
     }
 
     /// Ends the launch of a child that has been seen to leave. The kernel reports that a moment before it detaches
@@ -248,13 +314,25 @@ impl Drop for KeepDumpable {
         while self.process == process::generation() {
             let (word, note) = Note::look();
             let put_back = || {
+                if self.has_fewer_rights() {
+                    forbid();
+                    return Note::with(0, 0);
+                }
                 // Only the kernel can set 2 ("readable by root only"). It sets it also where the host's own state was 0:
                 // the sysctl fs.suid_dumpable says which state a change of IDs has (1 and 2 are possible).
                 let own = if planted!("own-zero-not-put-back") { 1 } else { note.state() };
                 if own == note.state() && own < 2 && state() != own && !planted!("dumpable-not-put-back") {
                     let _ = set_state(own);
+                    if self.has_fewer_rights() {
+                        forbid();
+                    }
                 }
                 Note::with(0, 0)
+            };
+            // The last launch does not know the rights that this thread had.
+            let taint = || {
+                forbid();
+                Note::with(0, note.launches() - 1)
             };
             let most = if planted!("dumpable-put-back-early") { 1 } else { LAUNCHES };
             let done = match note.launches().min(most) {
@@ -264,12 +342,28 @@ impl Drop for KeepDumpable {
                 }
                 0 => true,
                 1 => note.alone(word, put_back),
+                _ if note.state() != 0 && self.has_fewer_rights() => note.alone(word, taint),
                 launches => Note::with(note.state(), launches - 1).put(word),
             };
             if done {
                 return;
             }
         }
+    }
+}
+
+impl KeepDumpable {
+    /// Whether the process has changed its IDs or given up capabilities since the launch began: its first thread, or this one.
+    fn has_fewer_rights(&self) -> bool {
+        let is_changed = self.rights != Rights::of_thread() || Rights::noted() != Rights::of_process();
+        is_changed && !planted!("dumpable-after-a-drop")
+    }
+}
+
+/// Makes the memory non-dumpable for good, as the kernel does when a process changes its IDs.
+fn forbid() {
+    if state() == 1 {
+        let _ = set_state(0);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::kernel::CLONE_NNP;
 use crate::plan::closure::PANICKED;
 use crate::plan::{Creator, Plan, describe};
+use crate::procfs;
 use crate::step::Step;
 use forkless_core::frame::Frame;
 use forkless_core::plan::{IN_PROCFS, OpCode, Origin};
@@ -138,6 +139,7 @@ pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     match errno {
         errno::EPERM => bare.note("an ordinary user may map one id, its own"),
         errno::EINVAL => bare.note("a range is empty, overlaps another or reaches outside the caller's namespace"),
+        procfs::FOREIGN => bare.note(procfs::FOREIGN_WORDS),
         _ => bare,
     }
 }

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::kernel::{self, LIBCS};
 use crate::plan::Plan;
 use crate::plan::closure::call_all;
+use crate::procfs;
 use crate::route::Route;
 use crate::wait::{self, is_gone};
 use forkless_core::forked::{self, NO_OWNER};
@@ -83,10 +84,14 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 
 /// Fills the frame for one run.
 fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
+    // Only the init of a new PID namespace has no other sign of its parent's death.
+    let looks = plan.is_in_other_pids || plan.id_maps.is_some();
+    let in_procfs = if looks && procfs::is_ours() { sys::getpid() } else { 0 };
     stack.begin(|frame| {
         *frame.plan.get_mut() = plan.header().cast_mut();
         // Always stored: at the gate the child checks whether its parent is still alive.
         frame.host = sys::getpid();
+        frame.host_in_procfs = in_procfs;
         // For a child in another PID namespace, the parent's PID is 0.
         frame.parent = if plan.is_in_other_pids { 0 } else { frame.host };
         frame.thread = caller.tid;

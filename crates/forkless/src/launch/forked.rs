@@ -3,6 +3,7 @@
 
 use super::stack::has_left;
 use crate::kernel;
+use crate::procfs::Process;
 use crate::wait::{is_gone, is_stopped};
 use forkless_core::forked::{ForkFrame, UNWATCHED};
 use forkless_core::frame::LEFT;
@@ -108,7 +109,7 @@ fn executed(pid: i32) -> Option<bool> {
 /// include/linux/sched.h.
 fn stat(pid: i32) -> Option<(u8, bool)> {
     const PF_FORKNOEXEC: u64 = 0x40;
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = Process::open(pid).and_then(|process| process.read("stat")).ok()?;
     // The program's name may contain parentheses; no later field does.
     let end = text.iter().rposition(|&byte| byte == b')')?;
     let mut words = text.get(end + 2..)?.split(|&byte| byte == b' ');

@@ -3,10 +3,11 @@
 use super::dumps;
 use super::stack::Stack;
 use crate::plan::IdMaps;
+use crate::procfs::Process;
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, LEFT};
 use forkless_core::planted;
 use forkless_core::sys::{self, errno};
-use std::fs::OpenOptions;
+use rustix::fs::OFlags;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -76,9 +77,9 @@ pub(crate) fn write_meanwhile<T>(
 
 fn write_all(pid: i32, maps: &IdMaps, is_there: impl Fn() -> bool) -> Result<(), (io::Error, &'static str)> {
     // One write(2) for each file: the kernel accepts a map only once.
+    let process = || Process::open(pid);
     let put = |file: &'static str, text: &str| {
-        let path = format!("/proc/{pid}/{file}");
-        let opened = OpenOptions::new().write(true).open(path);
+        let opened = process().and_then(|process| process.file(file, OFlags::WRONLY));
         // If the child exists after the open, the file is the child's own, even if its PID is reused later.
         let opened =
             opened.and_then(|file| is_there().then_some(file).ok_or(io::Error::from_raw_os_error(errno::ESRCH)));

@@ -14,6 +14,7 @@ use super::clone::{self, How};
 use super::dumpable::{self, KeepDumpable, Mark};
 use super::dumps;
 use super::stack::Stack;
+use crate::procfs;
 use crate::wait;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
@@ -202,7 +203,7 @@ pub(crate) enum ProbeError {
 /// of CLONE_NEWPID. When it has ended, no other process can be created there: `pid_namespaces(7)`. Until then the link
 /// exists and cannot be read: pidns_for_children_get() in kernel/pid_namespace.c.
 fn next_child_is_init() -> bool {
-    const LINK: &CStr = c"/proc/thread-self/ns/pid_for_children";
+    const LINK: &CStr = procfs::PIDS_FOR_CHILDREN;
     // rustix's calls, unlike those of std, do not change the caller's errno.
     let link = readlinkat_raw(CWD, LINK, &mut [0; 32]);
     link == Err(Errno::NOENT) && statat(CWD, LINK, AtFlags::SYMLINK_NOFOLLOW).is_ok()

@@ -5,6 +5,7 @@ use super::maps::MapError;
 use super::stack::Stack;
 use crate::error::Error;
 use crate::plan::{Creator, Plan};
+use crate::procfs;
 use crate::route::Route;
 use crate::wait::Ended;
 use forkless_core::frame::SLOTS;
@@ -107,6 +108,8 @@ pub(crate) struct Running {
 pub(super) struct Caller {
     pub(super) pid: i32,
     pub(super) tid: i32,
+    /// The PID as `/proc` shows it; 0 if that shows another PID namespace, or nothing needs it.
+    pub(super) in_procfs: i32,
     /// The calling thread's signal mask, if another thread clones: the program must not get that thread's mask.
     pub(super) mask: Option<u64>,
     /// The memory must be non-dumpable while the child shares it: see [`dumps`].
@@ -121,7 +124,9 @@ impl Caller {
         let needed = creates || plan.names_parent || passes || plan.id_maps.is_some();
         let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
         let mask = if plan.creator.blocks_signals(pid == tid) { sys::signal_mask().ok() } else { None };
-        Self { pid, tid, mask, forbids_dumps: dumps::may_come_from_a_filter(plan.is_filtered) }
+        // A child that waits for its ID maps looks from time to time whether its parent lives.
+        let in_procfs = if plan.id_maps.is_some() && procfs::is_ours() { pid } else { 0 };
+        Self { pid, tid, in_procfs, mask, forbids_dumps: dumps::may_come_from_a_filter(plan.is_filtered) }
     }
 
     pub(super) fn is_first_thread(&self) -> bool {

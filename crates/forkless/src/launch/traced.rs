@@ -14,6 +14,7 @@
 //! Source: kernel_clone() in kernel/fork.c, PTRACE_EVENT_CLONE in ptrace(2), TracerPid in proc_pid_status(5).
 
 use super::dumpable::now;
+use crate::procfs::THREADS_STATUS;
 use forkless_core::planted;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::mem::MaybeUninit;
@@ -53,7 +54,7 @@ fn has_tracer() -> Option<bool> {
     const KEY: &[u8] = b"\nTracerPid:\t";
     let mut text = [MaybeUninit::uninit(); 512];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let status = openat(CWD, c"/proc/thread-self/status", flags, Mode::empty()).ok()?;
+    let status = openat(CWD, THREADS_STATUS, flags, Mode::empty()).ok()?;
     // The lines up to there are Name, Umask, State, Tgid, Ngid, Pid, PPid and TracerPid. They are far shorter than the
     // buffer, even if every byte of the name is escaped.
     let (text, _) = rustix::io::read(&status, &mut text).ok()?;

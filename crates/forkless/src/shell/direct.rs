@@ -8,6 +8,7 @@ use super::environment::{Given, Place};
 use super::known::{self, Identity, Kind};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Paths, Ready, ReadyFile, Sandbox, Setup, Signals};
+use crate::procfs;
 use crate::route::Launcher;
 use forkless_core::plan::NOWHERE;
 use forkless_core::planted;
@@ -249,7 +250,7 @@ fn check_umask(command: &Command) -> Result<(), Reason> {
     const OWNER_WRITES: u32 = 0o200;
     let own = || {
         // Read from /proc: umask(2) can only be read by changing it, for all threads.
-        let status = fs::read("/proc/thread-self/status").ok()?;
+        let status = fs::read(procfs::thread("status")).ok()?;
         let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
         u32::from_str_radix(std::str::from_utf8(line).ok()?.trim(), 8).ok()
     };

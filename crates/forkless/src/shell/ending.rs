@@ -126,9 +126,11 @@ impl ShellEnding {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// # Errors
     /// When a signal has killed a program for the first time in the life of the process, this runs the shell once to
-    /// see whether it waits. That may fail.
+    /// see whether it waits. If that cannot be done now, it counts as one that waits, as Debian's dash.
+    ///
+    /// # Errors
+    /// None at present: the status is known, and no look-up replaces it by an error.
     pub fn status(&self, status: ExitStatus) -> io::Result<ExitStatus> {
         let (status, words) = self.translate(status)?;
         if let Some(waiter) = &self.0 {
@@ -188,7 +190,7 @@ impl ShellEnding {
     fn translate(&self, status: ExitStatus) -> io::Result<(ExitStatus, Vec<u8>)> {
         const SIGHUP_INT_QUIT: [i32; 3] = [1, 2, 3];
         let (Some(waiter), Some(signal)) = (&self.0, status.signal()) else { return Ok((status, Vec::new())) };
-        if SIGHUP_INT_QUIT.contains(&signal) || !waits(&waiter.shell)? {
+        if SIGHUP_INT_QUIT.contains(&signal) || !waits(&waiter.shell) {
             return Ok((status, Vec::new()));
         }
         let mut words = describe(signal).into_bytes();
@@ -202,16 +204,18 @@ impl ShellEnding {
 
 /// Whether this dash waits for the program of `sh -c PROGRAM`, or replaces itself by it. Both kinds are in use, and
 /// only their behaviour shows which one it is.
-fn waits(shell: &Identity) -> io::Result<bool> {
+fn waits(shell: &Identity) -> bool {
     static KNOWN: OnceFor<Identity, bool> = OnceFor::new();
     if let Some(known) = KNOWN.get(shell) {
-        return Ok(known);
+        return known;
     }
     let path = shell.path();
     if Identity::of(path).as_ref() != Some(shell) {
         // The file has been replaced or removed. Debian's dash waits.
-        return Ok(true);
+        return true;
     }
+    /// A filter may kill each of them.
+    const TRIES: usize = 10;
     const LINE: &str = "\"$1\" -c 'kill -KILL $$'";
     let mut command = Command::new(path);
     command.arg0("sh").args(["-c", LINE, "sh"]).arg(path);
@@ -222,15 +226,17 @@ fn waits(shell: &Identity) -> io::Result<bool> {
     for signal in 1..=64 {
         command.signal_block(signal);
     }
-    let waits = loop {
+    for _ in 0..TRIES {
         match command.status() {
-            Ok(status) => break status.signal().is_none(),
+            Ok(status) => return KNOWN.put(shell, status.signal().is_none()),
             // A signal killed it before it had its own session: it is run again.
             Err(error) if Error::of(&error).is_some_and(|detail| detail.signal().is_some()) => {}
-            Err(error) => return Err(error),
+            // No process can be started now, for one.
+            Err(_) => break,
         }
-    };
-    Ok(KNOWN.put(shell, waits))
+    }
+    // Not noted: the next program that a signal kills is looked at again.
+    true
 }
 
 /// Writes, unless that would block.

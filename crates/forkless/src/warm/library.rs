@@ -1,5 +1,6 @@
 //! Where `libforkless_warm.so` is.
 
+use crate::procfs;
 use forkless_core::planted;
 use nix::libc;
 use std::io;
@@ -122,7 +123,7 @@ fn places(own: Option<&Path>) -> Vec<PathBuf> {
 
 /// The file that contains this code: the program, or a shared library. `None` if it has been deleted or replaced.
 fn own_file() -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let maps = std::fs::read_to_string(procfs::own("maps")).ok()?;
     let here = own_file as *const () as usize;
     let line = maps.lines().find(|line| {
         let range = line.split(' ').next().and_then(|range| range.split_once('-'));

@@ -9,14 +9,15 @@ use super::request::Request;
 use super::watch::{Unwatched, watch};
 use crate::child::Child;
 use crate::command::Command;
-use crate::identity::Status;
 use crate::kernel::SIGKILL;
+use crate::procfs::{Process, Status};
 use crate::zygote::helper::Helper;
-use crate::zygote::message::{Kind, Message, OverSocket, refusal};
+use crate::zygote::message::{Kind, refusal};
 use forkless_core::planted;
+use forkless_core::sender::{Received, receive};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -232,7 +233,8 @@ fn greet(socket: &OwnedFd, _child: &mut Child, said: &mut Option<&'static str>) 
             Ok(_) => break,
         }
     }
-    let Some((message, _)) = Message::receive(socket, drop)? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+    let received = receive(socket.as_raw_fd(), |_| ()).map_err(io::Error::from_raw_os_error)?;
+    let Some(Received { message, .. }) = received else { return Err(io::ErrorKind::UnexpectedEof.into()) };
     *said = Some(match (message.kind(), message.value) {
         (Some(Kind::Hello), 0) => return Ok(()),
         (Some(Kind::Hello), refusal::PRIVILEGED) => "the program gains privileges when it is executed",
@@ -247,7 +249,8 @@ fn greet(socket: &OwnedFd, _child: &mut Child, said: &mut Option<&'static str>) 
 /// Checks what loading has left in a template. The error is the reason why it cannot be used. `None`: `/proc` cannot be
 /// read now.
 fn examine(pid: i32, program: &Stamp) -> Option<Result<(), &'static str>> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let process = Process::open(pid).ok()?;
+    let status = String::from_utf8_lossy(&process.read("status").ok()?).into_owned();
     let field = |label: &str| status.lines().find_map(|line| line.strip_prefix(label)).map(str::trim);
     if field("Threads:") != Some("1") {
         return Some(Err("a library has started a thread"));
@@ -255,11 +258,12 @@ fn examine(pid: i32, program: &Stamp) -> Option<Result<(), &'static str>> {
     if field("SigCgt:").is_none_or(|set| set.bytes().any(|digit| digit != b'0')) {
         return Some(Err("a library has signal handlers"));
     }
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    if open.count() != 4 {
+    // The standard streams, the socket, and the caller's status where the template has rights that the caller may give up.
+    let own = if crate::kernel::capabilities()[1] == 0 { 4 } else { 5 };
+    if process.count_descriptors().ok()? != own {
         return Some(Err("a library has left a descriptor open"));
     }
-    let executed = Stamp::of(Path::new(&format!("/proc/{pid}/exe"))).and_then(|stamp| stamp.identity());
+    let executed = process.identity("exe").ok();
     if executed.is_none() || executed != program.identity() {
         return Some(Err("the template runs another program"));
     }

@@ -11,10 +11,12 @@ use crate::child::Child;
 use crate::command::{CallArg, Command};
 use crate::kernel::SIGKILL;
 use crate::launch::cloned::waits_for_the_exec;
+use crate::procfs::{self, Process};
 use crate::stdio::Stdio;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -328,7 +330,7 @@ impl Watched<'_> {
 
     /// A string of the program.
     fn text(&self, pid: u32, address: u64) -> Option<Vec<u8>> {
-        let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+        let memory = Process::open(pid as i32).and_then(|process| process.file("mem", OFlags::RDONLY)).ok()?;
         let mut text = Vec::new();
         // Page by page: what follows the last page may not be mapped.
         while text.len() < 4096 {
@@ -358,7 +360,8 @@ impl Watched<'_> {
 
     /// Whether an address is in a mapping of a file.
     fn is_in(&self, file: &Path, instruction: u64) -> bool {
-        let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())) else { return false };
+        let maps = Process::open(self.child.id() as i32).and_then(|process| process.file("maps", OFlags::RDONLY));
+        let Ok(maps) = maps.and_then(std::io::read_to_string) else { return false };
         let Some(file) = file.to_str() else { return false };
         maps.lines().filter(|line| line.ends_with(file)).any(|line| {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
@@ -386,6 +389,7 @@ fn cpu_time(pid: u32) -> Duration {
 /// Files of virtual file systems that cannot change what a constructor sees while the system runs. libselinux reads which
 /// file systems the kernel has, and only looks for selinuxfs, which is in the kernel from its start or never.
 fn is_known_virtual(path: &[u8]) -> bool {
-    let has_selinux = || std::fs::read_to_string("/proc/filesystems").map_or(true, |text| text.contains("selinuxfs"));
+    let has_selinux =
+        || std::fs::read_to_string(procfs::systems("filesystems")).map_or(true, |text| text.contains("selinuxfs"));
     path == b"/proc/filesystems" && !has_selinux()
 }

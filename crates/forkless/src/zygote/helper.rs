@@ -7,15 +7,17 @@ use crate::child::Child;
 use crate::command::Command;
 use crate::error::Error;
 use crate::identity::namespaces::Namespaces;
-use crate::identity::{Files, Hidden, Identity, Status};
+use crate::identity::{CallersFiles, Files, Identity};
 use crate::kernel::{self, SIGCONT, SIGKILL};
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
 use crate::plan::Plan;
 use crate::process;
+use crate::procfs::{self, OWN_PROGRAM, Process, Status};
 use crate::stdio::Stdio;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
+use forkless_core::sender::{Received, receive};
 use forkless_core::sys::{self, errno};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate, memfd_create};
@@ -53,10 +55,10 @@ pub(crate) struct Helper {
     pub(crate) pid: i32,
     /// Its attributes that children cannot take on from the caller.
     pub(crate) identity: Identity,
-    /// Its namespaces, which only privileged callers can change in themselves.
+    /// Its namespaces.
     pub(crate) namespaces: Namespaces,
     /// The caller's files in `/proc`.
-    pub(crate) files: Files,
+    pub(crate) files: CallersFiles,
     /// Whether the caller could inspect it at its start.
     is_open: bool,
     child: Mutex<Child>,
@@ -130,7 +132,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Helper {
     pub(super) fn start(options: &ZygoteOptions) -> io::Result<Self> {
         let mut command = match &options.source {
-            Source::Own => Command::new("/proc/self/exe"),
+            Source::Own => Command::new(OWN_PROGRAM),
             Source::Program(program) => Command::new(program),
         };
         command.arg0("forkless-zygote").args(&options.args).env(ASKED, "1");
@@ -153,20 +155,22 @@ impl Helper {
         for signal in (1..=64).filter(|signal| ![9, 19].contains(signal)) {
             command.signal_block(signal).signal_default(signal);
         }
+        // Before the clone: if they change meanwhile, the first launch finds that they differ.
+        let files = CallersFiles::open().map_err(procfs::explain)?;
+        let inherited = files.inherited(&Status::of_caller()?);
         let mut child = command.spawn()?;
         drop(command);
         let pid = child.id() as i32;
         let looked = greet(&socket, &mut child).and_then(|()| {
-            let hidden = Hidden::of_caller(&Status::of_caller()?, thread::current().id())?;
-            let namespaces = Files::of(pid)?.namespaces(pid).map_err(io::Error::from_raw_os_error)?;
-            Ok((Identity::of(pid, hidden)?, namespaces, Files::of(sys::getpid())?))
+            let namespaces = Files::of(&Process::open(pid)?)?.namespaces(pid).map_err(io::Error::from_raw_os_error)?;
+            Ok((Identity::of(pid, inherited)?, namespaces))
         });
-        let (identity, namespaces, files) = match looked {
+        let (identity, namespaces) = match looked {
             Ok(found) => found,
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(error);
+                return Err(procfs::explain(error));
             }
         };
         let link = Link {
@@ -459,8 +463,8 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
         Source::Own => "this program".to_owned(),
         Source::Program(program) => format!("{program:?}"),
     };
-    match Message::receive(socket, drop) {
-        Ok(Some((message, _))) => match (message.kind(), message.value) {
+    match receive(socket.as_raw_fd(), |_| ()) {
+        Ok(Some(Received { message, .. })) => match (message.kind(), message.value) {
             (Some(Kind::Hello), 0) => Ok(()),
             (Some(Kind::Hello), refusal::PRIVILEGED) => {
                 let why =

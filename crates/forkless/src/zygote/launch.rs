@@ -11,7 +11,7 @@ use super::message::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT, 
 use super::message::{Parcel, WORDS, failure};
 use super::registry::{read_calls, write_calls};
 use crate::error::Error;
-use crate::identity::{Identity, Status};
+use crate::identity::Identity;
 use crate::kernel;
 use crate::launch::creator::CreatorError;
 use crate::launch::failure::{clone_error, creator_error, failed, map_error};
@@ -22,6 +22,7 @@ use crate::launch::watch::{
 };
 use crate::launch::{maps, processor};
 use crate::plan::{Creator, Plan};
+use crate::procfs::Status;
 use crate::route::{CloneCall, Launcher, Route};
 use crate::step::Step;
 use crate::wait;
@@ -159,7 +160,7 @@ fn on_zygote(plan: &Plan, error: io::Error, what: &str) -> Error {
 }
 
 /// One launch by this helper, which may be a template. `status`: the calling thread's, read for this launch. `meanwhile`:
-/// the namespaces, which only privileged callers can change in themselves, are compared while the helper makes the child,
+/// the namespaces are compared while the helper makes the child,
 /// which waits for the result. That is faster if the helper runs on another CPU.
 pub(crate) fn attempt(
     plan: &Plan,
@@ -169,12 +170,11 @@ pub(crate) fn attempt(
     status: Status,
     meanwhile: bool,
 ) -> Result<Running, Refused> {
-    let caller = Identity::of_caller(status, &helper.files)
+    let caller = Identity::of_caller(status, &helper.files, Some(&helper.identity))
         .map_err(|error| Refused::Callers(on_zygote(plan, error, "while reading /proc/thread-self/cgroup")))?;
     let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
     let difference = difference.or_else(|| helper.is_closed_now().then_some("Landlock domain"));
-    let waits = meanwhile && caller.status().enters_namespaces();
-    let difference = difference.or_else(|| if waits { None } else { other_namespaces(caller.status(), helper) });
+    let difference = difference.or_else(|| if meanwhile { None } else { other_namespaces(helper) });
     if let Some(difference) = difference {
         return Err(Refused::Again(Again::Differs(difference)));
     }
@@ -194,7 +194,7 @@ pub(crate) fn attempt(
     fill(plan, run, &mut stack, base, caller.status(), mask, &mut descriptors);
     // SAFETY: the parcel is ours until it is sent.
     *unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() }.sent.checked.get_mut() =
-        if waits { GO_WAIT } else { GO };
+        if meanwhile { GO_WAIT } else { GO };
     // SAFETY: the parcel is ours until it is sent.
     let parcel = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     // SAFETY: the parcel has room for the arena and the list behind it.
@@ -227,7 +227,7 @@ pub(crate) fn attempt(
         }
         return Err(lost(plan, helper, error, "while sending its descriptors"));
     }
-    let difference = if waits { look_meanwhile(base, caller.status(), helper) } else { None };
+    let difference = if meanwhile { look_meanwhile(base, helper) } else { None };
     let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
     drop(directory);
     let Some(pid) = pid else {
@@ -250,19 +250,17 @@ pub(crate) fn attempt(
     finish(plan, run, base, running, difference, !meanwhile)
 }
 
-/// Compares the namespaces of a caller that can change them. Returns the difference.
-fn other_namespaces(status: &Status, helper: &Helper) -> Option<&'static str> {
-    if !status.enters_namespaces() {
-        return None;
-    }
+/// Compares the namespaces. A caller that cannot change them now may have changed them before it gave up its privileges, or
+/// another thread of its process may have. Returns the difference.
+fn other_namespaces(helper: &Helper) -> Option<&'static str> {
     let same =
         helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces) || planted!("zygote-namespaces-not-compared");
     (!same).then_some("namespaces")
 }
 
 /// Compares the namespaces while the helper makes the child, which waits for the result. Returns the difference.
-fn look_meanwhile(base: NonNull<u8>, status: &Status, helper: &Helper) -> Option<&'static str> {
-    let difference = other_namespaces(status, helper);
+fn look_meanwhile(base: NonNull<u8>, helper: &Helper) -> Option<&'static str> {
+    let difference = other_namespaces(helper);
     let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
     checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
     // Both sides store first and load then (SeqCst): either the child sees the result, or this thread sees that it
@@ -353,6 +351,8 @@ fn fill(
 ) {
     stack.begin(|frame| {
         frame.host = sys::getpid();
+        // The helper was started through a procfs of this namespace, and has the same mounts.
+        frame.host_in_procfs = frame.host;
         frame.parent = if plan.is_in_other_pids { 0 } else { frame.host };
         frame.thread = 0;
         *frame.missed.get_mut() = 0;
@@ -363,7 +363,7 @@ fn fill(
         frame.slots = run.slots;
         frame.only_pipes = 0;
         frame.announce = 0;
-        *frame.no_getfd.get_mut() = 1;
+        frame.opens_pipes = 0;
         frame.no_close_range = 0;
         frame.reset_handlers = 0;
         (frame.has_caller_mask, frame.caller_mask) = (1, mask);

@@ -1,13 +1,13 @@
-//! Sending and receiving the messages between a caller and its zygote's helper, whose layout is in
+//! Sending the messages between a caller and its zygote's helper, whose layout is in
 //! [`forkless_core::parcel`].
 
 pub(crate) use forkless_core::parcel::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT};
 pub(crate) use forkless_core::parcel::{
     Kind, Message, Order, PID_NAMESPACE_AT, Parcel, USUAL, WORDS, failure, refusal,
 };
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use rustix::net::{recvmsg, sendmsg};
-use std::io::{IoSlice, IoSliceMut};
+use rustix::net::sendmsg;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -21,14 +21,10 @@ pub(super) fn message_of(bytes: [u8; size_of::<Message>()]) -> Message {
     unsafe { std::mem::transmute(bytes) }
 }
 
-/// Sends and receives a message.
+/// Sends a message.
 pub(crate) trait OverSocket: Sized {
     /// `sendmsg(2)` with SCM_RIGHTS; does not wait for room.
     fn send<F: AsFd>(&self, socket: F, fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()>;
-
-    /// `recvmsg(2)`; `take` gets the descriptors. `None` at the end of the stream. The flag is set if descriptors
-    /// were lost.
-    fn receive<F: AsFd>(socket: F, take: impl FnMut(std::os::fd::OwnedFd)) -> rustix::io::Result<Option<(Self, bool)>>;
 }
 
 impl OverSocket for Message {
@@ -42,23 +38,5 @@ impl OverSocket for Message {
         // SAFETY: plain numbers without padding: four of 32 bits, one of 64.
         let bytes = unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) };
         sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map(drop)
-    }
-
-    fn receive<F: AsFd>(
-        socket: F,
-        mut take: impl FnMut(std::os::fd::OwnedFd),
-    ) -> rustix::io::Result<Option<(Self, bool)>> {
-        let mut message = Self::EMPTY;
-        // SAFETY: plain numbers, for which any bytes are good.
-        let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut message).cast::<u8>(), size_of::<Self>()) };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let got = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-        for part in control.drain() {
-            if let rustix::net::RecvAncillaryMessage::ScmRights(fds) = part {
-                fds.for_each(&mut take);
-            }
-        }
-        Ok((got.bytes > 0).then_some((message, got.flags.contains(ReturnFlags::CTRUNC))))
     }
 }

@@ -11,16 +11,18 @@ use crate::launch::clone::{How, clone};
 use crate::launch::dumpable::sibling_has_left;
 use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
+use crate::procfs::OWN_PIDS;
 use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
+use forkless_core::sender::{Owner, Received, receive};
 use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, adopt, play_sent};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 use std::ffi::c_ulong;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,6 +103,7 @@ impl Lender for Served {}
 struct Server<'a> {
     socket: OwnedFd,
     functions: &'a Registry,
+    owner: Owner,
     parcels: Vec<Option<Mapped>>,
     /// The descriptors received so far for the next launch.
     descriptors: Vec<RawFd>,
@@ -121,6 +124,7 @@ impl<'a> Server<'a> {
         Self {
             socket,
             functions,
+            owner: Owner::NOBODY,
             parcels: Vec::with_capacity(16),
             descriptors: Vec::with_capacity(MAX_PATCHES),
             lost_some: false,
@@ -136,6 +140,11 @@ impl<'a> Server<'a> {
             let _ = Message::new(Kind::Hello, 0, refusal::PRIVILEGED).send(&self.socket, &[]);
             sys::exit(1);
         }
+        match Owner::of(self.socket.as_raw_fd()) {
+            Some(owner) => self.owner = owner,
+            // A filter refuses to say who sends.
+            None => sys::exit(1),
+        }
         self.settle_down();
         if Message::new(Kind::Hello, 0, 0).send(&self.socket, &[]).is_err() {
             sys::exit(1);
@@ -143,9 +152,13 @@ impl<'a> Server<'a> {
         loop {
             let before = self.descriptors.len();
             let descriptors = &mut self.descriptors;
-            let answer = Message::receive(&self.socket, |fd| descriptors.push(fd.into_raw_fd()));
+            let answer = receive(self.socket.as_raw_fd(), |fd| descriptors.push(fd));
             match answer {
-                Ok(Some((message, lost_some))) => {
+                Ok(Some(Received { message, lost_some, sender })) => {
+                    if message.kind() == Some(Kind::Launch) && !self.owner.has_sent(sender) {
+                        // Another process, or the caller has given up rights that this process still has.
+                        sys::exit(5);
+                    }
                     if message.value == 0 && before > 0 && !planted!("zygote-left-over-descriptors") {
                         // Left over from a launch whose sender failed half-way.
                         self.close_first(before);
@@ -154,7 +167,7 @@ impl<'a> Server<'a> {
                     self.lost_some |= lost_some;
                     self.take(&message);
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(errno::EINTR) => {}
                 // The parent has ended, or has closed the socket.
                 Ok(None) | Err(_) => sys::exit(0),
             }
@@ -311,7 +324,7 @@ impl<'a> Server<'a> {
             return work(self);
         }
         let failed = |errno| (failure::JOIN, errno);
-        let own = rustix::fs::open(c"/proc/self/ns/pid", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let own = rustix::fs::open(OWN_PIDS, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let own = own.map_err(|error| failed(error.raw_os_error()))?;
         kernel::join_pid_namespace(namespace).map_err(failed)?;
         let answer = work(self);

@@ -11,4 +11,6 @@ mod pages;
 
 mod templates;
 
+mod attributes;
+
 mod faults;

@@ -1,0 +1,159 @@
+//! What a child reads and opens in `/proc`.
+//!
+//! A procfs shows the processes of one PID namespace, and a number that is not of that namespace is a stranger. So the parent says
+//! whether the one at `/proc` is that of its own namespace, before a child opens anything by the parent's number.
+//!
+//! # Safety
+//! As for [`child`](crate::child); the file-descriptor table is the child's own.
+
+use crate::planted;
+use crate::sys::{self, Result, uapi};
+use core::mem::MaybeUninit;
+
+/// Opens descriptor `fd` of another thread again, with `mode`; close-on-exec.
+pub(crate) unsafe fn open_descriptor(process: i32, thread: i32, fd: i32, mode: u32) -> Result<i32> {
+    let mut path = ProcFdPath::new();
+    path.push(b"/proc/");
+    path.number(process as u32);
+    path.push(b"/task/");
+    path.number(thread as u32);
+    path.push(b"/fd/");
+    path.number(fd as u32);
+    // SAFETY: the buffer was zeroed and is longer than the longest such path, so the path ends in NUL.
+    unsafe { sys::open(path.bytes.as_ptr(), mode | uapi::O_CLOEXEC, 0) }
+}
+
+/// `/proc/<pid>/task/<tid>/fd/<fd>`, built without a heap. The buffer is larger than three 10-digit numbers need.
+struct ProcFdPath {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl ProcFdPath {
+    fn new() -> Self {
+        Self { bytes: [0; 64], len: 0 }
+    }
+
+    fn push(&mut self, text: &[u8]) {
+        if planted!("pipe-path-not-made") {
+            return;
+        }
+        for &byte in text {
+            if let Some(place) = self.bytes.get_mut(self.len) {
+                *place = byte;
+                self.len += 1;
+            }
+        }
+    }
+
+    fn number(&mut self, value: u32) {
+        let mut divisor = 1_000_000_000;
+        let mut started = false;
+        while divisor > 0 {
+            let digit = (value / divisor % 10) as u8;
+            started |= digit != 0 || divisor == 1;
+            if started {
+                self.push(&[b'0' + digit]);
+            }
+            divisor /= 10;
+        }
+    }
+}
+
+/// A number in `/proc/self/status`, by its label. The label begins with the preceding newline, because the first line
+/// contains the program's name, which may be anything. This needs a descriptor for a moment, so the file-descriptor
+/// table must be the child's own.
+pub(crate) fn status_number(label: &[u8]) -> Option<u32> {
+    if planted!("own-status-not-read") {
+        return None;
+    }
+    read_status::<1024, _>(c"/proc/self/status".as_ptr().cast(), |status| {
+        numbers(value(status, label)?, 10).next().map(|number| number as u32)
+    })?
+}
+
+/// The longest status that a process with a usual stack reads.
+const LONGEST: usize = 16 * 1024;
+
+/// Calls `work` with the calling process's status. `None`: it cannot be read.
+pub(crate) fn with_own_status<T>(work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    read_status::<LONGEST, T>(c"/proc/self/status".as_ptr().cast(), work)
+}
+
+/// Calls `work` with the status of the process that an open file is of.
+pub(crate) fn with_open_status<T>(file: i32, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    let mut buffer = MaybeUninit::<[u8; LONGEST]>::uninit();
+    let args = [file as usize, buffer.as_mut_ptr() as usize, LONGEST, 0, 0, 0];
+    // SAFETY: the kernel writes at most the buffer's length.
+    let filled = unsafe { sys::syscall(uapi::__NR_pread64, args) }.ok()?;
+    // SAFETY: that many bytes have been written.
+    Some(work(unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) }))
+}
+
+/// Opens a process's status, close-on-exec. `None`: it cannot be opened, or `/proc` shows another PID namespace.
+pub(crate) fn open_status(process: i32) -> Option<i32> {
+    // One number for each namespace, from that of the procfs to that of the process.
+    let pids = with_own_status(|status| {
+        let mut pids = numbers(value(status, b"\nNSpid:")?, 10);
+        Some((pids.next()?, pids.next()))
+    })??;
+    if pids != (sys::getpid() as u64, None) {
+        return None;
+    }
+    let mut path = ProcFdPath::new();
+    path.push(b"/proc/");
+    path.number(process as u32);
+    path.push(b"/status");
+    // SAFETY: the path ends in NUL, for it is shorter than the zeroed buffer.
+    unsafe { sys::open(path.bytes.as_ptr(), uapi::O_RDONLY | uapi::O_CLOEXEC, 0) }.ok()
+}
+
+/// `path` ends in NUL.
+fn read_status<const LONGEST: usize, T>(path: *const u8, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    // Not zeroed first: that would compile to a call of memset, the only one in this crate.
+    let mut buffer = MaybeUninit::<[u8; LONGEST]>::uninit();
+    // SAFETY: the path ends in NUL (callers), the kernel writes at most the buffer's length, and the descriptor is this
+    // function's own.
+    let filled = unsafe {
+        let status = sys::open(path, uapi::O_RDONLY | uapi::O_CLOEXEC, 0).ok()?;
+        let filled = sys::read(status, buffer.as_mut_ptr().cast(), LONGEST);
+        let _ = sys::close(status);
+        filled.ok()?
+    };
+    // SAFETY: that many bytes have been written.
+    Some(work(unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) }))
+}
+
+/// The rest of the line that begins with this label; the label begins with the preceding newline.
+pub(crate) fn value<'a>(status: &'a [u8], label: &[u8]) -> Option<&'a [u8]> {
+    let mut rest = status;
+    loop {
+        // Byte by byte: comparing slices would compile to a call of bcmp.
+        if rest.len() >= label.len() && rest.iter().zip(label).all(|(byte, wanted)| byte == wanted) {
+            let value = rest.get(label.len()..)?;
+            let end = value.iter().position(|&byte| byte == b'\n')?;
+            return value.get(..end);
+        }
+        rest = rest.get(1..)?;
+    }
+}
+
+/// The numbers of a line, to this base.
+pub(crate) fn numbers(line: &[u8], base: u64) -> impl Iterator<Item = u64> + '_ {
+    let mut rest = line.iter().copied();
+    core::iter::from_fn(move || {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(u64::from(byte - b'0')),
+            b'a'..=b'f' if base == 16 => Some(u64::from(byte - b'a') + 10),
+            _ => None,
+        };
+        let mut number = rest.find_map(digit)?;
+        for byte in rest.by_ref() {
+            match digit(byte) {
+                Some(digit) => number = number.wrapping_mul(base).wrapping_add(digit),
+                None => break,
+            }
+        }
+        Some(number)
+    })
+}
