@@ -195,6 +195,10 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = JOBS, long, value_name = "DURATION", value_parser = values::duration)]
     pub(super) delay: Option<Duration>,
 
+    /// When a job's process has ended, wait up to DURATION for others that hold its captured output open (default: 0.2)
+    #[arg(help_heading = JOBS, long, value_name = "DURATION", value_parser = values::duration)]
+    pub(super) linger: Option<Duration>,
+
     /// Start no job while the load is N or more: N, or N% of the CPUs
     #[arg(help_heading = JOBS, long, value_name = "N")]
     pub(super) load: Option<String>,

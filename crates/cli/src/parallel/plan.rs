@@ -206,6 +206,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     }
     options.halt = given.halt.and_then(|halt| halt.0);
     options.delay = given.delay.unwrap_or_default();
+    options.linger = given.linger.unwrap_or(options.linger);
     options.max_load = given.load.as_deref().map(load).transpose()?;
     options.min_memory = given.memfree;
     if let Some(wanted) = given.nice {
