@@ -222,7 +222,7 @@ impl<'a> Gather<'a> {
         self.halt(&ended);
         let held = Held { ended, kept, is_cut, host: host.to_owned() };
         if self.options.keep_order && seq != self.due {
-            if planted!("jobs-logged-before-their-turn") {
+            if planted!("gathered-jobs-logged-early") {
                 let _ = self.sink.complete(&held.ended, Some(host), true);
             }
             self.held.insert(seq, Some(held));
