@@ -205,6 +205,31 @@ fn nothing_outlives_the_program_or_forkless() {
     }
 }
 
+/// The program has been reaped before it: it sees that by the number of its parent.
+#[test]
+fn what_is_left_in_a_sandbox_gets_time_to_end() {
+    const LATE: &str = "(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; echo late) & echo first; exit 3";
+    for caller in Caller::with_user_namespaces("what_is_left_in_a_sandbox_gets_time_to_end") {
+        for options in [&["--linger=60"][..], &["--linger=60", "--capture"]] {
+            let output = run(caller, options, LATE);
+            assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"first\nlate\n"[..]), "{output:?}");
+        }
+        // It ends at once, at the end of the linger, and by a signal.
+        assert_eq!(text(caller, &["--linger=0"], "sleep 1000 & echo first"), "first\n");
+        assert_eq!(text(caller, &["--linger=0.1"], "sleep 1000 & echo first"), "first\n");
+        let mut command =
+            caller.forkless(&["--sandbox", "--linger=1000", "sh", "-c", "sleep 1000 & echo $$; exec >&-"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("forkless starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        while child.try_wait().expect("a status").is_none() {
+            let pid = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
 #[test]
 fn init_reaps_orphans() {
     for caller in Caller::with_user_namespaces("init_reaps_orphans") {

@@ -3,7 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    fs,
+    fs, iter,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::Path,
     process::{Command, Output, Stdio},
@@ -91,6 +91,65 @@ fn standard_output_and_exit_status_are_those_of_gnu_parallel() {
     });
     let wrong = wrong.into_inner().expect("no panic");
     assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Lines of several values: how many go into a job, and what is repeated for each of them.
+const SEVERAL: [&str; 17] = [
+    "-N3",
+    "-n3",
+    "-L3",
+    "-l3",
+    "-N3 -m",
+    "-n3 -m",
+    "-L3 -m",
+    "-N3 --xargs",
+    "-n3 --xargs",
+    "-L3 --xargs",
+    "-N3 -X",
+    "-n3 -X",
+    "-L3 -X",
+    "-X -j1",
+    "-m -j1",
+    "--xargs",
+    "-N1",
+];
+
+/// In one word, beside others, in several words, and without a place.
+const TEMPLATES: [&str; 14] = [
+    "mv dir/{} dst",
+    "echo a{}b c",
+    "echo a{}b{}c {}",
+    "echo x{/.}y z",
+    "echo {.}x {//}",
+    "echo {}",
+    "echo",
+    "echo '<{}>' q",
+    "echo {1}x{2} {3}y",
+    "echo p{1}q{} r",
+    "echo {#}a{} {#}",
+    "'echo a{};echo b{}'",
+    "-q echo 'a{}b' c{}",
+    "-I ,, echo a,,b {}",
+];
+
+#[test]
+fn several_values_fill_a_line_as_in_gnu_parallel() {
+    // As GNU parallel's manual says.
+    let found = run(&ours(), "seq 5 | $P -k -N 3 echo mv dir/{} dst; seq 5 | $P -k -L 3 echo a{}b", place().path());
+    let expected = "mv dir/1 dir/2 dir/3 dst\nmv dir/4 dir/5 dst\na1b a2b a3b\na4b a5b\n";
+    assert_eq!(String::from_utf8_lossy(&found.stdout), expected);
+    if !has_gnu("several_values_fill_a_line_as_in_gnu_parallel") {
+        return;
+    }
+    let values = r#"printf '%s\n' d/1.e 'a  b' "c'd" e f g h"#;
+    let check = |several: &str| {
+        let script = TEMPLATES.map(|template| format!("{values} | $P --dry-run -k {several} {template}")).join("\n");
+        let (expected, found) = (run("parallel", &script, place().path()), run(&ours(), &script, place().path()));
+        assert_eq!(shown(&expected), shown(&found), "{several}: GNU parallel's, ours");
+    };
+    let left: Mutex<VecDeque<&str>> = Mutex::new(SEVERAL.into());
+    let next = || left.lock().expect("no panic").pop_front();
+    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| iter::from_fn(next).for_each(check)))));
 }
 
 /// GNU parallel writes only the files, too.

@@ -321,6 +321,19 @@ fn capture_does_not_wait_for_background_processes() {
     assert!(start.elapsed() < Duration::from_secs(30));
 }
 
+/// What comes from another process when the program has been reaped, as from bash's `exec > >(tee log)`.
+#[test]
+fn capture_reads_on_within_the_linger() {
+    let late = "(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; echo late; echo err >&2) & echo first; exit 3";
+    let output = output(&["--capture", "--linger=60", "sh", "-c", late]);
+    assert_eq!(
+        (output.status.code(), output.stdout, output.stderr),
+        (Some(3), b"first\nlate\n".into(), b"err\n".into())
+    );
+    assert_eq!(stdout(&["--capture", "--linger=0", "sh", "-c", "sleep 60 & echo said"]), "said\n");
+    assert!(stderr(&["--linger=1s", "true"]).contains("--linger requires --capture or --sandbox"));
+}
+
 #[test]
 fn capture_that_cannot_be_printed_exits_with_125() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");

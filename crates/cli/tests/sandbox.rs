@@ -484,7 +484,7 @@ fn capability_options_change_each_set() {
     let Some(root) = Caller::root_with("capability_options_change_each_set over a change of user", CAP_SETUID) else {
         return;
     };
-    for options in [&["--reuid=12345", "--ambient-caps=+net_raw"][..], &["--reuid=12345", "--inh-caps=+net_raw"]] {
+    for options in [&["--reuid=12345:0", "--ambient-caps=+net_raw"][..], &["--reuid=12345:0", "--inh-caps=+net_raw"]] {
         let ambient = options[1].starts_with("--ambient");
         assert_eq!(capabilities(root, options, "CapInh"), raw, "{options:?}");
         assert_eq!(capabilities(root, options, "CapEff"), if ambient { raw } else { 0 }, "{options:?}");

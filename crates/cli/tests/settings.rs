@@ -36,7 +36,7 @@ fn user_and_group_options_set_ids_and_groups() {
     assert_eq!(run(&["--reuid=12345", "--regid=54321", "--clear-groups"]), [12345, 54321, 54321]);
     assert_eq!(run(&["--reuid=12345", "--group", "daemon", "--groups=daemon,77"]), [12345, 1, 1, 77]);
     assert_eq!(run(&["--clear-groups"]), [0, 0, 0]);
-    assert_eq!(root.status(&["--reuid=12345"], "Uid"), "12345\t12345\t12345\t12345");
+    assert_eq!(root.status(&["--reuid=12345:12345"], "Uid"), "12345\t12345\t12345\t12345");
     assert_eq!(root.status(&["--regid=12345", "--clear-groups"], "Gid"), "12345\t12345\t12345\t12345");
 }
 
@@ -371,8 +371,8 @@ fn open_uses_user_umask_and_working_directory_of_the_program() {
     };
     fs::write(path, "kept").expect("write");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("chmod");
-    assert!(root.failure(&["--reuid=12345", &format!("--open=0=r:{path}"), "cat"]).contains("Permission denied"));
-    assert_eq!(root.stdout(&["--reuid=12345", &format!("--fd=0=r:{path}"), "cat"]), "kept", "--fd opens as root");
+    assert!(root.failure(&["--reuid=12345:12345", &format!("--open=0=r:{path}"), "cat"]).contains("Permission denied"));
+    assert_eq!(root.stdout(&["--reuid=12345:12345", &format!("--fd=0=r:{path}"), "cat"]), "kept", "--fd opens as root");
 }
 
 #[test]

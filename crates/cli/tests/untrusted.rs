@@ -376,10 +376,10 @@ fn supplementary_groups_are_kept_only_on_request() {
             found
         };
         let own = if outer.is_empty() { 0 } else { 12345 };
-        assert_eq!(seen(&["--reuid=23456"]), [own], "{outer:?}");
+        assert_eq!(seen(&[&format!("--reuid=23456:{own}")]), [own], "{outer:?}");
         assert_eq!(seen(&["--reuid=23456", "--regid=23456"]), [23456], "{outer:?}");
         let kept = if own == 0 { [0, 1, 2, 3] } else { [1, 2, 3, own] };
-        assert_eq!(seen(&["--reuid=23456", "--keep-groups"]), kept, "{outer:?}");
+        assert_eq!(seen(&[&format!("--reuid=23456:{own}"), "--keep-groups"]), kept, "{outer:?}");
         assert_eq!(seen(&["--reuid=daemon", "--keep-groups"]), [1, 2, 3], "{outer:?}");
         assert_eq!(seen(&["--regid=23456", "--keep-groups"]), [1, 2, 3, 23456], "{outer:?}");
         assert_eq!(seen(&["--regid=23456", "--clear-groups"]), [23456], "{outer:?}");
@@ -387,11 +387,20 @@ fn supplementary_groups_are_kept_only_on_request() {
         let refused = groups(outer, &["--regid=23456"]);
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(refused.status.code() == Some(125) && told.contains("--keep-groups"), "{outer:?}: {refused:?}");
-        let refused = groups(outer, &["--reuid=23456", "--init-groups"]);
+        let refused = groups(outer, &["--reuid=23456:23456", "--init-groups"]);
         assert_eq!(refused.status.code(), Some(125), "{outer:?}: {refused:?}");
+        // It would keep the group of the caller.
+        for options in [&["--reuid=23456"][..], &["--user=23456", "--keep-groups"], &["--reuid=23456", "--groups=7"]] {
+            let refused = groups(outer, options);
+            let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(
+                refused.status.code() == Some(125) && told.contains("--regid is needed"),
+                "{options:?}: {refused:?}"
+            );
+        }
     }
     // A caller that may change its user but not its groups gets an error.
-    let refused = groups(&["--reuid=12345", "--ambient-caps=+setuid"], &["--reuid=23456"]);
+    let refused = groups(&["--reuid=12345:0", "--ambient-caps=+setuid"], &["--reuid=23456:0"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("CAP_SETGID"), "{refused:?}");
 }
 
@@ -410,7 +419,7 @@ fn bounding_set_also_drops_inheritable_capabilities() {
     assert_eq!(set(&[], "CapInh"), both);
     for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(set(&["--bounding-set=-all"], name), 0, "{name}");
-        assert_eq!(set(&["--bounding-set=-all", "--reuid=12345"], name), 0, "{name}");
+        assert_eq!(set(&["--bounding-set=-all", "--reuid=12345:12345"], name), 0, "{name}");
     }
     assert_eq!(set(&["--bounding-set=-all,+kill"], "CapInh"), 1 << 5);
     assert_eq!(set(&["--bounding-set=-all,+kill", "--ambient-caps=+kill"], "CapInh"), 1 << 5);

@@ -126,6 +126,7 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
             OpCode::SetSid => process::setsid(),
             OpCode::SetPgid => process::setpgid(op.a as i32),
             OpCode::Chdir => process::chdir(at(plan, op.a)),
+            OpCode::EnterAgain => process::enter_again(op.a == 1),
             OpCode::Open if op.flags & IN_PLACE != 0 => fds::open_in_place(at(plan, op.a), op),
             OpCode::Open => fds::open_as(at(plan, op.a), op),
             OpCode::Dup => fds::copy(op.a as i32, op.b as i32),

@@ -17,7 +17,7 @@
 pub const MAGIC: u32 = 0x6c70_6b66;
 
 /// Incremented when the layout or a meaning changes. A process refuses arenas of another version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The maximum number of descriptors in a plan.
 pub const MAX_FDS: usize = 1024;
@@ -164,6 +164,8 @@ pub enum OpCode {
     PreExec = 21,
     /// Close the child's descriptors from `a` to `b`.
     CloseRange = 22,
+    /// `chdir(2)` to the path of the working directory. With `a` = 1 only if it is one of another mount namespace.
+    EnterAgain = 23,
 }
 
 /// A system call as data: used for most settings, and for calls that this library does not know.

@@ -8,11 +8,53 @@ use crate::frame::Frame;
 use crate::planted;
 use crate::procfs;
 use crate::sys::{self, Result, errno, prctl, signal, uapi};
+use core::mem::MaybeUninit;
 
 /// `chdir(2)`. `path` ends in NUL.
 pub unsafe fn chdir(path: *const u8) -> Result<()> {
     // SAFETY: the path ends in NUL (caller).
     unsafe { sys::syscall(uapi::__NR_chdir, [path as usize, 0, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `chdir(2)` to the path of the working directory: `getcwd(2)`. A mount made since may have hidden the directory.
+///
+/// With `only_moves`, before the mounts: a child that another process has cloned may have a directory of that process's mount
+/// namespace. It becomes that of the same path in its own, if that is the same directory.
+#[inline(never)]
+pub unsafe fn enter_again(only_moves: bool) -> Result<()> {
+    const PATH_MAX: usize = 4096;
+    const OUTSIDE: &[u8] = b"(unreachable)";
+    let mut path = MaybeUninit::<[u8; PATH_MAX]>::uninit();
+    let start = path.as_mut_ptr().cast::<u8>();
+    // SAFETY: the kernel writes at most so many bytes.
+    unsafe { sys::syscall(uapi::__NR_getcwd, [start as usize, PATH_MAX, 0, 0, 0, 0]) }?;
+    // SAFETY: the call has written a string. Nothing is read behind its NUL, which is the first difference at the latest.
+    let is_outside = OUTSIDE.iter().enumerate().all(|(at, &byte)| unsafe { start.add(at).read() } == byte);
+    if !only_moves {
+        // SAFETY: the call has written a string, which ends in NUL.
+        return if is_outside { Err(errno::ENOENT) } else { unsafe { chdir(start) } };
+    }
+    if is_outside {
+        let before = directory()?;
+        // SAFETY: the string is longer than its prefix, and ends in NUL.
+        unsafe { chdir(start.add(OUTSIDE.len())) }?;
+        if directory()? != before {
+            return Err(errno::ENOENT);
+        }
+    }
+    Ok(())
+}
+
+/// Device and inode of the working directory.
+fn directory() -> Result<(u32, u32, u64)> {
+    let mut found = MaybeUninit::<uapi::statx>::uninit();
+    let here = c".".as_ptr() as usize;
+    let args = [uapi::AT_FDCWD as isize as usize, here, 0, uapi::STATX_INO as usize, found.as_mut_ptr() as usize, 0];
+    // SAFETY: the kernel reads the string and writes one `statx`.
+    unsafe { sys::syscall(uapi::__NR_statx, args) }?;
+    // SAFETY: the call has written all of it.
+    let found = unsafe { found.assume_init() };
+    Ok((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
 }
 
 /// `setsid(2)`.

@@ -5,7 +5,7 @@
 
 use crate::control::Control;
 use crate::job::{Job, Run, Stdin};
-use crate::log::Log;
+use crate::log::Outlet;
 use crate::options::{HaltWhen, Options};
 use crate::output::kept::Kept;
 use crate::output::spill::Spill;
@@ -55,12 +55,16 @@ struct Open {
     job: Job,
     kept: [Kept; 2],
     received: u64,
+    /// A part of its output is lost, because there was no place for it.
+    is_cut: bool,
 }
 
 /// A job that has ended.
 struct Held {
     ended: Ended,
     kept: [Kept; 2],
+    is_cut: bool,
+    host: String,
 }
 
 /// The order, the log and the number of jobs that run elsewhere.
@@ -71,7 +75,7 @@ pub struct Gather<'a> {
     options: Options,
     source: &'a mut dyn Source,
     events: &'a mut dyn Events,
-    sink: &'a mut dyn Sink,
+    sink: Outlet<'a>,
     control: Control,
     spill: Spill,
     open: BTreeMap<u64, Open>,
@@ -106,6 +110,7 @@ impl<'a> Gather<'a> {
     ) -> io::Result<Self> {
         let control = options.control.take().map_or_else(Control::new, Ok)?;
         let spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
+        let sink = Outlet::new(sink, options.log.take());
         let (open, held, summary) = Default::default();
         let (due, seq, input_ended, flow, begun) = (1, 0, false, Flow::Continue, Instant::now());
         Ok(Self {
@@ -139,7 +144,7 @@ impl<'a> Gather<'a> {
                         self.pass_over(self.seq);
                         continue;
                     }
-                    self.open.insert(self.seq, Open { job, kept: Default::default(), received: 0 });
+                    self.open.insert(self.seq, Open { job, kept: Default::default(), received: 0, is_cut: false });
                     return Offer::Job(self.seq);
                 }
                 Ok(Next::Later) => return Offer::Later,
@@ -173,7 +178,11 @@ impl<'a> Gather<'a> {
     pub fn output(&mut self, seq: u64, stream: Stream, bytes: &[u8]) {
         let Some(open) = self.open.get_mut(&seq) else { return };
         open.received += bytes.len() as u64;
+        if open.is_cut {
+            return;
+        }
         if let Err(error) = open.kept[usize::from(stream == Stream::Err)].push(bytes, &mut self.spill) {
+            open.is_cut = self.spill.is_full();
             self.sink_failed(error);
         }
     }
@@ -181,7 +190,7 @@ impl<'a> Gather<'a> {
     /// Forgets the output of a job, which runs again from its beginning.
     pub fn again(&mut self, seq: u64) {
         let Some(open) = self.open.get_mut(&seq) else { return };
-        open.received = 0;
+        (open.received, open.is_cut) = (0, false);
         for kept in std::mem::take(&mut open.kept) {
             kept.discard(&mut self.spill);
         }
@@ -190,7 +199,7 @@ impl<'a> Gather<'a> {
     /// A job has ended on `host`, which is the text of the log's column Host. False if it is not open: unknown, or it has
     /// ended before.
     pub fn ended(&mut self, seq: u64, came: Came, host: &str) -> bool {
-        let Some(Open { mut job, kept, received }) = self.open.remove(&seq) else {
+        let Some(Open { mut job, kept, received, is_cut }) = self.open.remove(&seq) else {
             self.summary.ran += u64::from(planted!("ended-job-counted-twice"));
             return false;
         };
@@ -208,17 +217,14 @@ impl<'a> Gather<'a> {
             _ => self.summary.ran += 1,
         }
         self.summary.failed += u64::from(ended.is_failure());
-        if let Some(log) = self.options.log.as_mut() {
-            log.set_host(host);
-            if let Err(error) = log.write(&ended) {
-                self.fail(error);
-            }
-        }
         let flow = self.events.finished(&ended);
         self.stop(flow);
         self.halt(&ended);
-        let held = Held { ended, kept };
+        let held = Held { ended, kept, is_cut, host: host.to_owned() };
         if self.options.keep_order && seq != self.due {
+            if planted!("gathered-jobs-logged-early") {
+                let _ = self.sink.complete(&held.ended, Some(host), true);
+            }
             self.held.insert(seq, Some(held));
         } else {
             self.write_out(held);
@@ -271,7 +277,7 @@ impl<'a> Gather<'a> {
             }
         }
         self.flush();
-        if let Some(Err(error)) = self.options.log.as_mut().map(Log::end) {
+        if let Err(error) = self.sink.end() {
             self.fail(error);
         }
         self.summary.skipped += self.open.len() as u64;
@@ -337,20 +343,22 @@ impl<'a> Gather<'a> {
     }
 
     fn write_out(&mut self, held: Held) {
-        let Held { ended, kept } = held;
+        let Held { ended, kept, mut is_cut, host } = held;
         let seq = ended.place.seq;
         let mut answer = match ended.job.head.is_empty() {
             true => Ok(()),
             false => self.sink.write(seq, Stream::Out, &ended.job.head),
         };
         for (stream, kept) in [Stream::Out, Stream::Err].into_iter().zip(kept) {
-            let (sink, mut fresh) = (&mut *self.sink, true);
+            let (sink, mut fresh) = (&mut self.sink, true);
             let one = kept.drain(&mut self.spill, |bytes| {
                 tagged(&ended.job.tag, &mut fresh, bytes, |piece| sink.write(seq, stream, piece))
             });
+            is_cut |= one.is_err();
             answer = answer.and(one);
         }
-        if let Err(error) = answer.and_then(|()| self.sink.written(&ended)) {
+        let completed = self.sink.complete(&ended, Some(&host), !is_cut);
+        if let Err(error) = answer.and(completed) {
             self.sink_failed(error);
         }
     }
@@ -411,6 +419,65 @@ mod tests {
         let summary = gather.finish();
         assert_eq!(summary.to_string(), "ran 3, failed 1, skipped 0 of 3");
         assert_eq!(sink.0, b"one two three");
+    }
+
+    /// Its second flush fails.
+    #[derive(Default)]
+    struct Full(u32);
+
+    impl Sink for Full {
+        fn write(&mut self, _: u64, _: Stream, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.0 += 1;
+            if self.0 == 2 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        }
+    }
+
+    fn logged(path: &std::path::Path) -> Vec<String> {
+        let text = std::fs::read_to_string(path).expect("the log");
+        let columns = text.lines().skip(1).map(|line| line.split('\t').take(2).collect::<Vec<_>>().join(" "));
+        columns.collect()
+    }
+
+    #[test]
+    fn a_job_is_in_the_log_when_its_output_is_out() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("log");
+        let (mut source, mut sink) = (from_iter((0..4).map(|_| Job::line("true"))), Full::default());
+        let (mut events, log) = (Nothing, crate::Log::create(&path).expect("a log"));
+        let options = Options { keep_order: true, log: Some(log), ..Options::default() };
+        let mut gather = Gather::new(options, &mut source, &mut events, &mut sink).expect("a control");
+        (0..4).for_each(|_| assert!(matches!(gather.offer(), Offer::Job(_))));
+        assert!(gather.ended(2, came(0), "n2"));
+        assert_eq!(logged(&path), [""; 0], "its turn has not come");
+        assert!(gather.ended(1, came(0), "n1"));
+        // The disk was full after the first one.
+        assert!(gather.ended(3, came(0), "n3"));
+        assert_eq!(gather.finish().errors.len(), 1);
+        assert_eq!(logged(&path), ["1 n1"]);
+    }
+
+    /// Without a temporary file, and more than memory takes.
+    #[test]
+    fn a_job_whose_output_has_no_place_is_not_in_the_log() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("log");
+        let (mut source, mut sink) = (from_iter((0..2).map(|_| Job::line("true"))), Text::default());
+        let (mut events, log) = (Nothing, crate::Log::create(&path).expect("a log"));
+        let mut options = Options { keep_order: true, log: Some(log), ..Options::default() };
+        (options.memory, options.temporary) = (10, "/no/such/directory".into());
+        let mut gather = Gather::new(options, &mut source, &mut events, &mut sink).expect("a control");
+        (0..2).for_each(|_| assert!(matches!(gather.offer(), Offer::Job(_))));
+        let piece = vec![b'x'; 1 << 20];
+        (0..40).for_each(|_| gather.output(2, Stream::Out, &piece));
+        assert!(gather.ended(2, came(0), "n1"));
+        assert!(gather.ended(1, came(0), "n1"));
+        let summary = gather.finish();
+        assert!(sink.0.len() < 20 << 20, "{} bytes were kept", sink.0.len());
+        assert_eq!((summary.errors.len(), logged(&path)), (1, vec!["1 n1".to_owned()]));
     }
 
     #[test]

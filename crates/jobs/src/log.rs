@@ -1,5 +1,9 @@
 //! The log of jobs, in GNU parallel's format, and which jobs it has as done.
 
+mod outlet;
+
+pub(crate) use outlet::Outlet;
+
 use crate::summary::Ended;
 use forkless::planted;
 use std::collections::BTreeMap;
@@ -14,7 +18,7 @@ const HEAD: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSi
 /// So many bytes that could not be written are kept, to be written with later lines.
 const MOST: usize = 1 << 20;
 
-/// A log with a line for each job that has ended, written at its end by one `write(2)`.
+/// A log with a line for each job that has ended and whose output is out, written then by one `write(2)`.
 ///
 /// The columns are those of GNU parallel's `--joblog`: Seq, Host, Starttime (seconds since 1970), JobRuntime (seconds),
 /// Send, Receive (bytes of captured output), Exitval (-1 after a timeout), Signal, Command (newlines as NUL bytes).
@@ -70,32 +74,28 @@ impl Log {
         self
     }
 
-    /// The column Host of the lines that follow.
-    pub(crate) fn set_host(&mut self, host: &str) {
-        host.clone_into(&mut self.host);
-    }
-
-    pub(crate) fn write(&mut self, ended: &Ended) -> io::Result<()> {
+    /// Adds the line of a job. If it cannot be written now, it is written later, or the end of the run reports it. Only the
+    /// [`Outlet`] may do so.
+    fn write(&mut self, ended: &Ended, host: Option<&str>) {
         let before = self.left.len();
-        let Self { host, left, .. } = self;
+        let Self { host: own, left, .. } = self;
+        let host = host.unwrap_or(own);
         let Ended { place, started, runtime, received, .. } = ended;
         let started = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let (status, signal) = ended.ending.numbers();
         let status = if ended.timed_out { -1 } else { status };
         let seconds = runtime.as_secs_f64();
-        write!(left, "{}\t{host}\t{started:.3}\t{seconds:10.3}\t0\t{received}\t{status}\t{signal}\t", place.seq)?;
+        let line = format!("{}\t{host}\t{started:.3}\t{seconds:10.3}\t0\t{received}\t{status}\t{signal}\t", place.seq);
+        left.extend_from_slice(line.as_bytes());
         left.extend(ended.job.text.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }));
         left.push(b'\n');
         if planted!("jobs-log-written-at-the-end") {
-            return Ok(());
+            return;
         }
-        let answer = self.flush();
-        if answer.is_err() && self.left.len() > MOST {
+        if self.flush().is_err() && self.left.len() > MOST {
             self.left.truncate(before);
             self.lost = true;
         }
-        // It is written later, or the end of the run tells.
-        Ok(())
     }
 
     /// Writes what could not be written before.

@@ -159,6 +159,9 @@ pub struct Options {
     /// How many bytes of each job's output are kept, standard output and standard error together (default: all). The
     /// rest is read and dropped; [`Ended::received`](crate::Ended) counts it.
     pub most_output: Option<u64>,
+    /// How long a job whose process has ended is waited for while another process holds its captured output open (default: 200 ms).
+    /// What comes later is lost. A job that was to be ended is not waited for.
+    pub linger: Duration,
     /// Runs the jobs elsewhere. Nothing is launched here then.
     pub remote: Option<Box<dyn Remote>>,
     /// Where output is kept that is too much for memory (default: `$TMPDIR`, else `/tmp`).
@@ -207,6 +210,7 @@ impl Options {
             memory: 1 << 20,
             window: 1 << 14,
             most_output: None,
+            linger: Duration::from_millis(200),
             remote: None,
             temporary: std::env::temp_dir(),
         }

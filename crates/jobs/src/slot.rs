@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::fcntl_getpipe_size;
 use std::fs::File;
 use std::io;
-use std::process::ChildStdin;
-use std::time::{Instant, SystemTime};
+use std::process::{ChildStdin, ExitStatus};
+use std::time::{Duration, Instant, SystemTime};
 
 /// What is in a slot.
 pub(crate) enum Slot {
@@ -74,6 +74,16 @@ pub(crate) struct Running {
     pub(crate) signalled: bool,
     /// As in [`Waiting`].
     pub(crate) struck: u32,
+    /// Its process has ended, and another one holds its output open.
+    pub(crate) over: Option<Over>,
+}
+
+/// How the process of a job has ended whose output is open.
+pub(crate) struct Over {
+    pub(crate) status: ExitStatus,
+    pub(crate) runtime: Duration,
+    /// What is not read by then is lost.
+    pub(crate) until: Instant,
 }
 
 /// What is still to be written to a job's standard input.

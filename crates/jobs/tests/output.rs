@@ -114,6 +114,42 @@ fn a_job_ends_with_its_process_whoever_holds_its_output() {
     assert!(text.starts_with("first\n") && text.contains("last\n") && text.ends_with("second\n"), "{text}");
 }
 
+/// What comes from another process when the job's own one has been reaped, as from bash's `exec > >(tee log)`.
+#[test]
+fn output_that_comes_after_the_end_of_a_job_is_read_within_the_linger() {
+    let late =
+        |to: &str| format!("(while kill -0 $$ 2>/dev/null; do sleep 0.01; done; echo late {to}) & echo first; exit 3");
+    for output in [Output::Group, Output::Lines] {
+        let mut options = ordered(2).output(output);
+        options.linger = Duration::from_secs(60);
+        let (summary, sink) = collect(options, [sh(late("")), sh(late(">&2")), sh("echo second")]);
+        assert_eq!((summary.ran, summary.failed), (3, 2));
+        assert_eq!((sink.text(false).as_str(), sink.text(true).as_str()), ("first\nlate\nfirst\nsecond\n", "late\n"));
+    }
+    let mut options = ordered(1);
+    options.linger = Duration::ZERO;
+    let (_, sink) = collect(options, [sh("echo first; sleep 60 &")]);
+    assert_eq!(sink.text(false), "first\n");
+}
+
+/// A stop at once, as by a second SIGTERM, does not wait for it.
+#[test]
+fn a_stop_at_once_ends_the_linger() {
+    struct Stop(Control);
+    impl Events for Stop {
+        fn tick(&mut self, _: &forkless_jobs::Progress) {
+            self.0.stop_now();
+        }
+    }
+    let control = Control::new().expect("a control");
+    let mut options = ordered(1);
+    (options.linger, options.tick) = (Duration::from_secs(600), Some(Duration::from_millis(300)));
+    options.control = Some(control.clone());
+    let (mut events, mut sink) = (Stop(control), Collect::default());
+    let summary = run(options, &mut from_iter([sh("sleep 60 & echo first")]), &mut events, &mut sink).expect("a run");
+    assert_eq!((summary.ran, sink.text(false).as_str()), (1, "first\n"));
+}
+
 #[test]
 fn a_job_that_closes_its_output_is_waited_for() {
     let (summary, sink) =

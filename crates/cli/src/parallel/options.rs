@@ -58,15 +58,16 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = INPUT, short = 'n', long, value_name = "N", value_parser = values::size, allow_hyphen_values = true)]
     pub(super) max_args: Option<u64>,
 
-    /// Use at most N values for a job; with --pipe, N records
+    /// Use at most N values for a job, and repeat words that contain {}; with --pipe, N records
     #[arg(help_heading = INPUT, short = 'N', long, value_name = "N", value_parser = values::size, allow_hyphen_values = true)]
     pub(super) max_replace_args: Option<u64>,
 
-    /// Use at most N lines for a job; a line that ends in a blank goes on in the next one
+    /// Use at most N lines for a job, and repeat words that contain {} (not with -m and --xargs); a line that ends in a blank
+    /// goes on in the next one
     #[arg(help_heading = INPUT, short = 'L', value_name = "N", value_parser = values::size)]
     pub(super) lines: Option<u64>,
 
-    /// Like -L, with N = 1 if it is not given
+    /// Use at most N lines for a job (default: 1); words are not repeated
     #[arg(help_heading = INPUT, short = 'l', long, value_name = "N", num_args = 0..=1, default_missing_value = "1")]
     pub(super) max_lines: Option<OsString>,
 
@@ -193,6 +194,10 @@ pub(crate) struct ParallelOptions {
     /// Wait for DURATION between two starts
     #[arg(help_heading = JOBS, long, value_name = "DURATION", value_parser = values::duration)]
     pub(super) delay: Option<Duration>,
+
+    /// When a job's process has ended, wait up to DURATION for others that hold its captured output open (default: 0.2)
+    #[arg(help_heading = JOBS, long, value_name = "DURATION", value_parser = values::duration)]
+    pub(super) linger: Option<Duration>,
 
     /// Start no job while the load is N or more: N, or N% of the CPUs
     #[arg(help_heading = JOBS, long, value_name = "N")]

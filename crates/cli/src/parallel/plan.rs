@@ -206,6 +206,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     }
     options.halt = given.halt.and_then(|halt| halt.0);
     options.delay = given.delay.unwrap_or_default();
+    options.linger = given.linger.unwrap_or(options.linger);
     options.max_load = given.load.as_deref().map(load).transpose()?;
     options.min_memory = given.memfree;
     if let Some(wanted) = given.nice {
@@ -445,6 +446,14 @@ fn max_lines(given: &ParallelOptions) -> Result<Option<u64>, String> {
     Ok(Some(lines.max(1)))
 }
 
+/// Whether a word with a replacement string is repeated for each value: by `-X`, which `-N` implies, and `-L` without `-m` and
+/// `--xargs`.
+fn repeats_words(given: &ParallelOptions) -> bool {
+    let by_lines = given.lines.is_some() && !given.multiple && !given.xargs;
+    let implied = (given.max_replace_args.is_some() || by_lines) && !planted!("parallel-context-not-implied");
+    given.context || implied
+}
+
 /// What fits in a job.
 fn limits(given: &ParallelOptions) -> Result<(Limits, Fill), String> {
     let rows = given.max_args.or(given.max_replace_args).or(max_lines(given)?);
@@ -466,7 +475,9 @@ fn limits(given: &ParallelOptions) -> Result<(Limits, Fill), String> {
         spreads: given.context || given.multiple,
         length: given.max_chars.map_or(longest, |size| (size as usize).min(longest)),
     };
-    Ok((limits, if given.context { Fill::Words } else { Fill::Arguments }))
+    // Words without a value would vanish.
+    let repeats = repeats_words(given) && !limits.drops_values;
+    Ok((limits, if repeats { Fill::Words } else { Fill::Arguments }))
 }
 
 /// The jobs for values.

@@ -93,8 +93,12 @@ impl Captured {
         Ok(())
     }
 
-    /// After the program has ended: reads what the pipes hold by now. Does not wait for other processes that still have
-    /// the pipes open.
+    /// Has every pipe ended, because no process has it open?
+    pub(crate) fn has_ended(&self) -> bool {
+        self.streams.iter().all(|stream| stream.pipe.is_none())
+    }
+
+    /// After the last wait: reads what the pipes hold by now, also if other processes still have them open.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         for stream in &mut self.streams {
             let mut late = 0;

@@ -53,6 +53,9 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
 /// Returns only if the program was run by a child, was explained, or could not be run.
 fn run(options: &RunOptions) -> Result<Outcome, Failure> {
     let sandbox = Sandbox::of(options)?;
+    if options.linger.is_some() && options.capture.is_none() && sandbox.is_none() {
+        return Err(Failure::before("--linger requires --capture or --sandbox; add one of them"));
+    }
     let mut asked = Asked::of(options, sandbox.as_ref())?;
     let reasons = parent::reasons(options);
     let terminal = if reasons.is_empty() { None } else { supervised::connect(asked.settings(), options)? };

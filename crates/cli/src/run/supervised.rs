@@ -159,6 +159,7 @@ fn patience(options: &RunOptions) -> Patience {
         timeout: options.timeout.filter(|time| !time.is_zero()),
         signal: options.signal,
         kill_after: options.kill_after.filter(|time| !time.is_zero()),
+        linger: options.linger(),
     }
 }
 

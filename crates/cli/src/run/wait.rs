@@ -40,6 +40,8 @@ pub(crate) struct Patience {
     pub(crate) signal: i32,
     /// The time from that signal to KILL.
     pub(crate) kill_after: Option<Duration>,
+    /// How long output is read that other processes hold open when the program has ended.
+    pub(crate) linger: Duration,
 }
 
 /// How the program ended.
@@ -156,7 +158,13 @@ impl Watch {
                 // Before the rest of the output, which nobody may read.
                 self.foreground = None;
                 terminal.map_or(Ok(()), |terminal| self.finish(terminal))?;
-                captured.map_or(Ok(()), Captured::finish)?;
+                if let Some(captured) = captured {
+                    // Not after a timeout: all that is left of the program is late, too.
+                    if clock.sent.is_none() {
+                        self.linger(captured, clock.patience.linger)?;
+                    }
+                    captured.finish()?;
+                }
                 return Ok(status);
             }
             arrived = self.signals.arrived();
@@ -392,6 +400,33 @@ impl Watch {
             Some(_) if came[1].is_empty() => Ok(None),
             Some(_) => child.wait().map(Some),
         }
+    }
+
+    /// After the program has ended: reads on while other processes have its output open, for so long at most, or until a
+    /// signal arrives that would have killed forkless.
+    fn linger(&self, captured: &mut Captured, limit: Duration) -> io::Result<()> {
+        // A time that the clock cannot reach means no limit.
+        let until =
+            Instant::now().checked_add(if planted!("capture-does-not-linger") { Duration::ZERO } else { limit });
+        while !captured.has_ended() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            let mut files = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
+            captured.wants(&mut files);
+            let came = sleep(files, left)?;
+            captured.carry(&came[1..])?;
+            if self
+                .signals
+                .arrived()
+                .iter()
+                .any(|signal| ![SIGTSTP, SIGCONT, SIGWINCH, SIGCHLD, SIGURG].contains(&signal.number))
+            {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// After the program has ended: writes the remaining output, until a signal arrives that would have killed forkless.

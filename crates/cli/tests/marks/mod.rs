@@ -186,3 +186,21 @@ pub(crate) fn peak(child: &Child) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches(" kB").parse().expect("a number"))
 }
+
+/// Runs a script in which `disk` is a small file system, in a mount namespace of its own. As an ordinary user, and without
+/// namespaces, `disk` is a directory, and no file may be longer than `blocks` of 512 bytes.
+pub(crate) fn with_small_disk(place: &Place, kilobytes: u32, script: &str) -> Output {
+    fs::create_dir_all(place.path("disk")).expect("a directory");
+    let mount = format!("mount -t tmpfs -o size={kilobytes}k tmpfs disk");
+    let mut probe = place.script("unshare -m sh -c \"$0\"");
+    let mounts = probe.args([&format!("{mount} 2> /dev/null")]).output().is_ok_and(|output| output.status.success());
+    let mut command = if mounts {
+        let mut command = place.script("exec unshare -m sh -c \"$0\"");
+        command.arg(format!("{mount} && {script}"));
+        command
+    } else {
+        println!("no file system can be mounted here: a limit of the length of files takes its place");
+        place.script(&format!("ulimit -f {}; {script}", kilobytes * 2))
+    };
+    command.output().expect("sh")
+}

@@ -360,6 +360,8 @@ impl Command {
     ///
     /// The mount is made read-only before it is attached, so it is never writable. Each path is looked up once.
     ///
+    /// `bind_read_only("/", "/")` makes the root read-only, with all mounts below it. What is bound after that is as before.
+    ///
     /// # Errors
     /// As for [`mount`](Self::mount).
     ///

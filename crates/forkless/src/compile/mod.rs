@@ -270,7 +270,9 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     if !late {
         setup::oom_score(&mut steps);
     }
+    mounts::enter_again(&mut steps, command.directory.as_deref(), true);
     mounts::mounts(&mut steps, &descriptors.trees);
+    mounts::enter_again(&mut steps, command.directory.as_deref(), false);
     if late {
         setup::oom_score(&mut steps);
     }

@@ -2,10 +2,10 @@
 
 use crate::command::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, Namespace, OVERLAY};
 use crate::compile::arena::Arg;
-use crate::compile::places::{HERE, Part};
+use crate::compile::places::{Before, HERE, Part, Places};
 use crate::compile::setup::{self, Steps};
 use crate::step::Step;
-use forkless_core::plan::{CALLER_VARIABLES, Op};
+use forkless_core::plan::{CALLER_VARIABLES, Op, OpCode};
 use forkless_core::planted;
 use forkless_core::sys::{errno, uapi};
 use std::ffi::OsString;
@@ -27,6 +27,9 @@ const TREE: u32 = CONTEXT + 1;
 /// A second detached mount, while the first one is still in use.
 const SECOND_TREE: u32 = CONTEXT + 2;
 
+/// A copy of all mounts, from before those of the root were restricted.
+const BEFORE: u32 = CONTEXT + 3;
+
 const NOTHING: Arg = Arg::Number(0);
 
 const MNT_DETACH: u64 = 2;
@@ -47,7 +50,8 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     if makes_private {
         make_private(steps);
     }
-    for one in &sandbox.mounts {
+    for (number, one) in sandbox.mounts.iter().enumerate() {
+        steps.places.binds_later = sandbox.mounts[number + 1..].iter().any(copies);
         match one {
             MountStep::Mount(one) => mount(steps, one),
             MountStep::ReadOnlyBind { source, target } => bind_read_only(steps, source, target),
@@ -75,15 +79,87 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
         }
         steps.places.follow(one);
     }
+    forget_before(steps);
     if makes_private {
         // If this fails as best effort, the mounts might appear in the caller's namespace, so none is made.
         steps.ops[start].skip = (steps.ops.len() - start - 1) as u32;
     }
 }
 
+/// The working directory may be below a new mount, which hides it: its path is entered again, unless the child leaves it for
+/// another one. `before` the mounts, the child of a zygote enters it in its own mount namespace.
+pub(super) fn enter_again(steps: &mut Steps<'_>, directory: Option<&Path>, before: bool) {
+    let changes = |one: &MountStep| one.attaches() || matches!(one, MountStep::Unmount(_));
+    let leaves = directory.is_some_and(Path::is_absolute) || steps.sandbox.pivot_root.is_some();
+    let leaves = leaves || steps.setup.chroot.is_some() || planted!("working-directory-stays-hidden");
+    if steps.sandbox.mounts.iter().any(changes) && !leaves {
+        // It may not fail as best effort: the program would read what the mount hides.
+        steps.ops.push(Op { a: before.into(), ..Op::new(OpCode::EnterAgain) });
+    }
+}
+
 /// Cuts all mounts off from those that they are copies of.
 fn make_private(steps: &mut Steps<'_>) {
     mount(steps, &Mount { source: None, target: "/".into(), kind: None, flags: MS_REC | MS_PRIVATE, data: None });
+}
+
+/// Whether the step would mount something else on the child's root directory. A process does not see a mount on top of that.
+/// `/` may be bound on itself, as bwrap(1) needs it: that changes nothing, or makes it read-only.
+pub(super) fn is_upon_root(places: &Places, one: &MountStep) -> bool {
+    one.attaches() && places.is_top(one.target()) && !bound(one).is_some_and(|source| places.is_top(source))
+}
+
+/// The source of a bind mount.
+fn bound(one: &MountStep) -> Option<&Path> {
+    match one {
+        MountStep::Mount(Mount { source: Some(source), flags, .. })
+            if flags & MS_BIND != 0 && flags & MS_REMOUNT == 0 =>
+        {
+            Some(Path::new(source))
+        }
+        MountStep::ReadOnlyBind { source, .. } => Some(source),
+        _ => None,
+    }
+}
+
+/// Whether the step copies mounts of the caller.
+fn copies(one: &MountStep) -> bool {
+    bound(one).is_some() || matches!(one, MountStep::Devices(_))
+}
+
+/// Copies all mounts before the root becomes read-only or loses its devices: what is bound later must be as it was, as in
+/// `--ro-bind / / --bind W W --dev /dev`.
+fn keep_before(steps: &mut Steps<'_>, object: &str) {
+    if steps.places.binds_later && steps.places.before.is_none() && !planted!("read-only-root-holds-for-all") {
+        let flags = OPEN_TREE_CLONE | AT_RECURSIVE | u64::from(uapi::O_CLOEXEC);
+        let args = [HERE, steps.path(Path::new("/")), Arg::Number(flags)];
+        steps.call_into(Step::Mount, object, uapi::__NR_open_tree, &args, Some(BEFORE));
+        steps.places.before = Some(Before::Detached);
+    }
+}
+
+/// Where the source of a bind mount is looked up. The copy of all mounts is mounted on the root, where no process sees it: Linux
+/// before 6.15 copies nothing of a detached mount.
+fn source_at(steps: &mut Steps<'_>, source: &Path, object: &str) -> [Arg; 2] {
+    let Some(before) = steps.places.before.filter(|_| steps.places.inside(source).is_none()) else {
+        return [HERE, steps.path(source)];
+    };
+    if before == Before::Detached {
+        attach_at(steps, Arg::Variable(BEFORE), object, HERE, Path::new("/"), NOT_FOLLOWED);
+        steps.places.before = Some(Before::Attached);
+    }
+    // A link to an absolute path would lead out of the copy.
+    let path = std::path::absolute(source).and_then(|path| path.canonicalize().or(Ok(path)));
+    let path = path.unwrap_or_else(|_| source.to_owned());
+    let below = path.strip_prefix("/").ok().filter(|below| !below.as_os_str().is_empty());
+    [Arg::Variable(BEFORE), steps.path(below.unwrap_or(Path::new(".")))]
+}
+
+/// Unmounts the copy of all mounts.
+fn forget_before(steps: &mut Steps<'_>) {
+    if steps.places.before == Some(Before::Attached) {
+        steps.unmount_root(Arg::Variable(BEFORE), MNT_DETACH);
+    }
 }
 
 /// `mount(2)` with the given path. Inside a root (`places.rs`) a path would not be safe: mounts are copied
@@ -103,7 +179,12 @@ fn mount(steps: &mut Steps<'_>, mount: &Mount) {
         (None, _) => format!("{:?} with flags {:#x}", mount.target, mount.flags),
     };
     let object = object + &steps.places.words(&mount.target);
-    if let (Some(source), true) = (&mount.source, inside.is_some() && mount.flags & MS_REMOUNT == 0) {
+    if mount.flags & MS_BIND != 0 && mount.flags & MS_REMOUNT == 0 && steps.places.is_top(&mount.target) {
+        // The root on itself. On top of the root, it would keep the program from making user namespaces.
+        return;
+    }
+    let moves_trees = inside.is_some() || steps.places.before.is_some() && mount.flags & MS_BIND != 0;
+    if let (Some(source), true) = (&mount.source, moves_trees && mount.flags & MS_REMOUNT == 0) {
         let recursive = if mount.flags & MS_REC != 0 { AT_RECURSIVE } else { 0 };
         if mount.flags & MS_BIND != 0 {
             return tree_at(steps, Path::new(source), OPEN_TREE_CLONE | recursive, 0, &object, &mount.target);
@@ -132,10 +213,8 @@ fn mount(steps: &mut Steps<'_>, mount: &Mount) {
 /// The copy becomes read-only while it is detached, so no process ever sees it writable. Each path is looked up once,
 /// so no other process can replace it between two look-ups.
 fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
-    if steps.places.is_top(target) && !planted!("root-mounted-upon") {
-        // A process does not see a mount on top of its own root directory, so the root mount itself is changed.
-        let source = Some(source.as_os_str().to_owned());
-        mount(steps, &Mount { source, target: target.to_owned(), kind: None, flags: MS_BIND | MS_REC, data: None });
+    if steps.places.is_top(target) {
+        // Of itself: see [`is_upon_root`]. The root mount itself is changed.
         return attributes(steps, target, ATTR_READ_ONLY, 0);
     }
     let object = format!("{source:?} at {target:?} read-only{}", steps.places.words(target));
@@ -146,8 +225,11 @@ fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
 fn tree_at(steps: &mut Steps<'_>, source: &Path, flags: u64, set: u64, object: &str, target: &Path) {
     let start = steps.ops.len();
     let tree = Arg::Variable(TREE);
-    let source = steps.path(source);
-    let args = [HERE, source, Arg::Number(flags | u64::from(uapi::O_CLOEXEC))];
+    let [directory, source] = match flags & OPEN_TREE_CLONE {
+        0 => [HERE, steps.path(source)],
+        _ => source_at(steps, source, object),
+    };
+    let args = [directory, source, Arg::Number(flags | u64::from(uapi::O_CLOEXEC))];
     steps.call_into(Step::Mount, object, uapi::__NR_open_tree, &args, Some(TREE));
     if set != 0 && !planted!("read-only-forgotten") {
         let nothing = steps.path(Path::new(""));
@@ -173,6 +255,9 @@ fn attributes(steps: &mut Steps<'_>, target: &Path, set: u64, clear: u64) {
             steps.close(Step::Mount, &object, place);
         }
         None => {
+            if set != 0 && steps.places.is_top(target) {
+                keep_before(steps, &object);
+            }
             let path = steps.path(target);
             set_attributes(steps, &object, [HERE, path, Arg::Number(AT_RECURSIVE)], set, clear);
         }
@@ -346,9 +431,10 @@ fn devices(steps: &mut Steps<'_>, target: &Path) {
     let there: Vec<_> =
         (FIRST..).zip(DEVICES.into_iter().filter(|name| Path::new("/dev").join(name).exists())).collect();
     for &(variable, name) in &there {
-        let source = steps.path(&Path::new("/dev").join(name));
-        let args = [HERE, source, Arg::Number(OPEN_TREE_CLONE | u64::from(uapi::O_CLOEXEC))];
-        steps.call_into(Step::Mount, &format!("of /dev/{name}"), uapi::__NR_open_tree, &args, Some(variable));
+        let object = format!("of /dev/{name}");
+        let [from, source] = source_at(steps, &Path::new("/dev").join(name), &object);
+        let args = [from, source, Arg::Number(OPEN_TREE_CLONE | u64::from(uapi::O_CLOEXEC))];
+        steps.call_into(Step::Mount, &object, uapi::__NR_open_tree, &args, Some(variable));
     }
     let directory = Arg::Variable(TREE);
     let object = format!("\"tmpfs\" (tmpfs) at {target:?}{}", steps.places.words(target));
@@ -475,7 +561,7 @@ mod tests {
             let calls = calls(|command| _ = command.bind("/a", "/m/").tmpfs(target, ""));
             assert_eq!(count(&calls, "x"), 1, "{target}: {calls:?}");
         }
-        for target in ["/mm/x", "/m/../x", "/x/m", "/"] {
+        for target in ["/mm/x", "/m/../x", "/x/m"] {
             let calls = calls(|command| _ = command.bind("/a", "/m").tmpfs(target, ""));
             assert_eq!(count(&calls, target), 1, "{target}: {calls:?}");
         }

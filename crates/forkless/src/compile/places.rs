@@ -31,6 +31,18 @@ pub(super) struct Places {
     /// The directory of `pivot_root` or `chroot`.
     new_root: Option<Root>,
     mounted: Vec<Root>,
+    /// Whether a later step copies mounts of the caller.
+    pub(super) binds_later: bool,
+    /// The copy of all mounts from before those of the root were restricted, once it has been made.
+    pub(super) before: Option<Before>,
+}
+
+/// Where a copy of all mounts is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    Detached,
+    /// On top of the root.
+    Attached,
 }
 
 /// A directory that a look-up must not leave.
@@ -88,9 +100,9 @@ impl Places {
         }
     }
 
-    /// Whether the path is the child's root directory: a mount on top of it would have no effect.
+    /// Whether the path is the child's root directory, also through links.
     pub(super) fn is_top(&self, path: &Path) -> bool {
-        self.base.join(path).canonicalize().is_ok_and(|path| path == Path::new("/"))
+        self.inside(path).is_none() && self.base.join(path).canonicalize().is_ok_and(|path| path == Path::new("/"))
     }
 
     /// The root inside which the path is looked up. `None`: the caller's root.
@@ -187,6 +199,20 @@ impl Steps<'_> {
         self.ops[left..].iter_mut().for_each(|op| op.flags = 0);
         self.belong(start);
         self.ops[entered].skip = 0;
+    }
+
+    /// Unmounts a mount that no path leads to, by a descriptor of its root.
+    pub(super) fn unmount_root(&mut self, root: Arg, flags: u64) {
+        let (object, start) = ("(umount2) of a copy of the mounts", self.ops.len());
+        let here = Arg::Data(self.arena.data(b"."));
+        let keep = [HERE, here, Arg::Number((uapi::O_PATH | uapi::O_CLOEXEC).into())];
+        self.call_into(Step::Mount, object, uapi::__NR_openat, &keep, Some(KEPT));
+        self.call(Step::Mount, object, uapi::__NR_fchdir, &[root]);
+        self.call(Step::Mount, object, uapi::__NR_umount2, &[here, Arg::Number(flags)]);
+        self.call(Step::Mount, object, uapi::__NR_fchdir, &[Arg::Variable(KEPT)]);
+        self.close(Step::Mount, object, Arg::Variable(KEPT));
+        self.close(Step::Mount, object, root);
+        self.belong(start);
     }
 
     /// Changes the working directory.

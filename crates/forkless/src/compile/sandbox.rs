@@ -2,6 +2,7 @@
 
 use crate::command::{CapabilitySet, Command, Mount, MountStep, Namespace, OVERLAY, Sandbox};
 use crate::compile::arena::Arg;
+use crate::compile::mounts;
 use crate::compile::places::{self, Places};
 use crate::compile::setup::Steps;
 use crate::error::Error;
@@ -89,6 +90,13 @@ fn check_places(command: &Command) -> Result<(), Error> {
                     "the file system at {target:?} is inside another root, so the paths of its sources must be absolute"
                 ));
             }
+        }
+        if mounts::is_upon_root(&places, one) && !planted!("root-mounted-upon") {
+            return refuse(format!(
+                "a mount on {:?} has no effect, because a process keeps the root that it has: use pivot_root \
+                 (forkless run: --pivot-root)",
+                one.target()
+            ));
         }
         places.follow(one);
     }

@@ -147,7 +147,7 @@ impl Reader<'_> {
         let [a, b, c] = [field!(self, at, Op.a), field!(self, at, Op.b), field!(self, at, Op.c)];
         let skip = field!(self, at, Op.skip);
         let set = self.u64(at + offset_of!(Op, set));
-        self.check((1..=22).contains(&code), || format!("op {index} is {code}"));
+        self.check((1..=23).contains(&code), || format!("op {index} is {code}"));
         let known = BEST_EFFORT | IN_PLACE | NOT_PROCFS | SURELY | TRY_ALL;
         self.check(flags & !known == 0, || format!("op {index} has flags {flags:#x}"));
         let is_last = index + 1 == count;

@@ -4,8 +4,6 @@ use super::{Engine, Finished};
 use crate::options::Output;
 use crate::output::{self, Capture, Way};
 use crate::slot::{Running, Slot};
-use crate::source::{Sink, Stream};
-use crate::summary::Ended;
 use crate::wake::{Kind, Token};
 use forkless::planted;
 use rustix::io::ioctl_fionread;
@@ -15,36 +13,6 @@ use std::time::{Duration, Instant};
 /// For so long the pipes of a new job are not watched. What a short job writes fits into its pipe, and is read when the
 /// job has ended: without this, each write would wake the run.
 pub(super) const QUIET: Duration = Duration::from_millis(4);
-
-/// Where output goes, and whether some could not be written.
-pub(super) struct Outlet<'a> {
-    pub(super) sink: &'a mut dyn Sink,
-    pub(super) has_failed: bool,
-}
-
-impl Outlet<'_> {
-    fn noted(&mut self, answer: io::Result<()>) -> io::Result<()> {
-        self.has_failed |= answer.is_err();
-        answer
-    }
-}
-
-impl Sink for Outlet<'_> {
-    fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        let answer = self.sink.write(seq, stream, bytes);
-        self.noted(answer)
-    }
-
-    fn written(&mut self, ended: &Ended) -> io::Result<()> {
-        let answer = self.sink.written(ended);
-        self.noted(answer)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let answer = self.sink.flush();
-        self.noted(answer)
-    }
-}
 
 impl Engine<'_> {
     /// Watches the pipes of a job: at once where its lines are passed on as they come.
@@ -80,7 +48,7 @@ impl Engine<'_> {
         }
     }
 
-    fn watch_pipes(&mut self, slot: usize, turn: u32) {
+    pub(super) fn watch_pipes(&mut self, slot: usize, turn: u32) {
         if let Slot::Running(running) = &mut self.slots[slot] {
             running.child.let_go();
         }
@@ -126,6 +94,9 @@ impl Engine<'_> {
         let Some(count) = output::read(pipe, &mut self.output.scratch) else { return };
         if count == 0 {
             capture.streams[index].pipe = None;
+            if capture.has_ended() {
+                self.let_end(slot);
+            }
             return;
         }
         let way = Way { seq: place.seq, job, sink: &mut self.sink, spill: &mut self.output.spill };
@@ -138,6 +109,7 @@ impl Engine<'_> {
         if answer.is_err() && self.output.spill.is_full() && !planted!("jobs-memory-without-bound") {
             capture.cut();
             self.send_next(slot, Instant::now());
+            self.let_end(slot);
         }
         if let Some(error) = copy_error {
             self.results_failed(seq, &error);
@@ -171,8 +143,10 @@ impl Engine<'_> {
                 continue;
             }
             self.take_rest(&mut finished, false);
-            self.log(&finished.ended);
-            finished.logged = true;
+            if planted!("jobs-logged-before-their-turn") {
+                let _ = self.sink.complete(&finished.ended, None, true);
+                finished.cut_short = true;
+            }
             self.output.held.insert(seq, Some(finished));
         }
     }
@@ -196,7 +170,7 @@ impl Engine<'_> {
     /// Writes the output of a job whose turn has come.
     pub(super) fn write_out(&mut self, mut finished: Finished) {
         self.take_rest(&mut finished, true);
-        let Finished { ended, capture, logged } = finished;
+        let Finished { ended, capture, cut_short } = finished;
         if capture.is_none() {
             let way =
                 &mut Way { seq: ended.place.seq, job: &ended.job, sink: &mut self.sink, spill: &mut self.output.spill };
@@ -204,16 +178,10 @@ impl Engine<'_> {
                 self.sink_failed(error);
             }
         }
-        let mut answer = self.sink.written(&ended);
-        if self.options.log.is_some() && !logged {
-            // A later run skips a job that is in the log, so its output must be out before.
-            answer = answer.and(self.sink.flush());
-        }
-        if let Err(error) = answer {
+        let is_whole = capture.is_none_or(|capture| capture.is_whole(ended.job.results.is_some()));
+        let is_whole = is_whole || planted!("jobs-with-lost-output-logged");
+        if let Err(error) = self.sink.complete(&ended, None, is_whole && !cut_short) {
             self.sink_failed(error);
-        }
-        if !logged && (!self.sink.has_failed || planted!("jobs-unwritten-logged")) {
-            self.log(&ended);
         }
         if planted!("jobs-kept-after-their-end") {
             std::mem::forget(vec![1_u8; 4096]);

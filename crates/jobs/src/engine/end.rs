@@ -1,18 +1,21 @@
 //! The ends of jobs.
 
+use super::limits::after;
 use super::{Engine, Finished};
 use crate::job::{Run, Stdin};
 use crate::launch::{is_lack, is_of_launch, is_struck};
 use crate::options::HaltWhen;
 use crate::output::Capture;
-use crate::slot::{Running, Slot, Waiting};
+use crate::slot::{Over, Running, Slot, Waiting};
 use crate::source::Flow;
 use crate::summary::{Ended, Ending};
 use forkless::{Error, is_for_the_shell, planted};
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Output;
+use std::process::{ExitStatus, Output};
+use std::time::{Duration, Instant};
 
 const KILL: i32 = 9;
 
@@ -28,6 +31,9 @@ impl Engine<'_> {
     /// Reaps the job in a slot, if it has ended.
     pub(super) fn reap(&mut self, slot: usize) {
         let Slot::Running(running) = &mut self.slots[slot] else { return };
+        if running.over.is_some() {
+            return;
+        }
         if running.killing.is_some()
             && self.options.groups
             && running.has_ended()
@@ -51,15 +57,50 @@ impl Engine<'_> {
             },
             Err(error) => Err(error),
         };
-        let Slot::Running(mut running) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
         running.end_feed(self.options.tries > 1);
+        let runtime = running.started.elapsed();
+        match status {
+            Ok(status) if self.is_held_open(slot) => self.linger(slot, status, runtime),
+            status => self.release(slot, status, runtime),
+        }
+    }
+
+    /// Whether a process that a job has left behind may still write output.
+    fn is_held_open(&mut self, slot: usize) -> bool {
+        let Slot::Running(running) = &mut self.slots[slot] else { return false };
+        if self.options.linger.is_zero() || running.killing.is_some() || self.flow == Flow::Now {
+            return false;
+        }
+        // Our copies of the child's ends would hold it open, too.
+        running.child.let_go();
+        running.capture.as_ref().is_some_and(|capture| capture.is_open()) && !planted!("jobs-do-not-linger")
+    }
+
+    /// Waits for the end of the output of a job.
+    fn linger(&mut self, slot: usize, status: ExitStatus, runtime: Duration) {
+        let Slot::Running(running) = &mut self.slots[slot] else { return };
+        let (until, turn) = (after(Instant::now(), self.options.linger), running.turn);
+        running.over = Some(Over { status, runtime, until });
+        self.due_at(until);
+        self.watch_pipes(slot, turn);
+    }
+
+    /// Ends a job whose process has ended before, and whose output is not waited for any longer.
+    pub(super) fn let_end(&mut self, slot: usize) {
+        let Slot::Running(running) = &mut self.slots[slot] else { return };
+        if let Some(Over { status, runtime, .. }) = running.over.take() {
+            self.release(slot, Ok(status), runtime);
+        }
+    }
+
+    /// Frees the slot of a job that has ended.
+    fn release(&mut self, slot: usize, status: io::Result<ExitStatus>, runtime: Duration) {
+        let Slot::Running(running) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
         self.running -= 1;
         self.unwatched -= usize::from(!running.watched);
         // What was missing for a launch may be there now.
         self.not_before = None;
-        let Running {
-            job, place, tries, shell, started, clock, capture, timed_out, killing, signalled, struck, ..
-        } = *running;
+        let Running { job, place, tries, shell, clock, capture, timed_out, killing, signalled, struck, .. } = *running;
         let is_streamed = matches!(job.stdin, Stdin::Stream(_));
         let mut has_not_run = false;
         let ending = match status {
@@ -98,15 +139,13 @@ impl Engine<'_> {
             },
             Err(error) => Ending::Lost(error),
         };
-        let runtime = started.elapsed();
         if ending.is_success() {
             self.runtimes.add(runtime);
         }
         let ended = Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 };
         // It must run again with the same log: the run has ended it, not the job itself.
         let cut_short = killing.is_some() && !timed_out && ended.is_failure() && !planted!("jobs-cut-short-logged");
-        let cut_short = cut_short || has_not_run || capture.as_ref().is_some_and(|capture| capture.is_cut);
-        self.end(ended, capture, cut_short);
+        self.end(ended, capture, cut_short || has_not_run);
     }
 
     /// Launches a line again, whose program could not be executed: the shell reports that in its own words. At once, because
@@ -145,17 +184,8 @@ impl Engine<'_> {
         ended.job.run = Run::default();
         ended.job.stdin = Stdin::Null;
         ended.job.env = Vec::new();
-        self.ended.push(Finished { ended, capture, logged: cut_short });
-    }
-
-    /// Writes the job's line to the log.
-    pub(super) fn log(&mut self, ended: &Ended) {
-        if planted!("jobs-not-logged-while-others-run") && self.running > 0 {
-            return;
-        }
-        if let Some(Err(error)) = self.options.log.as_mut().map(|log| log.write(ended)) {
-            self.fail(error);
-        }
+        let cut_short = cut_short || planted!("jobs-not-logged-while-others-run") && self.running > 0;
+        self.ended.push(Finished { ended, capture, cut_short });
     }
 
     /// Stops the run if the limit of [`Options::halt`](crate::Options::halt) has been reached.

@@ -101,7 +101,7 @@ impl Engine<'_> {
         }
     }
 
-    fn due_at(&mut self, time: Instant) {
+    pub(super) fn due_at(&mut self, time: Instant) {
         self.deadline = Some(self.deadline.map_or(time, |known| known.min(time)));
     }
 
@@ -139,6 +139,13 @@ impl Engine<'_> {
         self.deadline = None;
         for slot in 0..self.slots.len() {
             let Slot::Running(running) = &mut self.slots[slot] else { continue };
+            if let Some(over) = &running.over {
+                match over.until {
+                    until if until > now => self.due_at(until),
+                    _ => self.let_end(slot),
+                }
+                continue;
+            }
             let next = match (&running.killing, shorter(limit, running.job.timeout)) {
                 (Some(killing), _) => killing.next,
                 (None, Some(limit)) => Some(after(running.started, limit)),
@@ -159,6 +166,7 @@ impl Engine<'_> {
         self.leave_away();
         let now = Instant::now();
         for slot in 0..self.slots.len() {
+            self.let_end(slot);
             if matches!(&self.slots[slot], Slot::Running(running) if running.killing.is_none()) {
                 self.send_next(slot, now);
             }
@@ -168,6 +176,9 @@ impl Engine<'_> {
     /// Sends the next signal of the sequence that ends a job.
     pub(super) fn send_next(&mut self, slot: usize, now: Instant) {
         let Slot::Running(running) = &mut self.slots[slot] else { return };
+        if running.over.is_some() {
+            return;
+        }
         let sent = running.killing.as_ref().map_or(0, |killing| killing.sent);
         let next = self.options.termination.get(sent).map(|&(signal, pause)| {
             running.send(signal);

@@ -2,7 +2,7 @@
 
 use crate::control::Control;
 use crate::launch::Launcher;
-use crate::log::Log;
+use crate::log::Outlet;
 use crate::options::{Options, Output};
 use crate::output::spill::Spill;
 use crate::output::{Capture, FIRST};
@@ -53,7 +53,7 @@ struct Engine<'a> {
     options: Options,
     source: &'a mut dyn Source,
     events: &'a mut dyn Events,
-    sink: capture::Outlet<'a>,
+    sink: Outlet<'a>,
     control: Control,
     wake: Wake,
     launcher: Launcher,
@@ -101,8 +101,8 @@ enum Supply {
 struct Finished {
     ended: Ended,
     capture: Option<Box<Capture>>,
-    /// It has its line in the log, or gets none.
-    logged: bool,
+    /// It has no line in the log, because it has not ended by itself.
+    cut_short: bool,
 }
 
 /// Captured output that waits, and what it waits in.
@@ -136,6 +136,8 @@ impl<'a> Engine<'a> {
                 options.output = Output::Group;
             }
         }
+        // Its order cannot be changed.
+        options.keep_order &= options.output != Output::Inherit;
         let threads = std::mem::take(&mut options.threads);
         let is_free = options.delay.is_zero() && options.max_load.is_none() && options.min_memory.is_none();
         // Where the kernel has no room for further threads, the run's own thread launches.
@@ -179,10 +181,10 @@ impl<'a> Engine<'a> {
             begun,
             next_tick: options.tick.map(|tick| limits::after(begun, tick)),
             summary: Summary::default(),
+            sink: Outlet::new(sink, options.log.take()),
             options,
             source,
             events,
-            sink: capture::Outlet { sink, has_failed: false },
         })
     }
 
@@ -191,12 +193,12 @@ impl<'a> Engine<'a> {
         loop {
             self.obey();
             self.take_launches();
+            self.look_at_the_clock();
             // The next jobs first: they run while the output of the last ones is handled.
             let more = self.start();
             self.serve();
             let was_full = self.is_window_full();
             self.settle();
-            self.look_at_the_clock();
             if more || was_full && !self.is_window_full() {
                 continue;
             }
@@ -304,7 +306,9 @@ impl<'a> Engine<'a> {
                 self.await_launches();
             }
             for slot in &mut self.slots {
-                if let Slot::Running(running) = slot {
+                if let Slot::Running(running) = slot
+                    && running.over.is_none()
+                {
                     running.send(signal);
                 }
             }
@@ -351,7 +355,7 @@ impl<'a> Engine<'a> {
         if let Err(error) = self.sink.flush() {
             self.sink_failed(error);
         }
-        if let Some(Err(error)) = self.options.log.as_mut().map(Log::end) {
+        if let Err(error) = self.sink.end() {
             self.fail(error);
         }
         if !planted!("jobs-held-not-counted") {

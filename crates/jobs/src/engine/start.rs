@@ -227,6 +227,7 @@ impl Engine<'_> {
             timed_out: false,
             signalled: false,
             struck,
+            over: None,
         }));
         if captured {
             self.watch_output(slot, started);

@@ -8,6 +8,7 @@ use crate::job::Job;
 use crate::source::{Sink, Stream};
 use forkless::planted;
 use kept::Kept;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ReadWriteFlags, ioctl_fionread, preadv2};
 use spill::Spill;
 use std::fs::File;
@@ -35,8 +36,8 @@ pub(crate) struct Capture {
     /// The job's head has been written.
     headed: bool,
     pub(crate) received: u64,
-    /// A part of the output is lost, because there was no place for it.
-    pub(crate) is_cut: bool,
+    /// A part of the output is lost.
+    is_cut: bool,
     /// Why the second copies are not complete.
     pub(crate) copy_error: Option<io::Error>,
     /// So many bytes of it are kept.
@@ -141,6 +142,26 @@ impl Capture {
         answer.and(self.streams[index].emit(&ready, &mut way))
     }
 
+    /// Whether all output has been passed on, and all copies that were requested are complete.
+    pub(crate) fn is_whole(&self, copied: bool) -> bool {
+        !self.is_cut && (!copied || self.streams.iter().all(|one| one.copy.is_some()))
+    }
+
+    /// Whether both streams have ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.streams.iter().all(|one| one.pipe.is_none())
+    }
+
+    /// Whether a process has an end for writing.
+    pub(crate) fn is_open(&self) -> bool {
+        let mut pipes = self.streams.iter().filter_map(|one| one.pipe.as_ref());
+        let Some(first) = pipes.next() else { return false };
+        // The kernel reports a hang-up unasked.
+        let mut files = [first, pipes.next().unwrap_or(first)].map(|pipe| PollFd::new(pipe, PollFlags::empty()));
+        let _ = poll(&mut files, Some(&Timespec::default()));
+        files.iter().any(|file| !file.revents().contains(PollFlags::HUP))
+    }
+
     /// There is no place for further output: closes the pipes.
     pub(crate) fn cut(&mut self) {
         self.is_cut = true;
@@ -153,7 +174,9 @@ impl Capture {
             self.headed = true;
             head(way)?;
         }
-        self.streams.iter_mut().try_for_each(|one| one.write(way))
+        let answer = self.streams.iter_mut().try_for_each(|one| one.write(way));
+        self.is_cut |= answer.is_err();
+        answer
     }
 
     /// Frees what is kept.
@@ -174,7 +197,9 @@ impl Capture {
             let line = std::mem::take(&mut one.line);
             answer = answer.and(one.kept.push(&line, way.spill));
             if turn {
-                answer = answer.and(one.write(&mut way));
+                let written = one.write(&mut way);
+                self.is_cut |= written.is_err();
+                answer = answer.and(written);
             }
             let message = std::mem::take(&mut one.message);
             let mut rest = |bytes: &[u8]| {

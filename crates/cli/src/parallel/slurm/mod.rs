@@ -125,6 +125,7 @@ fn starter(given: &ParallelOptions) -> Result<Starter, String> {
         ("--timeout=", timeout),
         ("--term-seq=", given.term_seq.clone()),
         ("--delay=", given.delay.map(seconds)),
+        ("--linger=", given.linger.map(seconds)),
         ("--load=", given.load.clone()),
         ("--memfree=", given.memfree.map(|size| size.to_string())),
         ("--nice=", given.nice.map(|nice| nice.to_string())),

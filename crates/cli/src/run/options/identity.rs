@@ -9,7 +9,7 @@ use clap::{
     Args,
     builder::{OsStringValueParser, TypedValueParser},
 };
-use forkless::Command;
+use forkless::{Command, planted};
 use nix::unistd::{Group, User};
 
 use super::super::{
@@ -94,7 +94,7 @@ impl Identity {
             return Err(excludes(group, other));
         }
         if let Some(NewUser { name, .. }) = &self.reuid {
-            self.set_user(command, name)?;
+            self.set_user(command, name, group_of_user.or(self.regid.as_ref()).is_some())?;
         }
         if let Some(group) = group_of_user.or(self.regid.as_ref()) {
             command.group_name(group);
@@ -149,13 +149,13 @@ impl Identity {
         let gid = match group_of_user.as_ref().or(self.regid.as_ref()) {
             Some(group) => group_id(group.to_str().unwrap_or_default())
                 .map_err(|why| Failure::before(format_args!("--regid: {why}")))?,
-            None => known.ok_or_else(|| failed(&"no user entry, so --regid is needed"))?.gid.as_raw(),
+            None => known.ok_or_else(|| failed(&NO_ENTRY))?.gid.as_raw(),
         };
         Ok(Some(Ids { uid, gid, groups: Some(self.groups.clone()) }))
     }
 
     /// Sets the user and the groups that come with it. Current groups are kept only with `--keep-groups`.
-    fn set_user(&self, command: &mut Command, name: &OsStr) -> Result<(), Failure> {
+    fn set_user(&self, command: &mut Command, name: &OsStr, has_group: bool) -> Result<(), Failure> {
         let failed = |error: &dyn Display| Failure::before(format_args!("--reuid: {name:?}: {error}"));
         let text = name.to_str().unwrap_or_default();
         let named = User::from_name(text).map_err(|error| failed(&error))?;
@@ -165,6 +165,10 @@ impl Identity {
             (named, _) => named,
         };
         match (known, uid) {
+            // It would silently keep the group of forkless.
+            (None, Some(_)) if !has_group && !planted!("user-keeps-the-callers-group") => {
+                return Err(failed(&NO_ENTRY));
+            }
             (Some(user), _) if self.keep_groups => {
                 // A change of user alone drops the groups if forkless is root, so they are set explicitly.
                 command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
@@ -184,6 +188,8 @@ impl Identity {
         Ok(())
     }
 }
+
+const NO_ENTRY: &str = "no user entry, so --regid is needed";
 
 fn excludes(group: &OsStr, other: &OsStr) -> Failure {
     Failure::before(format_args!("--reuid: group {group:?} excludes --regid {other:?}"))

@@ -109,6 +109,11 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = FILES, long, value_name = "BYTES", value_parser = limits::amount, requires = "capture")]
     pub(crate) limit_output: Option<u64>,
 
+    /// Wait up to DURATION for processes that the program has left behind: with --capture those that hold its output open,
+    /// in a --sandbox all (default: 200ms)
+    #[arg(help_heading = FILES, long, value_name = "DURATION", value_parser = parse::duration)]
+    pub(crate) linger: Option<Duration>,
+
     /// Signal the program after DURATION, such as 1m30s (default: 0, never)
     ///
     /// DURATION is a number of seconds, or numbers with the units ms, s, m, h and d, from the largest to the smallest.
@@ -215,6 +220,12 @@ impl RunOptions {
         self.scheduling.apply(command);
         self.settings.apply(command);
         self.limits.apply(command)
+    }
+
+    /// How long processes are waited for that the program has left behind.
+    pub(crate) fn linger(&self) -> Duration {
+        const DEFAULT: Duration = Duration::from_millis(200);
+        self.linger.unwrap_or(DEFAULT)
     }
 
     /// Has the program another root, so that its paths are not those of forkless?

@@ -1,14 +1,17 @@
-//! PID 1 of the sandbox: starts the program, forwards signals to it, reaps, and ends with it. When it ends, the kernel kills
+//! PID 1 of the sandbox: starts the program, forwards signals to it, reaps, and ends with it and what it has left behind, for
+//! which it waits a while. When it ends, the kernel kills
 //! everything that is left in the sandbox.
 
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     sync::atomic::Ordering,
+    time::{Duration, Instant},
 };
 
 use forkless::{BpfInstruction, Command};
-use forkless_core::sys;
+use forkless_core::{planted, sys};
+use rustix::event::Timespec;
 
 use super::{
     super::{failure::Failure, options::Ids},
@@ -56,7 +59,7 @@ pub(super) fn run(
         empty_bounding_set()?;
     }
     confine()?;
-    Ok(serve(program, status))
+    Ok(serve(program, status, sandbox.options.linger()))
 }
 
 /// One call that changes this process alone.
@@ -158,36 +161,64 @@ fn confine() -> Result<(), Failure> {
     call("init", libc::SYS_seccomp, [SECCOMP_SET_MODE_FILTER, 0, &raw const program as usize, 0, 0, 0]).map(drop)
 }
 
-/// Waits for signals and children until the program has ended. Makes only the calls that `filter::init` allows.
-fn serve(program: i32, status: &Status) -> u8 {
+/// The end of the program.
+struct Ended {
+    status: i32,
+    /// What it has left behind may run until then; `None`: for ever.
+    until: Option<Instant>,
+}
+
+/// Waits for signals and children until the program has ended, and for `linger` at most until all others have. Makes only the
+/// calls that `filter::init` allows.
+fn serve(program: i32, status: &Status, linger: Duration) -> u8 {
     let all = u64::MAX;
+    let mut ended: Option<Ended> = None;
     loop {
+        let left =
+            ended.as_ref().and_then(|ended| ended.until).map(|until| until.saturating_duration_since(Instant::now()));
+        // A time that the kernel cannot count means no limit.
+        let limit = left.and_then(|left| Timespec::try_from(left).ok());
+        let limit = limit.as_ref().map_or(0, |limit| &raw const *limit as usize);
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-        let args = [&raw const all as usize, info.as_mut_ptr() as usize, 0, 8, 0, 0];
-        // SAFETY: the kernel reads the set, and writes to `info`; both outlive the call.
+        let args = [&raw const all as usize, info.as_mut_ptr() as usize, limit, 8, 0, 0];
+        // SAFETY: the kernel reads the set and the time, and writes to `info`; all outlive the call.
         let signal = unsafe { sys::syscall(libc::SYS_rt_sigtimedwait as u32, args) };
-        if let Some(ended) = reap(program) {
-            status.word.store(ended + 1, Ordering::Release);
-            return code(ended);
-        }
-        let Ok(signal) = signal else { continue };
+        let is_alone = reap(|pid, status_of| {
+            if pid == program {
+                status.word.store(status_of + 1, Ordering::Release);
+                ended = Some(Ended { status: status_of, until: Instant::now().checked_add(linger) });
+            }
+        });
         // SAFETY: zeroed, and then written by the kernel.
         let from = unsafe { info.assume_init().si_pid() };
         // 0: the sender is outside of this PID namespace. The program gets no other process to send signals.
-        if signal as i32 != libc::SIGCHLD && from == 0 {
-            forward(program, signal as i32);
+        let signal = signal.ok().map(|signal| signal as i32).filter(|signal| *signal != libc::SIGCHLD && from == 0);
+        match (&ended, signal) {
+            (None, Some(signal)) => forward(program, signal),
+            (None, None) => {}
+            (Some(ended), signal) => {
+                let is_late = ended.until.is_some_and(|until| Instant::now() >= until);
+                // Nobody is left to forward it to.
+                let is_killed = signal.is_some_and(|signal| !HARMLESS.contains(&signal));
+                if is_alone || is_late || is_killed || planted!("sandbox-does-not-linger") {
+                    return code(ended.status);
+                }
+            }
         }
     }
 }
 
-/// Reaps all children that have ended. Returns the wait status of the program, if it is among them.
-fn reap(program: i32) -> Option<i32> {
+/// Signals that end no program by default.
+const HARMLESS: [i32; 4] = [libc::SIGTSTP, libc::SIGCONT, libc::SIGWINCH, libc::SIGURG];
+
+/// Reaps all children that have ended, and returns whether there are no others.
+fn reap(mut each: impl FnMut(i32, i32)) -> bool {
     loop {
         let mut status = 0;
         match sys::wait4(-1, &mut status, libc::WNOHANG as u32, None) {
-            Ok(pid) if pid == program => return Some(status),
-            Ok(1..) => {}
-            _ => return None,
+            Ok(0) => return false,
+            Ok(pid) => each(pid, status),
+            Err(_) => return true,
         }
     }
 }
