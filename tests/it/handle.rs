@@ -27,6 +27,7 @@ scenarios! {
     changes_taken_by_another_reaper_are_reported_as_ends "changes-taken"
     core_dumps_are_reported "cores"
     groups_are_signalled "groups"
+    a_reaped_child_is_not_signalled_by_its_number "bounds-signals-after-the-end"
     groups_are_signalled_before_linux_6_9 "groups-before-6.9"
     terminate_sends_sigkill_after_the_grace "terminated"
     terminate_group_sends_sigkill_after_the_grace "terminated-groups"

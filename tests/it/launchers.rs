@@ -72,3 +72,8 @@ fn the_first_launch_under_a_filter_may_be_the_init_of_a_pid_namespace() {
     let ending = runner::end(&["first-launch-is-init", "filtered"]);
     assert!(ending.status.success(), "{} {}", ending.status, ending.text);
 }
+
+#[test]
+fn a_command_has_no_more_steps_of_best_effort_than_can_be_noted() {
+    runner::run("bounds-misses");
+}

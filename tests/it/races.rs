@@ -134,6 +134,11 @@ fn the_childs_new_user_cannot_access_the_hosts_memory() {
 }
 
 #[test]
+fn the_memory_is_dumpable_again_only_when_a_child_with_failed_maps_is_reaped() {
+    runner::run("bounds-failed-maps");
+}
+
+#[test]
 fn a_host_that_drops_root_during_a_launch_stays_non_dumpable() {
     runner::run("ids-own-drop");
 }

@@ -106,8 +106,24 @@ pub unsafe fn seccomp(filter: *const u8, count: u32) -> Result<()> {
 /// Records a best-effort step that failed. False if there is no room left: then the step must not be skipped.
 pub fn note_miss(frame: &Frame, index: u32, errno: i32) -> bool {
     let n = frame.missed.load(Relaxed);
-    let Some(miss) = frame.misses.get(n as usize) else { return false };
+    let Some(miss) = frame.misses.get(n as usize) else { return planted!("miss-beyond-the-list") };
     miss.store(u64::from(index) << 32 | u64::from(errno as u32), Relaxed);
     frame.missed.store(n + u32::from(!planted!("miss-not-counted")), Relaxed);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::MISSES;
+    use core::mem::MaybeUninit;
+
+    #[test]
+    fn a_step_of_best_effort_that_cannot_be_noted_is_not_skipped() {
+        // SAFETY: all zero bytes are a valid frame.
+        let frame: Frame = unsafe { MaybeUninit::zeroed().assume_init() };
+        assert!((0..MISSES as u32).all(|index| note_miss(&frame, index, errno::EPERM)));
+        assert!(!note_miss(&frame, 7, errno::EPERM));
+        assert_eq!(frame.missed.load(Relaxed), MISSES as u32);
+    }
 }

@@ -54,7 +54,8 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
 /// Whether the next candidate is tried after this failure.
 pub fn goes_on(error: i32, flags: u32) -> bool {
     let is_forbidden = error == errno::EACCES && !planted!("forbidden-candidate-is-final");
-    is_absent(error) || is_forbidden || flags & TRY_ALL != 0 || planted!("search-never-ends")
+    let is_too_long = planted!("too-long-and-goes-on") && error == errno::E2BIG;
+    is_absent(error) || is_forbidden || is_too_long || flags & TRY_ALL != 0 || planted!("search-never-ends")
 }
 
 /// Whether the errno means that the program does not exist.
@@ -101,5 +102,19 @@ pub unsafe fn exec_fd(plan: *const Header, fd: i32) -> i32 {
     match unsafe { sys::syscall(uapi::__NR_execveat, args) } {
         Err(error) => error,
         Ok(_) => errno::ENOSYS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A later candidate would hide the reason: `execvp(3)` too goes on only when a program does not exist or may not be executed.
+    #[test]
+    fn only_a_program_that_is_absent_or_forbidden_sends_the_search_on() {
+        let found = (1..=133).filter(|&error| goes_on(error, 0));
+        let known = [errno::ENOENT, errno::EACCES, errno::ENODEV, errno::ENOTDIR, errno::ETIMEDOUT, errno::ESTALE];
+        assert!(found.eq(known));
+        assert!((1..=133).all(|error| goes_on(error, TRY_ALL)));
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn sealed<T: Copy>(work: impl FnOnce(&mut Mask) -> T) -> T {
     let blocked = if planted!("preload-handlers-run-inside") {
         sys::signal_mask()
     } else {
-        sys::set_signal_mask(blocked_in_caller())
+        sys::set_signal_mask(if planted!("preload-sigsys-blocked") { !0 } else { blocked_in_caller() })
     };
     // The call cannot fail; a filter may refuse it. Then handlers run as always.
     let before = blocked.or_else(|_| sys::signal_mask()).unwrap_or(0);

@@ -72,6 +72,8 @@ mod hosts;
 mod awaited;
 #[path = "../scenario/death.rs"]
 mod death;
+#[path = "../scenario/bounds.rs"]
+mod bounds;
 #[path = "../scenario/lines.rs"]
 mod lines;
 #[path = "../scenario/zygote_owner.rs"]
@@ -247,6 +249,9 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-owner-dropped-ids", zygote_owner::dropped_ids),
     ("zygote-owner-dropped-capability", zygote_owner::dropped_capability),
     ("zygote-owner-another-process", zygote_owner::another_process),
+    ("bounds-misses", bounds::misses),
+    ("bounds-signals-after-the-end", bounds::signals_after_the_end),
+    ("bounds-failed-maps", bounds::failed_maps),
     ("lines-status-kept", lines::status_is_kept),
     ("attributes", attributes::changed),
     ("strangers-maps", strangers::maps),

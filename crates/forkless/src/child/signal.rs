@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 impl Inner {
     /// Sends a signal to the child, unless it is known to have ended.
     pub(super) fn signal(&self, signal: i32) -> sys::Result<()> {
-        if !self.is_running() {
+        if !self.is_running() && !planted!("signal-after-the-reaping") {
             return Ok(());
         }
         let answer = match &self.pidfd {

@@ -68,7 +68,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     loop {
         let way = Way { unprobed, ..best_way(plan, run, &caller, features, copy_sources) };
         let closes = plan.changes_ids || caller.forbids_dumps;
-        let keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
+        let mut keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
             Err(error) if plan.changes_ids => return Err(failure::dumpable_error(plan, error)),
             answer => answer.ok().flatten(),
         };
@@ -101,6 +101,8 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             running.maps = Some(maps::write(running.id, &frame.go, maps, caller.forbids_dumps, is_there));
         }
         if let Some(Err((errno, what))) = running.maps {
+            let early = if planted!("dumpable-before-the-reaping") { keep_dumpable.take() } else { None };
+            drop(early);
             let status = reap(&running);
             drop(keep_dumpable);
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));

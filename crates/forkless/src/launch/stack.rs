@@ -265,7 +265,7 @@ impl Stack {
                 return;
             }
         }
-        if stack.frame().state() == LEFT {
+        if stack.frame().state() == LEFT || planted!("running-stack-unmapped") {
             let base = frame.wrapping_byte_sub(frame_offset());
             // SAFETY: the whole mapping, to which nothing refers any more.
             let _ = unsafe { munmap(base.cast(), MAPPING) };
@@ -316,5 +316,21 @@ mod tests {
         let guard = format!("{:x}-{lowest:x} ---p", lowest - GUARD as u64);
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
         assert!(maps.lines().any(|line| line.starts_with(&guard)), "no {guard} in\n{maps}");
+    }
+
+    /// However full the pool is: other tests of this process use it too.
+    #[test]
+    fn the_stack_of_a_running_child_stays_mapped_when_the_pool_is_full() {
+        for _ in 0..20 {
+            let mut many: Vec<Stack> = (0..=KEPT).map(|_| Stack::take().expect("a stack")).collect();
+            let running = many.pop().expect("a stack");
+            running.frame().word.store(forkless_core::frame::RUNNING, Ordering::Release);
+            let (lowest, _) = running.span();
+            drop(many);
+            drop(running);
+            let start = format!("{lowest:x}-");
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+            assert!(maps.lines().any(|line| line.starts_with(&start)), "no {start} in\n{maps}");
+        }
     }
 }

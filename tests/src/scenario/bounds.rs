@@ -1,0 +1,99 @@
+//! Every list that is full, and every call after the end.
+
+use crate::observe::{self, skip};
+use forkless::{Command, Error, Namespace, Step};
+use forkless_tests::filter::{self, Answer, Refusal, hang};
+use forkless_tests::process::is_root;
+use std::os::fd::AsRawFd;
+use std::thread;
+
+/// The most steps of best effort that may fail: `MISSES` of `crates/core/src/plan.rs`.
+const MISSES: usize = 128;
+
+/// There is room to note so many steps of best effort that fail, and a command cannot have more.
+pub fn misses(_: &[String]) {
+    let failing = |count: usize| {
+        let mut command = Command::new("/bin/true");
+        for _ in 0..count {
+            // SAFETY: closes a number that is not open.
+            unsafe { command.call(libc::SYS_close as u32, [forkless::CallArg::Number(9999)], None) };
+        }
+        command.best_effort(Step::Call);
+        command
+    };
+    let mut child = failing(MISSES).spawn().expect("a list that is full");
+    assert_eq!(child.missed().len(), MISSES);
+    assert!(child.wait().expect("wait").success());
+    let error = failing(MISSES + 1).spawn().expect_err("no room");
+    let error = Error::of(&error).expect("an error of a launch");
+    assert!(error.step() == Step::Check && error.to_string().contains("at most 128 steps"), "{error}");
+    observe::assert_no_orphans();
+}
+
+/// A handle without a pidfd signals nobody when its child has been reaped: the number may be a stranger's.
+pub fn signals_after_the_end(_: &[String]) {
+    for pidfd in [true, false] {
+        thread::scope(|scope| {
+            let signals = || {
+                let mut child = Command::new("/bin/true").process_group(0).pidfd(pidfd).spawn().expect("spawn");
+                child.wait().expect("wait");
+                // Each of them would be an error.
+                let calls = [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_pidfd_send_signal];
+                let refusals: Vec<_> = calls.map(|call| Refusal::of(call, Answer::Errno(libc::EPERM))).into();
+                filter::refuse(&refusals).expect("a filter");
+                child.kill().expect("nobody is killed");
+                child.signal(libc::SIGTERM).expect("nobody is signalled");
+                child.terminate(libc::SIGTERM, std::time::Duration::ZERO).expect("nobody is terminated");
+                assert!(child.wait().expect("the status again").success());
+            };
+            scope.spawn(signals).join().expect("a thread");
+        });
+    }
+}
+
+/// ID maps that cannot be written: the memory is made dumpable again only when the child has been reaped.
+pub fn failed_maps(_: &[String]) {
+    if !is_root() {
+        return skip("the dumpable flag with failed ID maps", "needs root");
+    }
+    const RECEIVE: libc::c_ulong = 0xc000_2100 | (size_of::<libc::seccomp_notif>() as libc::c_ulong) << 16;
+    const SEND: libc::c_ulong = 0xc000_2101 | (size_of::<libc::seccomp_notif_resp>() as libc::c_ulong) << 16;
+    const CONTINUE: u32 = 1;
+    // The kernel is probed without a filter.
+    assert!(Command::new("/bin/true").status().expect("status").success());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let launched = scope.spawn(move || {
+            sender
+                .send(hang(Refusal::of(libc::SYS_wait4, Answer::Errno(0))).expect("a filter"))
+                .expect("the main thread");
+            // A map of no IDs is none.
+            Command::new("/bin/true").unshare(Namespace::User).map_uid(0, 0, 0).spawn().map(drop)
+        });
+        let listener = receiver.recv().expect("a listener");
+        let mut seen = Vec::new();
+        while !launched.is_finished() {
+            let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: these read and write structures of this function; the last one reads a flag.
+            unsafe {
+                if libc::poll(&raw mut poll, 1, 20) != 1 {
+                    continue;
+                }
+                let mut call: libc::seccomp_notif = std::mem::zeroed();
+                if libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut call) != 0 {
+                    continue;
+                }
+                seen.push(libc::prctl(libc::PR_GET_DUMPABLE));
+                let mut reply: libc::seccomp_notif_resp = std::mem::zeroed();
+                (reply.id, reply.flags) = (call.id, CONTINUE);
+                libc::ioctl(listener.as_raw_fd(), SEND, &raw mut reply);
+            }
+        }
+        let error = launched.join().expect("a thread").expect_err("no map");
+        assert_eq!(Error::of(&error).map(Error::step), Some(Step::IdMaps), "{error}");
+        assert_eq!(seen.first(), Some(&0), "while the child waits to be reaped: {seen:?}");
+    });
+    // SAFETY: reads a flag.
+    assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1, "afterwards");
+    observe::assert_no_orphans();
+}
