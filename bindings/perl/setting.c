@@ -16,7 +16,7 @@ const struct setting settings[] = {
     ONE(fd, "if"), ONE(fd_inherit, "i"), ONE(fd_null, "i"), ONE(fd_pipe, "i"), ONE(fd_socketpair, "i"), ONE(fd_dup, "ii"),
     ONE(fd_open, "isiu"), ONE(inherit_all, "i"), ONE(setsid, "i"), ONE(process_group, "i"),
     ONE(signal_default, "g"), ONE(signal_ignore, "g"), ONE(signal_inherit, "g"), ONE(signal_block, "g"),
-    ONE(inherit_signal_mask, "i"), ONE(pidfd, "i"), ONE(kill_on_free, "i"), ONE(autoreap, "i"), ONE(pidfd_autokill, "i"), ONE(retry_busy, "u"), ONE(best_effort, "i"),
+    ONE(inherit_signal_mask, "i"), ONE(pidfd, "i"), ONE(kill_on_free, "i"), ONE(keep_record_locks, "i"), ONE(autoreap, "i"), ONE(pidfd_autokill, "i"), ONE(retry_busy, "u"), ONE(best_effort, "i"),
     ONE(scripts_by_shell, "i"),
     ONE(launcher, "i"), ONE(uid, "u"), ONE(gid, "u"), ONE(groups, "N"), ONE(user, "s"), ONE(group, "s"),
     ONE(rlimit, "iUU"), ONE(scheduler, "ii"), ONE(cpu_affinity, "N"), ONE(io_priority, "ii"),

@@ -133,6 +133,12 @@ fn the_childs_new_user_cannot_access_the_hosts_memory() {
     runner::run("ids-closed");
 }
 
+/// With the lost locks of callers without the setting as a control.
+#[test]
+fn record_locks_stay_when_the_caller_executes_another_program() {
+    runner::run("record-locks");
+}
+
 #[test]
 fn the_memory_is_dumpable_again_only_when_a_child_with_failed_maps_is_reaped() {
     runner::run("bounds-failed-maps");

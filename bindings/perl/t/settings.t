@@ -29,7 +29,7 @@ my %good = (
     fd_inherit => [0], fd_null => [1], fd_pipe => [1], fd_socketpair => [9], fd_dup => [2, 1], fd_open => [0, '/dev/null', 0, 0],
     inherit_all => [1], setsid => [1], process_group => [0], controlling_terminal => [0], foreground => [0],
     signal_default => ['INT'], signal_ignore => ['SIGINT'], signal_inherit => [2], signal_block => ['USR1'],
-    inherit_signal_mask => [1], pidfd => [1], kill_on_free => [1], autoreap => [1], pidfd_autokill => [1], retry_busy => [10], best_effort => [21], launcher => ['fork'],
+    inherit_signal_mask => [1], pidfd => [1], kill_on_free => [1], keep_record_locks => [1], autoreap => [1], pidfd_autokill => [1], retry_busy => [10], best_effort => [21], launcher => ['fork'],
     scripts_by_shell => [1],
     uid => [0], gid => [0], groups => [[0, 1]], user => ['root'], group => ['root'], umask => [022], rlimit => ['AS', 1 << 40, 1 << 40],
     scheduler => ['other', 0], cpu_affinity => [[0]], io_priority => ['best_effort', 4],

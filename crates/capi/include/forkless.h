@@ -225,6 +225,9 @@ int forkless_command_signal_block(forkless_command *command, int number);
 int forkless_command_inherit_signal_mask(forkless_command *command, int on);
 /* Whether the handle has a pidfd (default: yes for spawn and launch, no for status). */
 int forkless_command_pidfd(forkless_command *command, int on);
+/* Whether forkless_command_launch waits until the child has a file-descriptor table of its own (default: no): then record locks of the
+ * caller (fcntl(2) F_SETLK) stay if it executes another program, and are not the child's if it ends. */
+int forkless_command_keep_record_locks(forkless_command *command, int on);
 /* Whether forkless_child_free kills the child (default: no). */
 int forkless_command_kill_on_free(forkless_command *command, int on);
 /* Have the kernel reap the child (CLONE_AUTOREAP, Linux 7.1; -EINVAL at the launch on older kernels). The child leaves no zombie and

@@ -201,6 +201,10 @@ setters! {
         command.pidfd(on != 0);
     }
 
+    fn forkless_command_keep_record_locks(on: c_int) command => {
+        command.keep_record_locks(on != 0);
+    }
+
     fn forkless_command_kill_on_free(on: c_int) command => {
         command.kill_on_drop(on != 0);
     }

@@ -310,6 +310,7 @@ static void autoreaped(void) {
     } else {
         CHECK(answer == -EINVAL && error.step == FORKLESS_STEP_CLONE && strstr(error.message, "CLONE_PIDFD_AUTOKILL"));
     }
+    EXPECT(0, forkless_command_keep_record_locks(command, 1));
     EXPECT(0, forkless_command_pidfd(command, 0));
     EXPECT(-EINVAL, forkless_command_spawn(command, &child, &error));
     CHECK(error.step == FORKLESS_STEP_CHECK && strstr(error.message, "pidfd_autokill"));

@@ -38,6 +38,7 @@ static void no_command(void) {
     EXPECT(-EINVAL, forkless_command_pidfd(NULL, 1));
     EXPECT(-EINVAL, forkless_command_autoreap(NULL, 1));
     EXPECT(-EINVAL, forkless_command_pidfd_autokill(NULL, 1));
+    EXPECT(-EINVAL, forkless_command_keep_record_locks(NULL, 1));
     EXPECT(-EINVAL, forkless_command_kill_on_free(NULL, 1));
     EXPECT(-EINVAL, forkless_command_retry_busy(NULL, 1));
     EXPECT(-EINVAL, forkless_command_scripts_by_shell(NULL, 1));

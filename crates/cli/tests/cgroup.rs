@@ -123,6 +123,8 @@ fn new_cgroup_is_removed_when_forkless_is_signalled() {
     let option = group.option();
     for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGHUP, 129)] {
         let script = "sh -c 'trap \"\" TERM INT HUP; echo $$; exec sleep 1000 >/dev/null 2>&1' & wait";
+        // SAFETY: no handler. Under nohup(1) SIGHUP is ignored here, and would be in forkless.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
         // In a new session, so that forkless must relay the signal.
         let mut command = Caller::Root.forkless(&[&option, "--setsid", "sh", "-c", script]);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("forkless starts");

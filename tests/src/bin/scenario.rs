@@ -72,6 +72,8 @@ mod hosts;
 mod awaited;
 #[path = "../scenario/death.rs"]
 mod death;
+#[path = "../scenario/locks.rs"]
+mod locks;
 #[path = "../scenario/bounds.rs"]
 mod bounds;
 #[path = "../scenario/lines.rs"]
@@ -249,6 +251,10 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-owner-dropped-ids", zygote_owner::dropped_ids),
     ("zygote-owner-dropped-capability", zygote_owner::dropped_capability),
     ("zygote-owner-another-process", zygote_owner::another_process),
+    ("record-locks", locks::kept),
+    ("record-locks-host", locks::host),
+    ("record-locks-after", locks::after),
+    ("record-locks-look", locks::look),
     ("bounds-misses", bounds::misses),
     ("bounds-signals-after-the-end", bounds::signals_after_the_end),
     ("bounds-failed-maps", bounds::failed_maps),

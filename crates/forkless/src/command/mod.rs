@@ -62,7 +62,8 @@ pub(crate) use setup::{Name, Setup};
 ///   [`capture`](Self::capture), [`prepare`](Self::prepare), [`exec`](Self::exec).
 /// - **Handle and end of the child**: [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop),
 ///   [`autoreap`](Self::autoreap), [`pidfd_autokill`](Self::pidfd_autokill),
-///   [`parent_death_signal`](Self::parent_death_signal), [`thread_death_signal`](Self::thread_death_signal).
+///   [`parent_death_signal`](Self::parent_death_signal), [`thread_death_signal`](Self::thread_death_signal),
+///   [`keep_record_locks`](Self::keep_record_locks).
 /// - **Signals**: [`signal_default`](Self::signal_default), [`signal_ignore`](Self::signal_ignore),
 ///   [`signal_inherit`](Self::signal_inherit), [`signal_block`](Self::signal_block),
 ///   [`inherit_signal_mask`](Self::inherit_signal_mask).
@@ -134,6 +135,8 @@ pub struct Command {
     pub(crate) pidfd: Option<bool>,
     pub(crate) kill_on_drop: bool,
     pub(crate) once: bool,
+    /// See [`Command::keep_record_locks`].
+    pub(crate) keeps_locks: bool,
     /// See [`Command::exec_pipe`].
     pub(crate) exec_pipe: bool,
     pub(crate) autoreap: bool,
@@ -222,6 +225,7 @@ impl Command {
             pidfd: None,
             kill_on_drop: false,
             once: false,
+            keeps_locks: false,
             exec_pipe: false,
             autoreap: false,
             pidfd_autokill: false,
@@ -644,6 +648,27 @@ impl Command {
     /// ```
     pub fn pidfd(&mut self, pidfd: bool) -> &mut Self {
         self.pidfd = Some(pidfd);
+        self
+    }
+
+    /// Makes [`launch`](Self::launch) wait until the child has a file-descriptor table of its own (default: false), which takes some
+    /// microseconds. The other forms wait longer anyway.
+    ///
+    /// POSIX record locks (`fcntl(2)` F_SETLK) belong to a table of descriptors, and a child shares that of its caller for a moment. If
+    /// the caller executes another program right after `launch`, the kernel gives it a copy of the table, and the locks are lost when
+    /// the child leaves the first one. If it ends, the child has its locks on descriptors 0 to 2 until it has made its own table.
+    ///
+    /// ```
+    /// use forkless::Command;
+    /// let mut child = Command::new("true").keep_record_locks(true).launch()?;
+    /// // From here on the caller may execute another program: its locks stay.
+    /// child.wait()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// Source: unshare_files() in kernel/fork.c, which begin_new_exec() calls; filp_flush() and locks_remove_posix() in fs.
+    pub fn keep_record_locks(&mut self, on: bool) -> &mut Self {
+        self.keeps_locks = on;
         self
     }
 

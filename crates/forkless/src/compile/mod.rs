@@ -89,6 +89,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         sockets: descriptors.sockets,
         back: descriptors.back,
         exec_pipe: descriptors.exec_pipe,
+        keeps_locks: command.keeps_locks,
         highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
         borrows: descriptors.borrows,
         inherit_all: command.inherit_all,
@@ -251,6 +252,8 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     steps.ops.push(Op::new(OpCode::Table));
     if !descriptors.pairs.is_empty() {
         steps.ops.push(Op::new(OpCode::Place));
+    }
+    if !descriptors.pairs.is_empty() || command.keeps_locks {
         steps.ops.push(Op::new(OpCode::Taken));
     }
     if !command.inherit_all && !planted!("others-not-closed") {

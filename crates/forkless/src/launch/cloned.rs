@@ -178,6 +178,9 @@ pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
 /// (Inherited standard streams do not count.)
 fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
     let is_held = run.may_hold(plan) && matches!(way.table, DescriptorTable::PrivateBelow(_));
+    if plan.keeps_locks && !planted!("record-locks-lost") {
+        return way.shares_table();
+    }
     way.shares_table()
         && !is_held
         && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))

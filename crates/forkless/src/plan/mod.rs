@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) back: Option<RawFd>,
     /// Each run makes a pipe whose writing end, in [`EXEC_SLOT`](forkless_core::frame::EXEC_SLOT), exec closes.
     pub(crate) exec_pipe: bool,
+    /// A launch waits until the child has a table of its own.
+    pub(crate) keeps_locks: bool,
     /// The master of the pseudo-terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
     pub(crate) pty: Option<Weak<OwnedFd>>,
     /// The parent's highest descriptor that every run passes; -1: none.

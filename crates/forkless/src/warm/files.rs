@@ -3,9 +3,10 @@
 
 use forkless_core::planted;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A file that changed less than this before a template was started may change again within the same time stamp.
@@ -76,7 +77,9 @@ impl Stamp {
 
 fn look(path: &CString) -> Option<Found> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-    let found = statx(CWD, path, AtFlags::empty(), wanted).ok()?;
+    // A network file system must ask its server: what it remembers may be seconds old.
+    const AT_STATX_FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
+    let found = statx(CWD, path, AT_STATX_FORCE_SYNC, wanted).ok()?;
     Some(Found {
         device: (found.stx_dev_major, found.stx_dev_minor),
         inode: found.stx_ino,
@@ -87,6 +90,33 @@ fn look(path: &CString) -> Option<Found> {
         modified: (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
         changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
     })
+}
+
+/// Which link of a file a path leads to: the last directory, and the name there.
+#[derive(PartialEq)]
+pub(super) struct Place {
+    directory: (u64, u64),
+    name: OsString,
+}
+
+impl Place {
+    /// Opens nothing: the caller may be short of descriptors. `None`: the path leads to no file.
+    pub(super) fn of(path: &OsStr) -> Option<Self> {
+        let mut path = PathBuf::from(path);
+        // As many as the kernel follows (MAXSYMLINKS).
+        for _ in 0..40 {
+            let directory = path.parent()?;
+            match std::fs::read_link(&path) {
+                Ok(target) => path = directory.join(target),
+                Err(_) => {
+                    let found = std::fs::metadata(directory).ok()?;
+                    let name = path.file_name()?.to_owned();
+                    return Some(Self { directory: (found.dev(), found.ino()), name });
+                }
+            }
+        }
+        None
+    }
 }
 
 /// The dynamic loader of glibc on x86-64.

@@ -2,7 +2,7 @@
 
 use super::Reason;
 use super::caller::Caller;
-use super::files::{LOADER, Stamp, check_program, has_capabilities, is_executable};
+use super::files::{LOADER, Place, Stamp, check_program, has_capabilities, is_executable};
 use super::library::Library;
 use super::options::Limits;
 use super::request::Request;
@@ -42,6 +42,8 @@ pub(super) enum Refusal {
 pub(super) struct Template {
     pub(super) helper: Arc<Helper>,
     program: Stamp,
+    /// Where the program's path leads: the child finds it in `/proc/self/exe`.
+    place: Option<Place>,
     files: Vec<Stamp>,
     caller: Caller,
     started: Instant,
@@ -69,6 +71,7 @@ impl Template {
         let Some(program) = Stamp::of(path).filter(Stamp::exists) else {
             return Err(Refusal::Now("the program does not exist"));
         };
+        let place = Place::of(program.path());
         let lasting = |why: &str| Refusal::Lasting(program.clone(), why.into());
         if !program.is_regular() {
             return Err(lasting("the program is no regular file"));
@@ -124,6 +127,7 @@ impl Template {
         }
         let template = Self {
             helper: Arc::new(helper),
+            place,
             program,
             files,
             caller,
@@ -147,6 +151,10 @@ impl Template {
         }
         if !self.program.is_current() {
             return Err("the program's file has changed");
+        }
+        // Another link of the same file, in another directory.
+        if Place::of(self.program.path()) != self.place && !planted!("warm-path-not-compared") {
+            return Err("the program's path leads to another place");
         }
         if !self.files.iter().all(Stamp::is_current) {
             return Err("a library or a file of the loader has changed");

@@ -540,3 +540,30 @@ fn a_replaced_deleted_or_forbidden_program_is_not_warm() {
     fs::remove_file(&path).expect("a file");
     assert_eq!(warm.spawn(&prepared).expect_err("deleted").kind(), std::io::ErrorKind::NotFound);
 }
+
+/// Releases that are hard links of each other, behind a link that is swapped: the program finds its own directory by `/proc/self/exe`.
+#[test]
+fn a_path_that_leads_to_another_link_of_the_program_is_noticed() {
+    in_own_process("conditions::a_path_that_leads_to_another_link_of_the_program_is_noticed", || {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let top = directory.path().canonicalize().expect("a path");
+        for release in ["one", "two"] {
+            std::fs::create_dir(top.join(release)).expect("a directory");
+        }
+        std::fs::copy("/usr/bin/readlink", top.join("one/program")).expect("a copy");
+        std::fs::hard_link(top.join("one/program"), top.join("two/program")).expect("a link");
+        std::os::unix::fs::symlink("one", top.join("current")).expect("a link");
+        grow_old(&top.join("one/program"));
+        let path = top.join("current/program");
+        let warm = warm();
+        let plan = prepared(&mut command(path.to_str().expect("UTF-8"), &["/proc/self/exe"]));
+        let shown = |output: std::process::Output| String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        assert_eq!(shown(by_template(&warm, &plan).expect("warm")), top.join("one/program").to_str().expect("UTF-8"));
+        std::fs::remove_file(top.join("current")).expect("the link");
+        std::os::unix::fs::symlink("two", top.join("current")).expect("a link");
+        let child = warm.spawn(&plan).expect("a child");
+        assert!(!is_warm(&child), "the template is in the other release");
+        let output = child.wait_with_output().expect("its output");
+        assert_eq!(shown(output), top.join("two/program").to_str().expect("UTF-8"));
+    });
+}
