@@ -250,8 +250,10 @@ fn require(program: &str, why: &str) -> Result<()> {
     }
 }
 
+/// With signals as in a terminal: tests that signal a program would wait for ever under nohup(1), or in the background of a script.
 fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,QUIT").arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
     command
 }

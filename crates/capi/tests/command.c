@@ -234,6 +234,7 @@ static void sandbox(void) {
     EXPECT(0, forkless_command_map_gid(command, 0, getegid(), 1));
     EXPECT(0, forkless_command_hostname(command, "inside"));
     EXPECT(0, forkless_command_tmpfs(command, "/tmp", "size=1m"));
+    EXPECT(0, forkless_command_current_dir(command, "/")); /* the caller's own may be below /tmp */
     forkless_output *output;
     forkless_error error;
     if (forkless_command_capture(command, NULL, &output, &error) < 0) {

@@ -143,7 +143,10 @@ fn a_hidden_working_directory_is_left_or_an_error() {
         }
         let output = run("--tmpfs @", "cat file");
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(125) && words.contains("working directory"), "{output:?}");
+        assert!(
+            output.status.code() == Some(125) && words.contains("hides the working directory; add --chdir"),
+            "{output:?}"
+        );
         let output = run(&format!("--best-effort=chdir --tmpfs {place}"), "cat file");
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         assert!(run("--tmpfs @ --chdir /", "pwd").status.success());

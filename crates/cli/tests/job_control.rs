@@ -532,6 +532,8 @@ fn hangup_of_the_terminal_ends_the_program() {
         let mut command = Command::new(BINARY);
         command.args(["run", "--timeout", "100", "--fd", "3=3"]).args(options);
         command.args(["sh", "-c", "echo on >&3; exec sleep 100"]).pty(&pty).fd(write, 3);
+        // Under nohup(1) it is ignored here.
+        command.signal_default(libc::SIGHUP);
         let mut child = command.spawn().expect("starts");
         drop(command);
         let mut reader = BufReader::new(read);

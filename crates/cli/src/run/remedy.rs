@@ -149,6 +149,9 @@ fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
         (Step::Chdir, libc::ENOENT) if options.changes_root() && options.chdir.is_some() => {
             "it must exist inside the new root".to_owned()
         }
+        (Step::Chdir, libc::ENOENT) if error.to_string().contains("after the mounts") => {
+            "a mount hides the working directory; add --chdir=DIR".to_owned()
+        }
         (Step::Open, libc::ENOENT) => "it must exist in the root and working directory of the program".to_owned(),
         (Step::Chdir | Step::Chroot, libc::ENOENT | libc::ENOTDIR) => "it must be a directory that exists".to_owned(),
         (Step::Chdir | Step::Open, libc::EACCES) => format!("user {} lacks the permission", user(options)),
