@@ -287,6 +287,9 @@ impl Watched<'_> {
             uapi::__NR_newfstatat if args[3] as u32 & uapi::AT_EMPTY_PATH != 0 => {
                 is_own(args[0]) && self.text(notice.pid, args[1]).is_some_and(|path| path.is_empty())
             }
+            // The directory of the program, for $ORIGIN in the paths of its libraries. Each launch compares where its path leads.
+            uapi::__NR_readlink => self.is_program(notice, args[0]),
+            uapi::__NR_readlinkat => self.is_program(notice, args[1]),
             uapi::__NR_newfstatat if args[3] == 0 => return self.looks_at(notice.pid, args[1], false),
             uapi::__NR_statfs => {
                 // libselinux asks where SELinux's file system is mounted.
@@ -301,12 +304,23 @@ impl Watched<'_> {
         };
         match goes || planted!("warm-loading-not-judged") {
             true => Verdict::Goes,
-            // It reports that it cannot load the program: a library is missing, or there is no memory.
             false if self.is_in_loader(notice.instruction) && !planted!("warm-loader-failures-last") => {
-                Verdict::Refused(Unwatched::Passing("the dynamic loader cannot load it"))
+                match number {
+                    // It reports that it cannot load the program: a library is missing, or there is no memory.
+                    uapi::__NR_write | uapi::__NR_writev | uapi::__NR_exit_group => {
+                        Verdict::Refused(Unwatched::Passing("the dynamic loader cannot load it"))
+                    }
+                    _ => Verdict::refused(format!("the dynamic loader makes system call {number}")),
+                }
             }
             false => Verdict::refused(format!("a library makes system call {number} while it is loaded")),
         }
+    }
+
+    /// Whether the loader reads the link to the program.
+    fn is_program(&self, notice: &Notice, path: u64) -> bool {
+        self.is_in_loader(notice.instruction)
+            && self.text(notice.pid, path).is_some_and(|path| path == procfs::OWN_PROGRAM.as_bytes())
     }
 
     /// Notes the path of a call.

@@ -567,3 +567,35 @@ fn a_path_that_leads_to_another_link_of_the_program_is_noticed() {
         assert_eq!(shown(output), top.join("two/program").to_str().expect("UTF-8"));
     });
 }
+
+/// `$ORIGIN`: each release has its own library. Releases are hard links otherwise.
+#[test]
+fn a_program_that_finds_its_libraries_by_its_own_place_is_warm() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let top = directory.path().canonicalize().expect("a path");
+    let path = |name: &str| top.join(name).to_str().expect("UTF-8").to_owned();
+    fs::write(path("p.c"), "int f(void); int main(void) { return f(); }\n").expect("a file");
+    let cc =
+        |args: &[&str]| std::process::Command::new("cc").args(args).current_dir(&top).status().expect("cc").success();
+    for (release, value) in [("one", 1), ("two", 2)] {
+        fs::create_dir_all(path(release)).expect("a directory");
+        fs::write(path("l.c"), format!("int f(void) {{ return {value}; }}\n")).expect("a file");
+        assert!(cc(&["-shared", "-fPIC", "-o", &path(&format!("{release}/libl.so")), "l.c"]));
+    }
+    assert!(cc(&["-Wl,-rpath,$ORIGIN", "-o", &path("one/program"), "p.c", "-Lone", "-ll"]));
+    fs::hard_link(path("one/program"), path("two/program")).expect("a link");
+    for name in ["one/program", "one/libl.so", "two/libl.so"] {
+        grow_old(path(name).as_ref());
+    }
+    let warm = warm();
+    for (release, value) in [("one", 1), ("two", 2)] {
+        let _ = fs::remove_file(path("current"));
+        std::os::unix::fs::symlink(release, path("current")).expect("a link");
+        let plan = prepared(&mut command(&path("current/program"), &[]));
+        if value == 2 {
+            let mut child = warm.spawn(&plan).expect("a child");
+            assert!(!is_warm(&child) && child.wait().expect("its end").code() == Some(2), "{:?}", child.cold_reason());
+        }
+        assert_eq!(by_template(&warm, &plan).expect("warm").status.code(), Some(value));
+    }
+}
