@@ -21,6 +21,7 @@ pub(crate) mod filters;
 mod inherited;
 pub(crate) mod namespaces;
 
+use crate::kept::Kept;
 use crate::kernel;
 use crate::procfs::{self, Process, Status, whole};
 use forkless_core::planted;
@@ -60,14 +61,14 @@ fn cgroup(file: &File) -> Option<Vec<u8>> {
 
 /// Files of a process in `/proc`.
 pub(crate) struct Files {
-    cgroup: File,
-    oom_score_adj: File,
+    cgroup: Kept<File>,
+    oom_score_adj: Kept<File>,
     tasks: Tasks,
 }
 
 impl Files {
     pub(crate) fn of(process: &Process) -> io::Result<Self> {
-        let open = |name: &str| process.file(name, OFlags::RDONLY);
+        let open = |name: &str| process.file(name, OFlags::RDONLY).map(Kept::new);
         Ok(Self { cgroup: open("cgroup")?, oom_score_adj: open("oom_score_adj")?, tasks: Tasks::of(process)? })
     }
 

@@ -73,6 +73,8 @@ mod compile;
 
 mod kernel;
 
+mod kept;
+
 mod procfs;
 
 mod pipes;

@@ -6,6 +6,7 @@
 //! looks at the children of all launchers.
 
 use super::filters;
+use crate::kept::Kept;
 use crate::procfs::{self, Status};
 use forkless_core::planted;
 use forkless_core::sys::{self, errno, prctl, uapi};
@@ -34,11 +35,11 @@ const LABELS: std::ops::Range<usize> = 0..2;
 const OF_PROCESS: usize = FILES.len() - 1;
 
 /// The files of the process's first thread, which stay open. `None`: this kernel does not have it, or it cannot be opened.
-pub(super) struct Files([Option<File>; FILES.len()]);
+pub(super) struct Files([Option<Kept<File>>; FILES.len()]);
 
 impl Files {
     pub(super) fn of_caller() -> Self {
-        Self(FILES.map(|(name, _)| File::open(procfs::own(name)).ok()))
+        Self(FILES.map(|(name, _)| File::open(procfs::own(name)).ok().map(Kept::new)))
     }
 
     /// A file's contents. `is_first`: the calling thread is the process's first.

@@ -1,5 +1,6 @@
 //! The namespaces that a thread's children get.
 
+use crate::kept::Kept;
 use crate::procfs::Process;
 use forkless_core::sys::{self, Result, uapi};
 use rustix::fs::OFlags;
@@ -20,7 +21,7 @@ pub(crate) struct Namespaces([Name; KINDS.len()]);
 
 /// `/proc/<pid>/task`, the directory from which a thread's links are read.
 #[derive(Debug)]
-pub(crate) struct Tasks(OwnedFd);
+pub(crate) struct Tasks(Kept<OwnedFd>);
 
 impl Tasks {
     /// Those of a process.
@@ -28,7 +29,7 @@ impl Tasks {
         /// A number that programs hardly use, but in the first word of the kernel's file-descriptor table.
         const AWAY: i32 = 48;
         let tasks = process.file("task", OFlags::PATH | OFlags::DIRECTORY)?;
-        Ok(Self(rustix::io::fcntl_dupfd_cloexec(&tasks, AWAY).unwrap_or_else(|_| tasks.into())))
+        Ok(Self(Kept::new(rustix::io::fcntl_dupfd_cloexec(&tasks, AWAY).unwrap_or_else(|_| tasks.into()))))
     }
 
     /// The namespaces that a thread's children get: seven system calls.

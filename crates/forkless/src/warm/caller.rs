@@ -2,6 +2,7 @@
 //! compares. They are noted when a template is started and compared at each launch: with the caller's own of that time,
 //! because exec itself may change them in the template.
 
+use crate::kept::Kept;
 use crate::process;
 use crate::procfs::{self, Status};
 use forkless_core::planted;
@@ -9,7 +10,7 @@ use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{Mode, OFlags};
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Lines of `/proc/PID/status` in the order of the file.
@@ -99,7 +100,7 @@ struct Own {
     owner: u32,
     /// Whether it is one of [`OPEN`].
     is_kept: bool,
-    files: [Option<File>; 2],
+    files: [Option<Kept<File>>; 2],
 }
 
 thread_local! {
@@ -130,12 +131,9 @@ fn with_files<T>(keeps: bool, work: impl FnOnce(&mut Own) -> T) -> T {
 }
 
 impl Own {
-    /// Opens the files again at the next use, without closing them: other code of the process has done that, and the
-    /// numbers may be other files by now.
+    /// Opens the files again at the next use: other code of the process may have closed them.
     fn forget(&mut self) {
-        for file in self.files.iter_mut().filter_map(Option::take) {
-            let _ = file.into_raw_fd();
-        }
+        self.files = [const { None }; 2];
     }
 
     /// An open file.
@@ -145,7 +143,7 @@ impl Own {
             let name = if which == STATUS { "status" } else { "stat" };
             *place = Some(open(name)?);
         }
-        place.as_ref().ok_or(errno::EINVAL)
+        place.as_deref().ok_or(errno::EINVAL)
     }
 
     /// The contents of a short file, by one read.
@@ -167,12 +165,12 @@ impl Drop for Own {
 
 /// Opens a file of the calling thread, at a number that programs hardly use, but in the first word of the kernel's
 /// file-descriptor table.
-fn open(name: &str) -> Result<File, i32> {
+fn open(name: &str) -> Result<Kept<File>, i32> {
     const AWAY: i32 = 48;
     let path = procfs::thread(name);
     let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let opened: OwnedFd = opened.map_err(|error| error.raw_os_error())?;
-    Ok(rustix::io::fcntl_dupfd_cloexec(&opened, AWAY).unwrap_or(opened).into())
+    Ok(Kept::new(rustix::io::fcntl_dupfd_cloexec(&opened, AWAY).unwrap_or(opened).into()))
 }
 
 /// The value of a system call that returns a number, or writes to memory of its caller here; an error as a negative number.

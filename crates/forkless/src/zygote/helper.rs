@@ -8,6 +8,7 @@ use crate::command::Command;
 use crate::error::Error;
 use crate::identity::namespaces::Namespaces;
 use crate::identity::{CallersFiles, Files, Identity};
+use crate::kept::Kept;
 use crate::kernel::{self, SIGCONT, SIGKILL};
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
@@ -79,7 +80,7 @@ fn may_inspect(pid: i32) -> bool {
 pub(crate) struct Link {
     /// The [process](process::generation) that started it. A forked copy has the socket too, but must not use it.
     owner: u32,
-    socket: OwnedFd,
+    socket: Kept<OwnedFd>,
     /// Lock for sending: the messages of one launch must not mix with others.
     sends: Mutex<()>,
     parcels: Mutex<Vec<Memory>>,
@@ -175,7 +176,7 @@ impl Helper {
         };
         let link = Link {
             owner: process::generation(),
-            socket,
+            socket: Kept::new(socket),
             sends: Mutex::new(()),
             parcels: Mutex::new(Vec::new()),
             next: AtomicU32::new(0),
@@ -306,11 +307,11 @@ impl Helper {
     fn push(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let asked = Instant::now();
         loop {
-            match message.send(&self.link.socket, fds) {
+            match message.send(&*self.link.socket, fds) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     let limit = Timespec::try_from(PATIENCE).ok();
-                    let _ = poll(&mut [PollFd::new(&self.link.socket, PollFlags::OUT)], limit.as_ref());
+                    let _ = poll(&mut [PollFd::new(&*self.link.socket, PollFlags::OUT)], limit.as_ref());
                     if self.end_or_go_on(asked).is_some() {
                         return Err(Errno::PIPE);
                     }
@@ -366,7 +367,11 @@ impl Drop for Helper {
             let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
             // A caller that has changed its user since may not kill it. But it ends by itself when the socket is shut
             // down, unless it is stopped.
-            let _ = shutdown(&self.link.socket, Shutdown::Both);
+            match self.link.socket.is_there() {
+                true => drop(shutdown(&*self.link.socket, Shutdown::Both)),
+                // The caller has closed what it did not know: the pidfd, too.
+                false => child.forget_pidfd(),
+            }
             let _ = child.kill();
             let _ = child.wait_timeout(END);
         }
@@ -413,7 +418,7 @@ impl Link {
         drop(parcels);
         // If the socket has no room for the message, the mapping is kept for another launch.
         let _in_turn = lock(&self.sends);
-        match Message::new(Kind::Forget, memory.id, 0).send(&self.socket, &[]) {
+        match Message::new(Kind::Forget, memory.id, 0).send(&*self.socket, &[]) {
             Ok(()) => {
                 lock(&self.free).push(memory.id);
                 memory.unmap();

@@ -8,7 +8,8 @@ use forkless::{Command, Resource};
 use forkless_core::sys::{self, uapi};
 use std::fs;
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 /// The reason why the second launch is cold.
 fn reason(command: &mut Command) -> String {
@@ -598,4 +599,37 @@ fn a_program_that_finds_its_libraries_by_its_own_place_is_warm() {
         }
         assert_eq!(by_template(&warm, &plan).expect("warm").status.code(), Some(value));
     }
+}
+
+/// A program that closes what it does not know, as closefrom(3) does, and opens files at the same numbers: nobody closes those.
+#[test]
+fn descriptors_of_the_caller_at_the_same_numbers_stay_open() {
+    in_own_process("conditions::descriptors_of_the_caller_at_the_same_numbers_stay_open", || {
+        let warm = warm();
+        let prepared = prepared(&mut command("/bin/true", &[]));
+        let file = fs::metadata("/dev/zero").expect("a device").rdev();
+        std::thread::scope(|scope| {
+            scope.spawn(|| by_template(&warm, &prepared).expect("warm")).join().expect("a thread");
+            let ends = scope.spawn(|| {
+                by_template(&warm, &prepared).expect("warm");
+                for number in 3..200 {
+                    // SAFETY: this is what is tested. No other code of the process runs now.
+                    let _ = unsafe { sys::syscall(uapi::__NR_close, [number, 0, 0, 0, 0, 0]) };
+                }
+                while fs::File::open("/dev/zero").expect("a device").into_raw_fd() < 199 {}
+            });
+            ends.join().expect("a thread");
+        });
+        let templates = warm.templates();
+        drop(warm);
+        until("a template outlives its set", || {
+            templates.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        });
+        // Only this thread is left: the guards have ended.
+        until("a guard stays", || fs::read_dir("/proc/self/task").expect("/proc").count() <= 2);
+        for number in 3..200 {
+            let found = fs::metadata(format!("/proc/self/fd/{number}")).map(|found| found.rdev());
+            assert!(found.as_ref().is_ok_and(|&found| found == file), "{number}: {found:?}");
+        }
+    });
 }
