@@ -18,7 +18,7 @@ use forkless_core::frame::LEFT;
 use forkless_core::{planted, sys};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
@@ -534,11 +534,6 @@ impl Child {
     /// Whether it has been neither reaped nor lost, as far as this handle knows.
     pub(crate) fn is_running(&self) -> bool {
         self.inner.is_running()
-    }
-
-    /// Goes on without the pidfd, whose number may be another file by now.
-    pub(crate) fn forget_pidfd(&mut self) {
-        let _ = self.inner.pidfd.take().map(IntoRawFd::into_raw_fd);
     }
 
     /// The pidfd. Opens one if there is none.

@@ -7,7 +7,7 @@ use crate::wait;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -72,6 +72,11 @@ fn is_refusal(error: i32) -> bool {
 }
 
 impl Child {
+    /// Goes on without the pidfd, whose number may be another file by now.
+    pub(crate) fn forget_pidfd(&mut self) {
+        let _ = self.inner.pidfd.take().map(IntoRawFd::into_raw_fd);
+    }
+
     /// Kills the child with SIGKILL. Not an error if it has already ended.
     ///
     /// ```
