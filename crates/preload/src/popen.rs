@@ -116,17 +116,16 @@ fn open(line: &OsStr, end: End, close_on_exec: bool, mask: &Mask) -> Result<*mut
 /// number, there is nothing to close.
 ///
 /// If a signal kills the child before it could begin, the caller must see a child that was killed: another one is
-/// started and gets that signal. A filter may kill each of them, so there are not many.
+/// started and gets that signal. A storm of signals ends some time; a filter kills each child, by SIGSYS.
 fn start(command: &mut ShellCommand, settings: &Settings, end: End) -> io::Result<ShellChild> {
     let pipe = match end {
         End::Reads => libc::STDOUT_FILENO,
         End::Writes => libc::STDIN_FILENO,
     };
     let inherits = |fd: RawFd| fd <= libc::STDERR_FILENO || settings.inherit == Inherit::All;
-    const TRIES: usize = 10;
-    let (mut signal, mut tries) = (None, 0);
+    const FILTERED: usize = 10;
+    let (mut signal, mut filtered) = (None, 0);
     loop {
-        tries += 1;
         let started = OPEN.without_others(
             |fd| fd != pipe && inherits(fd),
             |others| {
@@ -140,7 +139,10 @@ fn start(command: &mut ShellCommand, settings: &Settings, end: End) -> io::Resul
                 child.handle().signal(signal)?;
                 return Ok(child);
             }
-            (Err(error), _) if killed_by(&error).is_some() && tries < TRIES => signal = killed_by(&error),
+            (Err(error), _) if killed_by(&error).is_some() && filtered < FILTERED => {
+                signal = killed_by(&error);
+                filtered += usize::from(signal == Some(libc::SIGSYS));
+            }
             (answer, _) => return answer,
         }
     }
