@@ -3,7 +3,7 @@
 //! A filter stays with a thread and all processes that it makes, so it cannot refuse a call to a zygote's helper and allow
 //! it to the caller. A supervisor can: a thread without the filter gets each call, and answers it.
 
-use crate::filter::{Refusal, hang};
+use crate::filter::{Answer, Refusal, hang};
 use crate::trace::Who;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -82,6 +82,35 @@ impl Supervisor {
     }
 }
 
+/// Runs `work` on a thread. At each call of this number that it or its children make, `at` runs first, and then the call is made.
+pub fn at_each<T: Send>(call: libc::c_long, work: impl FnOnce() -> T + Send, mut at: impl FnMut()) -> T {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            sender.send(hang(Refusal::of(call, Answer::Wait)).expect("a filter")).expect("the other thread");
+            work()
+        });
+        let listener = receiver.recv().expect("a listener");
+        while !worker.is_finished() {
+            let mut wait = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: the kernel writes these structures, for which all zeroes are valid.
+            let notified = unsafe {
+                let mut notified: libc::seccomp_notif = std::mem::zeroed();
+                let is_there = libc::poll(&raw mut wait, 1, 20) == 1
+                    && libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut notified) == 0;
+                is_there.then_some(notified)
+            };
+            if let Some(call) = notified {
+                at();
+                let mut response = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags: CONTINUE };
+                // SAFETY: the kernel reads the structure.
+                unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw mut response) };
+            }
+        }
+        worker.join().expect("a thread")
+    })
+}
+
 impl Shared {
     /// The thread. It must not allocate: a supervised thread may wait for it in the allocator.
     fn serve(&self) {
@@ -147,7 +176,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::Answer;
 
     /// In a thread, since the filter stays with it.
     #[test]

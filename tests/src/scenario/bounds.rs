@@ -2,9 +2,9 @@
 
 use crate::observe::{self, skip};
 use forkless::{Command, Error, Namespace, Step};
-use forkless_tests::filter::{self, Answer, Refusal, hang};
+use forkless_tests::filter::{self, Answer, Refusal};
 use forkless_tests::process::is_root;
-use std::os::fd::AsRawFd;
+use forkless_tests::supervise::at_each;
 use std::thread;
 
 /// The most steps of best effort that may fail: `MISSES` of `crates/core/src/plan.rs`.
@@ -56,44 +56,16 @@ pub fn failed_maps(_: &[String]) {
     if !is_root() {
         return skip("the dumpable flag with failed ID maps", "needs root");
     }
-    const RECEIVE: libc::c_ulong = 0xc000_2100 | (size_of::<libc::seccomp_notif>() as libc::c_ulong) << 16;
-    const SEND: libc::c_ulong = 0xc000_2101 | (size_of::<libc::seccomp_notif_resp>() as libc::c_ulong) << 16;
-    const CONTINUE: u32 = 1;
+    // SAFETY: reads a flag.
+    let dumpable = || unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
     // The kernel is probed without a filter.
     assert!(Command::new("/bin/true").status().expect("status").success());
-    let (sender, receiver) = std::sync::mpsc::channel();
-    thread::scope(|scope| {
-        let launched = scope.spawn(move || {
-            sender
-                .send(hang(Refusal::of(libc::SYS_wait4, Answer::Errno(0))).expect("a filter"))
-                .expect("the main thread");
-            // A map of no IDs is none.
-            Command::new("/bin/true").unshare(Namespace::User).map_uid(0, 0, 0).spawn().map(drop)
-        });
-        let listener = receiver.recv().expect("a listener");
-        let mut seen = Vec::new();
-        while !launched.is_finished() {
-            let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: these read and write structures of this function; the last one reads a flag.
-            unsafe {
-                if libc::poll(&raw mut poll, 1, 20) != 1 {
-                    continue;
-                }
-                let mut call: libc::seccomp_notif = std::mem::zeroed();
-                if libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut call) != 0 {
-                    continue;
-                }
-                seen.push(libc::prctl(libc::PR_GET_DUMPABLE));
-                let mut reply: libc::seccomp_notif_resp = std::mem::zeroed();
-                (reply.id, reply.flags) = (call.id, CONTINUE);
-                libc::ioctl(listener.as_raw_fd(), SEND, &raw mut reply);
-            }
-        }
-        let error = launched.join().expect("a thread").expect_err("no map");
-        assert_eq!(Error::of(&error).map(Error::step), Some(Step::IdMaps), "{error}");
-        assert_eq!(seen.first(), Some(&0), "while the child waits to be reaped: {seen:?}");
-    });
-    // SAFETY: reads a flag.
-    assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE) }, 1, "afterwards");
+    let mut seen = Vec::new();
+    // A map of no IDs is none.
+    let launch = || Command::new("/bin/true").unshare(Namespace::User).map_uid(0, 0, 0).spawn().map(drop);
+    let error = at_each(libc::SYS_wait4, launch, || seen.push(dumpable())).expect_err("no map");
+    assert_eq!(Error::of(&error).map(Error::step), Some(Step::IdMaps), "{error}");
+    assert_eq!(seen.first(), Some(&0), "while the child waits to be reaped: {seen:?}");
+    assert_eq!(dumpable(), 1, "afterwards");
     observe::assert_no_orphans();
 }

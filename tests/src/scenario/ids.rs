@@ -4,6 +4,7 @@
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, opening_child, skip};
 use forkless::{CallArg, CapabilitySet, Command, DescriptorTable, Namespace, Passing, Route, Stdio};
+use forkless_tests::supervise::at_each;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -394,47 +395,21 @@ fn drop_root() {
 
 /// Drops root when the launching thread makes its `step`th call of prctl(2) for the flag.
 fn dropped_at(step: usize) {
-    use forkless_tests::filter::{Answer, Refusal, hang};
-    use std::os::fd::AsRawFd;
-    const RECEIVE: libc::c_ulong = 0xc000_2100 | (size_of::<libc::seccomp_notif>() as libc::c_ulong) << 16;
-    const SEND: libc::c_ulong = 0xc000_2101 | (size_of::<libc::seccomp_notif_resp>() as libc::c_ulong) << 16;
-    const CONTINUE: u32 = 1;
-    let (sender, receiver) = std::sync::mpsc::channel();
-    thread::scope(|scope| {
-        let launched = scope.spawn(move || {
-            // Filters of several values would need several listeners: all calls of prctl(2).
-            sender
-                .send(hang(Refusal::of(libc::SYS_prctl, Answer::Errno(0))).expect("a filter"))
-                .expect("the main thread");
-            Command::new("/bin/true").uid(USER + 1).status()
-        });
-        let listener = receiver.recv().expect("a listener");
-        let mut seen = 0;
-        while !launched.is_finished() {
-            let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: these read and write structures of this function.
-            unsafe {
-                if libc::poll(&raw mut poll, 1, 20) != 1 {
-                    continue;
-                }
-                let mut call: libc::seccomp_notif = std::mem::zeroed();
-                if libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut call) != 0 {
-                    continue;
-                }
-                if seen == step {
-                    // The call is interrupted by libc's signal, and made again.
-                    drop_root();
-                }
-                seen += 1;
-                let mut reply: libc::seccomp_notif_resp = std::mem::zeroed();
-                (reply.id, reply.flags) = (call.id, CONTINUE);
-                libc::ioctl(listener.as_raw_fd(), SEND, &raw mut reply);
+    let mut seen = 0;
+    // Filters of several values would need several listeners: all calls of prctl(2).
+    let _ = at_each(
+        libc::SYS_prctl,
+        || Command::new("/bin/true").uid(USER + 1).status(),
+        || {
+            if seen == step {
+                // The call is interrupted by libc's signal, and made again.
+                drop_root();
             }
-        }
-        if seen <= step {
-            drop_root();
-        }
-        let _ = launched.join().expect("a thread");
-    });
+            seen += 1;
+        },
+    );
+    if seen <= step {
+        drop_root();
+    }
     assert_eq!(dumpable(), 0, "root was dropped at step {step}");
 }

@@ -82,13 +82,13 @@ impl Rights {
         Self([low(user), low(group), saved, effective, permitted, inheritable])
     }
 
-    /// Those of the process's first thread, or the calling thread's if `/proc` does not show them.
-    fn of_process() -> Self {
+    /// Those of the process's first thread. `own`: the calling thread's, which may be the first one; also if `/proc` does not show them.
+    fn of_process(own: Self) -> Self {
         if sys::getpid() == sys::gettid() {
-            return Self::of_thread();
+            return own;
         }
         let found = std::fs::File::open(procfs::own("status")).and_then(|file| Status::of_file(&file));
-        found.ok().and_then(|status| Self::of_status(&status)).unwrap_or_else(Self::of_thread)
+        found.ok().and_then(|status| Self::of_status(&status)).unwrap_or(own)
     }
 
     fn of_status(status: &Status) -> Option<Self> {
@@ -231,7 +231,7 @@ impl KeepDumpable {
             } else if note.launches() == 0 {
                 let first = || {
                     // First: if the process changes its IDs from here on, the rights differ at the end.
-                    Rights::of_process().note();
+                    Rights::of_process(rights).note();
                     let state = state();
                     if state == 1 {
                         refused = may_set_state();
@@ -355,7 +355,8 @@ impl Drop for KeepDumpable {
 impl KeepDumpable {
     /// Whether the process has changed its IDs or given up capabilities since the launch began: its first thread, or this one.
     fn has_fewer_rights(&self) -> bool {
-        let is_changed = self.rights != Rights::of_thread() || Rights::noted() != Rights::of_process();
+        let own = Rights::of_thread();
+        let is_changed = self.rights != own || Rights::noted() != Rights::of_process(own);
         is_changed && !planted!("dumpable-after-a-drop")
     }
 }
