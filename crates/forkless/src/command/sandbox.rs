@@ -103,6 +103,22 @@ impl MountStep {
             Self::Attributes { .. } | Self::Unmount(_) | Self::Directory { .. } | Self::Symlink { .. } => false,
         }
     }
+
+    /// Does the step change or remove a mount at the target?
+    pub(crate) fn restricts(&self) -> bool {
+        match self {
+            Self::Mount(one) => one.flags & MS_REMOUNT != 0,
+            _ => matches!(self, Self::Attributes { .. } | Self::Unmount(_)),
+        }
+    }
+
+    /// The paths that the step may copy mounts from, also those in options such as `lowerdir=/a:/b`.
+    pub(crate) fn sources(&self) -> Vec<&Path> {
+        let target = self.target().as_os_str();
+        let texts = self.texts().into_iter().filter(|text| *text != target);
+        let parts = texts.flat_map(|text| text.as_bytes().split(|byte| b"=:,".contains(byte)).chain([text.as_bytes()]));
+        parts.filter(|part| !part.is_empty()).map(|part| Path::new(OsStr::from_bytes(part))).collect()
+    }
 }
 
 /// Attributes of a mount, for [`Command::mount_attributes`] and [`Command::file_system`]: `mount_setattr(2)`.
@@ -637,8 +653,8 @@ impl Command {
     ///
     /// # Errors
     /// The launch fails at [`Step::PivotRoot`](crate::Step::PivotRoot), with EINVAL if `new_root` is no mount point.
-    /// [`Step::Check`](crate::Step::Check): without `unshare(Namespace::Mount)`, or together with
-    /// [`chroot`](Self::chroot).
+    /// [`Step::Check`](crate::Step::Check): without `unshare(Namespace::Mount)`, together with
+    /// [`chroot`](Self::chroot), or after a mount outside of `new_root` that no later mount copies from there.
     ///
     /// ```no_run
     /// use forkless::{Command, Namespace};

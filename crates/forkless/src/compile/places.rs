@@ -105,6 +105,24 @@ impl Places {
         self.inside(path).is_none() && self.base.join(path).canonicalize().is_ok_and(|path| path == Path::new("/"))
     }
 
+    /// The new root, if a change of mounts does not reach it: it is outside, and none of the `later` steps copies it.
+    pub(super) fn misses(&self, step: &MountStep, later: &[MountStep]) -> Option<&Path> {
+        let root = self.new_root.as_ref().filter(|_| step.attaches() || step.restricts())?;
+        // What links stand for may change until then, so a path is related if it is in one of its two forms.
+        let forms = |path: &Path| {
+            let path = self.base.join(path);
+            [Some(plain(&path)), path.canonicalize().ok()].into_iter().flatten().collect::<Vec<_>>()
+        };
+        let is_related = |one: &Path, other: &Path| {
+            let others = forms(other);
+            forms(one).iter().any(|one| others.iter().any(|other| one.starts_with(other) || other.starts_with(one)))
+        };
+        let target = step.target();
+        let is_copied = |step: &MountStep| step.sources().iter().any(|source| is_related(target, source));
+        let reaches = is_related(target, &root.path) || later.iter().any(is_copied);
+        (!reaches && !planted!("mount-outside-of-the-root")).then_some(&root.path)
+    }
+
     /// The root inside which the path is looked up. `None`: the caller's root.
     ///
     /// Inside the new root, symbolic links resolve as they will for the program: RESOLVE_IN_ROOT. Inside an earlier

@@ -82,7 +82,7 @@ fn check_places(command: &Command) -> Result<(), Error> {
         return refuse(format!("relative paths of mounts need the path of the working directory: {error}"));
     }
     let mut places = Places::of(command);
-    for one in &sandbox.mounts {
+    for (number, one) in sandbox.mounts.iter().enumerate() {
         if let MountStep::Mount(mount) = one {
             if has_relative_source(mount) && places.inside(&mount.target).is_some() {
                 let target = &mount.target;
@@ -97,6 +97,15 @@ fn check_places(command: &Command) -> Result<(), Error> {
                  (forkless run: --pivot-root)",
                 one.target()
             ));
+        }
+        if sandbox.makes(Namespace::Mount) {
+            if let Some(root) = places.misses(one, &sandbox.mounts[number + 1..]) {
+                return refuse(format!(
+                    "the mount at {:?} has no effect, because it is outside of the new root {root:?}, and no later \
+                     mount copies it from there",
+                    one.target()
+                ));
+            }
         }
         places.follow(one);
     }
