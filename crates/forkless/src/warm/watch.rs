@@ -276,6 +276,8 @@ impl Watched<'_> {
             uapi::__NR_getrandom => args[1] == 8 && args[2] == u64::from(uapi::GRND_NONBLOCK),
             // The limit of the stack is compared at each launch.
             uapi::__NR_prlimit64 => args[0] == 0 && args[1] == u64::from(uapi::RLIMIT_STACK) && args[2] == 0,
+            // libcap asks how many capabilities there are. The bounding set is compared at each launch.
+            uapi::__NR_prctl => args[0] as u32 == sys::prctl::PR_CAPBSET_READ,
             uapi::__NR_openat if args[2] as u32 & (uapi::O_ACCMODE | uapi::O_CREAT | uapi::O_TRUNC) == 0 => {
                 return self.looks_at(notice.pid, args[1], true);
             }

@@ -53,12 +53,15 @@ fn a_library_that_looks_around_while_it_is_loaded_is_cold() {
         ("write", "write(1, \"x\", 1);", "makes system call"),
         ("random", "char b[32]; syscall(318, b, 32, 0);", "makes system call"),
         ("stream", "struct stat s; fstat(0, &s);", "makes system call"),
+        ("name", "char n[16]; prctl(PR_GET_NAME, n);", "makes system call"),
         ("fork", "pthread_atfork(0, 0, hook);", "handlers for fork"),
     ];
-    for (name, code, _) in constructors {
+    // As libcap does it.
+    let known = ("capabilities", "for (int n = 0; prctl(PR_CAPBSET_READ, n) >= 0; n++);", "");
+    for (name, code, _) in constructors.into_iter().chain([known]) {
         let (library, program) = (directory.path().join(format!("lib{name}.so")), directory.path().join(name));
         let source = format!(
-            "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <pthread.h>\n#include <sys/stat.h>\n#include <sys/syscall.h>\n\
+            "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <pthread.h>\n#include <sys/prctl.h>\n#include <sys/stat.h>\n#include <sys/syscall.h>\n\
              #include <unistd.h>\nvoid hook(void) {{}}\n__attribute__((constructor)) static void at_start(void) {{ {code} }}\n"
         );
         fs::write(directory.path().join("library.c"), source).expect("a file");
@@ -75,7 +78,10 @@ fn a_library_that_looks_around_while_it_is_loaded_is_cold() {
             return;
         }
     }
-    grow_old(&directory.path().join("fork"));
+    grow_old(&directory.path().join(known.0));
+    let program = directory.path().join(known.0);
+    let output = by_template(&warm(), &prepared(&mut command(program.to_str().expect("UTF-8"), &[])));
+    assert_eq!(output.expect("warm").status.code(), Some(7));
     for (name, _, why) in constructors {
         let program = directory.path().join(name);
         let program = program.to_str().expect("UTF-8");
