@@ -172,7 +172,8 @@ impl Trial {
         let tests: BTreeSet<&Test> = faults.iter().flat_map(|fault| &fault.tests).collect();
         let mut build = Command::new(cargo());
         build.current_dir(dist::root()).args(["test", "--no-run", "--locked", "--message-format", "json"]);
-        build.args(["--features", FEATURE, "--package", "forkless", "--target-dir"]).arg(&place);
+        build.args(["--features", FEATURE, "--features", "forkless/warm", "--package", "forkless", "--target-dir"]);
+        build.arg(&place);
         let packages: BTreeSet<&str> = tests.iter().map(|test| &*test.0).collect();
         build.args(packages.iter().flat_map(|package| ["--package", package]));
         let targets: BTreeSet<&str> = tests.iter().map(|test| &*test.1).collect();

@@ -79,7 +79,8 @@ fn look(path: &CString) -> Option<Found> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     // A network file system must ask its server: what it remembers may be seconds old.
     const AT_STATX_FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
-    let found = statx(CWD, path, AT_STATX_FORCE_SYNC, wanted).ok()?;
+    let flags = if planted!("warm-cached-times-accepted") { AtFlags::empty() } else { AT_STATX_FORCE_SYNC };
+    let found = statx(CWD, path, flags, wanted).ok()?;
     Some(Found {
         device: (found.stx_dev_major, found.stx_dev_minor),
         inode: found.stx_ino,
@@ -173,4 +174,95 @@ pub(super) fn has_capabilities(path: &Path) -> bool {
 /// Whether the caller may execute a file: `faccessat(2)` with the effective ids.
 pub(super) fn is_executable(path: &Path) -> bool {
     rustix::fs::accessat(CWD, path, rustix::fs::Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stamp;
+    use forkless_core::sys::{self, uapi};
+    use std::fs::{File, OpenOptions};
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Serves a file system that has any file, and lets the kernel remember for an hour what it was told. fuse(4), protocol 7.22.
+    fn serve(mut device: File, modified: &AtomicU64) {
+        const HOUR: u64 = 3600;
+        let mut request = vec![0u8; 1 << 17];
+        // Until it is unmounted.
+        while device.read(&mut request).is_ok_and(|length| length >= 40) {
+            let word = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().expect("four bytes"));
+            let (operation, unique, node) = (word(4), &request[8..16], word(16));
+            let mode: u32 = if node == 1 && operation == 3 { 0o040_755 } else { 0o100_755 };
+            let mut attributes = Vec::new();
+            for value in [2u64, 1, 1, 0, modified.load(Ordering::SeqCst), 0] {
+                attributes.extend(value.to_ne_bytes());
+            }
+            for value in [0u32, 0, 0, mode, 1, 0, 0, 0, 4096, 0] {
+                attributes.extend(value.to_ne_bytes());
+            }
+            let numbers = |values: &[u64]| values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>();
+            let (error, answer) = match operation {
+                // FORGET has no answer.
+                2 | 42 => continue,
+                // INIT
+                26 => (0, [7u32, 22, 0, 0, 0, 4096].iter().flat_map(|value| value.to_ne_bytes()).collect()),
+                // LOOKUP and GETATTR
+                1 => (0, [numbers(&[2, 1, HOUR, HOUR, 0]), attributes].concat()),
+                3 => (0, [numbers(&[HOUR, 0]), attributes].concat()),
+                _ => (-38i32, Vec::new()),
+            };
+            let total = 16 + answer.len() as u32;
+            let header = [&total.to_ne_bytes()[..], &error.to_ne_bytes(), unique].concat();
+            // An error: the request was given up.
+            let _ = device.write(&[header, answer].concat());
+        }
+    }
+
+    /// What another machine has changed is seen at once, whatever the kernel remembers.
+    #[test]
+    fn a_network_file_system_is_asked() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: a_network_file_system_is_asked, because the tests run as an ordinary user");
+            return;
+        }
+        let Ok(device) = OpenOptions::new().read(true).write(true).open("/dev/fuse") else {
+            eprintln!("SKIPPED: a_network_file_system_is_asked, because there is no /dev/fuse");
+            return;
+        };
+        let directory = std::env::temp_dir().join(format!("forkless-network-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0\0", device.as_raw_fd());
+        let place = format!("{}\0", directory.display());
+        let modified = Arc::new(AtomicU64::new(1_000_000));
+        // A mount namespace of this thread's.
+        let look = move || {
+            let call = |number: u32, args: [usize; 5]| {
+                // SAFETY: the strings end with NUL, and outlive the calls.
+                unsafe { sys::syscall(number, [args[0], args[1], args[2], args[3], args[4], 0]) }
+            };
+            call(uapi::__NR_unshare, [uapi::CLONE_NEWNS as usize, 0, 0, 0, 0])?;
+            const MS_REC_PRIVATE: usize = 1 << 14 | 1 << 18;
+            let (none, root, fuse) = (c"none".as_ptr() as usize, c"/".as_ptr() as usize, c"fuse".as_ptr() as usize);
+            call(uapi::__NR_mount, [none, root, 0, MS_REC_PRIVATE, 0])?;
+            let (at, data) = (place.as_ptr() as usize, options.as_ptr() as usize);
+            call(uapi::__NR_mount, [none, at, fuse, 0, data])?;
+            let served = modified.clone();
+            let server = std::thread::spawn(move || serve(device, &served));
+            let stamp = Stamp::of(&directory.join("program")).expect("a path");
+            let was_current = stamp.exists() && stamp.is_current();
+            modified.fetch_add(1, Ordering::SeqCst);
+            let is_current = stamp.is_current();
+            const MNT_DETACH: usize = 2;
+            call(uapi::__NR_umount2, [at, MNT_DETACH, 0, 0, 0]).expect("no mount");
+            server.join().expect("a server");
+            let _ = std::fs::remove_dir(&directory);
+            Ok::<_, i32>((was_current, is_current))
+        };
+        match std::thread::spawn(look).join().expect("a thread") {
+            Err(error) => eprintln!("SKIPPED: a_network_file_system_is_asked, because of error {error} of a mount"),
+            Ok(found) => assert_eq!(found, (true, false)),
+        }
+    }
 }
