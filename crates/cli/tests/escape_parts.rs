@@ -285,6 +285,20 @@ fn fifo_in_a_read_only_directory_cannot_be_written_to() {
         assert!(caller.output(&["sh", "-c", &script(path)]).status.success(), "the control");
         // A bind over /tmp or /dev/shm hides a directory in which the program might have written. /dev has writable devices.
         for place in ["/shown", "/tmp", "/dev/shm"] {
+            let more: [&[&str]; 6] = [
+                &[],
+                &["--dir", "/x"],
+                &["--symlink", "/etc", "/x"],
+                &["--tmpfs", "/x"],
+                &["--proc", "/x", "--dev", "/y"],
+                &["--mount", "tmpfs", "size=1m", "/x"],
+            ];
+            for more in more {
+                let output = run(caller, &[&["--ro-bind", path, place], more].concat(), &script(place));
+                let words = String::from_utf8_lossy(&output.stderr).into_owned();
+                let is_refused = !output.status.success() && words.contains("ermission denied");
+                assert!(is_refused || words.contains("no Landlock"), "{more:?} {place}: {output:?}");
+            }
             let output = run(caller, &["--ro-bind", path, place], &script(place));
             if String::from_utf8_lossy(&output.stderr).contains("no Landlock") {
                 skipped(TEST, "this kernel has no Landlock");
@@ -294,6 +308,131 @@ fn fifo_in_a_read_only_directory_cannot_be_written_to() {
             assert!(String::from_utf8_lossy(&output.stderr).contains("ermission denied"), "{place}: {output:?}");
         }
     }
+}
+
+/// Of file systems that options mount, those that are writable can be written to, also with Landlock.
+#[test]
+fn new_file_systems_can_be_written_to() {
+    let directory = directory();
+    for name in ["lower", "upper", "work"] {
+        fs::create_dir(directory.path().join(name)).expect("mkdir");
+        fs::set_permissions(directory.path().join(name), fs::Permissions::from_mode(0o777)).expect("chmod");
+    }
+    let path = directory.path().to_str().expect("text");
+    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| format!("{path}/{name}"));
+    for caller in Caller::with_user_namespaces("new_file_systems_can_be_written_to") {
+        let script = "echo a >/x/file && cat /x/file && mkdir -p /x/b/c";
+        for options in
+            [&["--tmpfs", "/x"][..], &["--mount", "tmpfs", "size=1m,mode=777", "/x"], &["--size=1M", "--tmpfs", "/x"]]
+        {
+            assert_eq!(text(caller, options, script), "a\n", "{caller:?} {options:?}");
+        }
+        let read_only = run(caller, &["--mount", "tmpfs", "ro", "/x"], script);
+        assert!(!read_only.status.success(), "{caller:?} {read_only:?}");
+        let devices = "echo x >/x/null && ls -d /x/pts/ptmx && echo y >/x/shm/y && cat /x/shm/y";
+        assert_eq!(text(caller, &["--dev", "/x"], devices), "/x/pts/ptmx\ny\n");
+        assert_eq!(text(caller, &["--proc", "/x"], "ls -d /x/1 /x/keys; cat /x/keys || true"), "/x/1\n/x/keys\n");
+        let overlay = ["--overlay-src", &lower, "--overlay", &upper, &work, "/x"];
+        let output = run(caller, &overlay, "echo a >/x/file");
+        let is_stored = fs::remove_file(directory.path().join("upper/file")).is_ok();
+        let is_refused =
+            output.status.code() == Some(125) && String::from_utf8_lossy(&output.stderr).contains("overlay");
+        assert!(is_stored && output.status.success() || is_refused, "{caller:?} {output:?}");
+        let wrong = caller.failure(&["--sandbox", "--mount", "tmpfs", "no-such=1", "/x", "true"]);
+        assert!(wrong.contains("no-such") && wrong.contains("/x"), "{wrong}");
+    }
+}
+
+/// A mount point below a directory of the host that every sandbox shows.
+#[test]
+fn no_mount_point_is_made_on_the_host() {
+    const SHOWN: &str = "/usr/local/src";
+    if !std::path::Path::new(SHOWN).is_dir() {
+        skipped("no_mount_point_is_made_on_the_host", &format!("there is no {SHOWN}"));
+        return;
+    }
+    for caller in Caller::with_user_namespaces("no_mount_point_is_made_on_the_host") {
+        let directory = directory();
+        let own = directory.path().to_str().expect("text");
+        // As if this were a directory of the caller's.
+        let own_user: &[&str] = if caller == Caller::Root { &[] } else { &["--unshare-user"] };
+        let outer = [own_user, &["--unshare-mount", "--inherit-all", "--bind", own, SHOWN, binary(), "run"]].concat();
+        let sandbox = ["--sandbox", "--chdir", "/", "--ro-bind", "/etc", "/usr/local/src/new/dir", "true"];
+        let output = caller.output(&[&outer[..], &sandbox].concat());
+        assert_eq!(output.status.code(), Some(125), "{caller:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("/usr/local/src/new"), "{caller:?}: {output:?}");
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0, "{caller:?}");
+    }
+}
+
+#[test]
+fn links_are_made_wherever_the_sandbox_has_a_file_system() {
+    let directory = directory();
+    let path = directory.path().to_str().expect("text");
+    for caller in Caller::with_user_namespaces("links_are_made_wherever_the_sandbox_has_a_file_system") {
+        for place in ["/x", "/run/a/x", "/tmp/x", "/var/lib/x", "/var/run/x", "/dev/shm/x", "/w/x"] {
+            let options = ["--bind", path, "/w", "--symlink", "/etc/hostname", place];
+            assert_eq!(text(caller, &options, &format!("readlink {place}")), "/etc/hostname\n", "{caller:?} {place}");
+        }
+        fs::remove_file(directory.path().join("x")).expect("the last one");
+        let taken = caller.failure(&["--sandbox", "--chdir", "/", "--symlink", "/a", "/usr/bin", "true"]);
+        assert!(taken.contains("/usr/bin"), "{taken}");
+    }
+}
+
+#[test]
+fn program_by_descriptor_and_oom_score() {
+    let directory = directory();
+    let copy = directory.path().join("copy");
+    fs::copy("/bin/echo", &copy).expect("a copy");
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let copy = copy.to_str().expect("text");
+    for caller in Caller::with_user_namespaces("program_by_descriptor_and_oom_score") {
+        for profile in ["--sandbox", "--sandbox=strict"] {
+            let shown = caller.output(&[profile, "--chdir", "/", "--fexec", copy, "name", "here"]);
+            let is_old = String::from_utf8_lossy(&shown.stderr).contains("Landlock");
+            assert!(shown.stdout == b"here\n" || is_old, "{caller:?} {profile}: {shown:?}");
+        }
+        let script = format!("exec {} run --sandbox --chdir / --exec-fd 8 name here 8<{copy}", binary());
+        let mut command = caller.shell("bash");
+        let output = command.args(["-c", &script]).output().expect("it starts");
+        assert_eq!(output.stdout, b"here\n", "{caller:?}: {output:?}");
+        let score = text(caller, &["--oom-score-adj", "700"], "cat /proc/self/oom_score_adj");
+        assert_eq!(score, "700\n", "{caller:?}");
+    }
+    let lower = Caller::Ordinary.output(&["--sandbox", "--chdir", "/", "--oom-score-adj", "-900", "true"]);
+    let words = String::from_utf8_lossy(&lower.stderr).into_owned();
+    assert!(lower.status.code() == Some(125) && words.contains("oom_score_adj: cannot set -900"), "{lower:?}");
+}
+
+#[test]
+fn directories_of_daemons_are_not_shown() {
+    for caller in Caller::with_user_namespaces("directories_of_daemons_are_not_shown") {
+        let script =
+            "ls -d /opt /nix/var/nix/daemon-socket /var/run/docker.sock /usr/local/var/* 2>/dev/null; echo end";
+        assert_eq!(text(caller, &[], script), "end\n", "{caller:?}");
+    }
+}
+
+#[test]
+fn an_error_in_a_chroot_or_without_proc_names_the_cause() {
+    let Some(root) = Caller::root_with("an_error_in_a_chroot_or_without_proc_names_the_cause", 21) else { return };
+    let directory = directory();
+    let place = directory.path().to_str().expect("text");
+    for name in ["lower", "new"] {
+        fs::create_dir(directory.path().join(name)).expect("mkdir");
+    }
+    // A directory of the root's file system, with the same programs.
+    let new = format!("{place}/new");
+    let inner = [binary(), "run", "--sandbox", "--chdir", "/", "true"];
+    let chroot = ["--inherit-all", "--bind", "/", &new, "--chroot", &format!("{new}/.")];
+    let mounted = root.output(&[&chroot[..], &inner].concat());
+    let words = String::from_utf8_lossy(&mounted.stderr).into_owned();
+    assert!(mounted.status.code() == Some(125) && words.contains("chroot"), "{mounted:?}");
+    let without = ["--inherit-all", "--fexec", binary(), "--unshare-mount", "--umount", "/proc", "forkless", "run"];
+    let without = root.output(&[&without[..], &inner[2..]].concat());
+    let words = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert!(without.status.code() == Some(125) && words.contains("needs a /proc"), "{without:?}");
 }
 
 #[test]
@@ -341,7 +480,11 @@ fn hidden_working_directory_is_an_error_with_the_remedy() {
         };
         let output = here(&[]);
         let words = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(125) && words.contains("--ro-bind"), "{output:?}");
+        assert!(output.status.code() == Some(125), "{output:?}");
+        assert!(words.contains("show it: forkless run --sandbox --ro-bind . . pwd\n"), "{output:?}");
+        let elsewhere = here(&["--chdir", directory.path().to_str().expect("text")]);
+        let line = format!("--sandbox --ro-bind {0} {0} --chdir {0} pwd\n", directory.path().display());
+        assert!(String::from_utf8_lossy(&elsewhere.stderr).contains(&line), "{elsewhere:?}");
         let wanted = format!("{}\n", directory.path().display());
         assert_eq!(String::from_utf8_lossy(&here(&["--ro-bind", ".", "."]).stdout), wanted);
         assert_eq!(here(&["--chdir", "/"]).stdout, b"/\n");

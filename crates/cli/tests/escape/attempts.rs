@@ -133,6 +133,100 @@ fn unmount(target: &str) -> Answer {
     works(libc::SYS_umount2, [address(&target), libc::MNT_DETACH.into(), 0, 0, 0, 0])
 }
 
+/// More of them than a sandbox may have.
+fn takes(most: usize, mut one: impl FnMut() -> io::Result<i64>) -> Answer {
+    let (mut count, mut last) = (0, String::new());
+    while count < 900 {
+        match one() {
+            Ok(_) => count += 1,
+            Err(error) => {
+                last = error.to_string();
+                break;
+            }
+        }
+    }
+    if count > most { Ok(format!("{count}, then {last}")) } else { Err(format!("{count}, then {last}")) }
+}
+
+/// More than 8192 watches, on files of procfs, of which each process has some.
+fn takes_watches(_: &World) -> Answer {
+    let fd = call(libc::SYS_inotify_init1, NULL).map_err(refused)?;
+    let place = std::env::temp_dir().join(format!("forkless-watches-{}", std::process::id()));
+    fs::create_dir(&place).map_err(refused)?;
+    let watch = |number: usize| {
+        let file = place.join(number.to_string());
+        fs::write(&file, "")?;
+        let path = CString::new(file.as_os_str().as_bytes()).expect("no NUL");
+        call(libc::SYS_inotify_add_watch, [fd, address(&path), 2, 0, 0, 0])
+    };
+    let count = (0..8300).take_while(|number| watch(*number).is_ok()).count();
+    let _ = fs::remove_dir_all(&place);
+    if count > 8192 { Ok(count.to_string()) } else { Err(count.to_string()) }
+}
+
+fn netlink(protocol: i64) -> Answer {
+    works(libc::SYS_socket, [libc::AF_NETLINK.into(), libc::SOCK_DGRAM.into(), protocol, 0, 0, 0])
+}
+
+/// By each call that sets a mode.
+fn leaves_setuid(_: &World) -> Answer {
+    let here = i64::from(libc::AT_FDCWD);
+    let mut failures = Vec::new();
+    for number in 0..11 {
+        let place = std::env::temp_dir().join(format!("forkless-setuid-{}", std::process::id()));
+        let path = CString::new(place.as_os_str().as_bytes()).expect("no NUL");
+        let at = address(&path);
+        let file = (number < 4).then(|| fs::File::create(&place)).transpose().map_err(refused)?;
+        let fd = file.as_ref().map_or(-1, |file| i64::from(file.as_raw_fd()));
+        let created = i64::from(libc::O_CREAT | libc::O_WRONLY);
+        let how = [u64::from(libc::O_CREAT.unsigned_abs() | libc::O_WRONLY.unsigned_abs()), 0o4755, 0];
+        let tried = match number {
+            0 => works(libc::SYS_fchmod, [fd, 0o4755, 0, 0, 0, 0]),
+            1 => works(libc::SYS_fchmodat, [here, at, 0o4755, 0, 0, 0]),
+            2 => works(452, [here, at, 0o4755, 0, 0, 0]),
+            3 => chmod(at),
+            4 => works(libc::SYS_openat, [here, at, created, 0o4755, 0, 0]),
+            5 => works(libc::SYS_openat2, [here, at, how.as_ptr() as i64, 24, 0, 0]),
+            6 => works(libc::SYS_mknodat, [here, at, 0o104_755, 0, 0, 0]),
+            7 => older(0, at),
+            8 => older(1, at),
+            9 => older(2, at),
+            _ => works(libc::SYS_openat, [here, at, created, (7 << 32) | 0o4755, 0, 0]),
+        };
+        let mode = fs::metadata(&place).map(|data| data.permissions().mode());
+        let _ = fs::remove_file(&place);
+        if mode.is_ok_and(|mode| mode & 0o4000 != 0) {
+            return Ok(format!("by way {number}"));
+        }
+        failures.push(format!("{tried:?}"));
+    }
+    Err(failures.join(" "))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn chmod(path: i64) -> Answer {
+    works(libc::SYS_chmod, [path, 0o4755, 0, 0, 0, 0])
+}
+
+#[cfg(target_arch = "x86_64")]
+fn older(number: usize, path: i64) -> Answer {
+    match number {
+        0 => works(libc::SYS_open, [path, i64::from(libc::O_CREAT | libc::O_WRONLY), 0o4755, 0, 0, 0]),
+        1 => works(libc::SYS_creat, [path, 0o4755, 0, 0, 0, 0]),
+        _ => works(libc::SYS_mknod, [path, 0o104_755, 0, 0, 0, 0]),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn chmod(_: i64) -> Answer {
+    Err("no such call".to_owned())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn older(_: usize, _: i64) -> Answer {
+    Err("no such call".to_owned())
+}
+
 /// A child in a new namespace: what it does counts, so it must also exist.
 fn cloned(flags: i64) -> Answer {
     match call(libc::SYS_clone, [flags | i64::from(libc::SIGCHLD), 0, 0, 0, 0, 0]).map_err(refused)? {
@@ -516,6 +610,38 @@ pub(crate) const ALL: &[Attempt] = attempts! {
     host_name Plain => |world| {
         let name = fs::read_to_string("/proc/sys/kernel/hostname").map_err(refused)?;
         if name.trim() == world.get("host") { Ok(name) } else { Err(name) }
+    };
+    // what is counted for a user or for the machine
+    take_inotify_instances Plain => |_| takes(16, || call(libc::SYS_inotify_init1, NULL));
+    take_inotify_watches Plain => takes_watches;
+    take_terminals Plain => |_| {
+        let path = text("/dev/ptmx");
+        takes(64, || call(libc::SYS_openat, [libc::AT_FDCWD.into(), address(&path), libc::O_RDWR.into(), 0, 0, 0]))
+    };
+    take_message_queues Plain => |_| {
+        let mut number = 0;
+        takes(3, || {
+            let name = text(&format!("forkless-{}-{number}", std::process::id()));
+            number += 1;
+            let opened = call(libc::SYS_mq_open, [address(&name), i64::from(libc::O_CREAT | libc::O_RDWR), 0o600, 0, 0, 0]);
+            let _ = call(libc::SYS_mq_unlink, [address(&name), 0, 0, 0, 0, 0]);
+            opened
+        })
+    };
+    take_asynchronous_io Plain => |_| { let context = [0_u64]; works(libc::SYS_io_setup, [128, context.as_ptr() as i64, 0, 0, 0, 0]) };
+    take_huge_pages Plain => |_| reaches(libc::SYS_mmap, [0, 2 << 20, 3, i64::from(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB), -1, 0]);
+    take_huge_files Plain => |_| { let name = text("x"); reaches(libc::SYS_memfd_create, [address(&name), 4, 0, 0, 0, 0]) };
+    take_huge_segments None("needs privileges") => |_| reaches(libc::SYS_shmget, [0, 2 << 20, 0o5600, 0, 0, 0]);
+    see_forks_of_host Plain => |_| netlink(11);
+    see_sockets_by_netlink Plain => |_| netlink(4);
+    // what stays behind
+    leave_setuid_program Plain => leaves_setuid;
+    leave_setgid_directory Plain => |_| {
+        let place = std::env::temp_dir().join(format!("forkless-setgid-{}", std::process::id()));
+        fs::create_dir(&place).map_err(refused)?;
+        let changed = fs::set_permissions(&place, fs::Permissions::from_mode(0o2755));
+        let _ = fs::remove_dir(&place);
+        changed.map(|()| "chmod".to_owned()).map_err(refused)
     };
     // keys
     add_key Plain => |_| reaches(libc::SYS_add_key, NULL);

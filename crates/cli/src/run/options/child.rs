@@ -1,7 +1,12 @@
 //! Session, terminal, parent death, and how the program is executed. Options that setsid(1), setpriv(1) and timeout(1)
 //! also have are named as theirs.
 
-use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::PathBuf, time::Duration};
+use std::{
+    fs::OpenOptions,
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 use forkless::{CallArg, Command, Launcher, Step};
@@ -171,6 +176,15 @@ impl ChildOptions {
         self.fexec.as_ref()
     }
 
+    /// The file that is executed by its descriptor, if there is one.
+    pub(crate) fn executed(&self) -> Result<Option<OwnedFd>, Failure> {
+        match (self.exec_fd, &self.fexec) {
+            (Some(number), _) => open_fd("--exec-fd", number).map(Some),
+            (None, Some(path)) => Ok(Some(open_program(path)?.into())),
+            (None, None) => Ok(None),
+        }
+    }
+
     /// May the launch continue if this step fails?
     pub(crate) fn is_best_effort(&self, step: Step) -> bool {
         self.best_effort.contains(&step)
@@ -220,11 +234,8 @@ impl ChildOptions {
         if let Some(number) = self.chdir_fd {
             command.current_dir_fd(open_fd("--chdir-fd", number)?);
         }
-        if let Some(number) = self.exec_fd {
-            command.program_fd(open_fd("--exec-fd", number)?);
-        }
-        if let Some(path) = &self.fexec {
-            command.program_fd(open_program(path)?);
+        if let Some(program) = self.executed()? {
+            command.program_fd(program);
         }
         if let Some(limit) = self.retry_busy {
             command.retry_busy(limit);

@@ -218,7 +218,7 @@ impl RunOptions {
         self.filters.apply(command, self.child.is_best_effort(Step::Landlock))?;
         self.control_group.apply(command)?;
         self.scheduling.apply(command);
-        self.settings.apply(command);
+        self.settings.apply(command, self.sandbox.sandbox.is_some());
         self.limits.apply(command)
     }
 

@@ -4,6 +4,7 @@
 //! fall back to older ones.
 
 use forkless::BpfInstruction;
+use forkless_core::planted;
 
 use super::calls;
 
@@ -136,16 +137,61 @@ fn conditional() -> Vec<(u32, Vec<BpfInstruction>)> {
     // Query, PER_LINUX, PER_LINUX32, and both with UNAME26. Others weaken the layout of memory.
     const PERSONALITIES: [u32; 5] = [0xffff_ffff, 0, 8, 0x2_0000, 0x2_0008];
     let family = error(libc::EAFNOSUPPORT);
-    vec![
+    // Other protocols than NETLINK_ROUTE show what the kernel does for others, such as all forks and execs (NETLINK_CONNECTOR).
+    let mut socket = vec![
+        op(LOAD, 0, 0, argument(0)),
+        op(JUMP_IF_EQUAL, 0, 4, libc::AF_NETLINK as u32),
+        op(LOAD, 0, 0, argument(2)),
+        op(JUMP_IF_EQUAL, 0, 1, libc::NETLINK_ROUTE as u32),
+        op(RETURN, 0, 0, ALLOW),
+        op(RETURN, 0, 0, if planted!("sandbox-any-netlink") { ALLOW } else { error(libc::EPROTONOSUPPORT) }),
+    ];
+    socket.extend(compared(0, &FAMILIES, ALLOW, family));
+    // A program that gets the rights of its owner could be left behind through a descriptor or a bind mount.
+    let mode = if planted!("sandbox-leaves-setuid") { 0 } else { libc::S_ISUID | libc::S_ISGID };
+    let made = |flags| {
+        let created = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+        let mut rules =
+            vec![op(LOAD, 0, 0, argument(flags)), op(JUMP_IF_ANY_BIT, 1, 0, created), op(RETURN, 0, 0, ALLOW)];
+        rules.extend(without(mode, flags + 1));
+        rules
+    };
+    // The pool of huge pages belongs to the machine.
+    let huge = if planted!("sandbox-takes-huge-pages") { [0; 3] } else { [libc::MAP_HUGETLB as u32, 4, 0o4000] };
+    #[cfg(target_arch = "x86_64")]
+    let older = [
+        (libc::SYS_open as u32, made(1)),
+        (libc::SYS_creat as u32, without(mode, 1)),
+        (libc::SYS_chmod as u32, without(mode, 1)),
+        (libc::SYS_mkdir as u32, without(mode, 1)),
+        (libc::SYS_mknod as u32, without(mode, 1)),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let older = [];
+    const FCHMODAT2: u32 = 452;
+    let mut calls = vec![
+        (libc::SYS_openat as u32, made(2)),
+        (libc::SYS_fchmod as u32, without(mode, 1)),
+        (libc::SYS_fchmodat as u32, without(mode, 2)),
+        (FCHMODAT2, without(mode, 2)),
+        (libc::SYS_mkdirat as u32, without(mode, 2)),
+        (libc::SYS_mknodat as u32, without(mode, 2)),
+        // Its flags and mode are in memory, where a filter cannot look. Programs fall back to openat(2).
+        (libc::SYS_openat2 as u32, vec![op(RETURN, 0, 0, UNKNOWN)]),
+        (libc::SYS_mmap as u32, without(huge[0], 3)),
+        (libc::SYS_memfd_create as u32, without(huge[1], 1)),
+        (libc::SYS_shmget as u32, without(huge[2], 2)),
         (libc::SYS_clone as u32, without(CLONED, 0)),
         (libc::SYS_unshare as u32, without(NAMESPACES, 0)),
         // Its flags are in memory, where a filter cannot look. libcs fall back to clone(2).
         (libc::SYS_clone3 as u32, vec![op(RETURN, 0, 0, UNKNOWN)]),
         (libc::SYS_ioctl as u32, compared(1, &TERMINAL, REFUSED, ALLOW)),
-        (libc::SYS_socket as u32, compared(0, &FAMILIES, ALLOW, family)),
+        (libc::SYS_socket as u32, socket),
         (libc::SYS_socketpair as u32, compared(0, &FAMILIES, ALLOW, family)),
         (libc::SYS_personality as u32, compared(0, &PERSONALITIES, ALLOW, REFUSED)),
-    ]
+    ];
+    calls.extend(older);
+    calls
 }
 
 /// A binary search for the last segment that begins at or below the number.
@@ -219,7 +265,7 @@ mod tests {
     use super::*;
 
     /// The result of a filter for a call.
-    pub(crate) fn answer(rules: &[BpfInstruction], machine: u32, number: u32, arguments: [u64; 2]) -> u32 {
+    pub(crate) fn answer(rules: &[BpfInstruction], machine: u32, number: u32, arguments: &[u64]) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {
             let BpfInstruction { code, jt, jf, k } = rules[at];
@@ -229,7 +275,7 @@ mod tests {
                     value = match k {
                         NUMBER => number,
                         MACHINE => machine,
-                        _ => arguments[(k as usize - 16) / 8] as u32,
+                        _ => arguments.get((k as usize - 16) / 8).copied().unwrap_or(0) as u32,
                     };
                     1
                 }
@@ -255,10 +301,10 @@ mod tests {
                 false if number <= calls::NEWEST => REFUSED,
                 false => UNKNOWN,
             };
-            assert_eq!(answer(&rules, OURS, number, [0, 0]), wanted, "{number}");
-            assert_eq!(answer(&rules, 0x4000_0003, number, [0, 0]), REFUSED, "i386 {number}");
+            assert_eq!(answer(&rules, OURS, number, &[]), wanted, "{number}");
+            assert_eq!(answer(&rules, 0x4000_0003, number, &[]), REFUSED, "i386 {number}");
             if cfg!(target_arch = "x86_64") {
-                assert_eq!(answer(&rules, OURS, 0x4000_0000 | number, [0, 0]), REFUSED, "x32 {number}");
+                assert_eq!(answer(&rules, OURS, 0x4000_0000 | number, &[]), REFUSED, "x32 {number}");
             }
         }
     }
@@ -266,22 +312,82 @@ mod tests {
     #[test]
     fn filter_compares_the_half_of_an_argument_that_the_kernel_uses() {
         let rules = program();
-        let of = |number: libc::c_long, arguments| answer(&rules, OURS, number as u32, arguments);
+        let of = |number: libc::c_long, arguments: &[u64]| answer(&rules, OURS, number as u32, arguments);
         for high in [0, 1 << 32, 0xffff_ffff << 32] {
             for request in [0x5412, 0x541c, 0x5423] {
-                assert_eq!(of(libc::SYS_ioctl, [0, high | request]), REFUSED);
+                assert_eq!(of(libc::SYS_ioctl, &[0, high | request]), REFUSED);
             }
             for flag in [0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000] {
-                assert_eq!(of(libc::SYS_clone, [high | flag | 17, 0]), REFUSED);
-                assert_eq!(of(libc::SYS_unshare, [high | flag, 0]), REFUSED);
+                assert_eq!(of(libc::SYS_clone, &[high | flag | 17, 0]), REFUSED);
+                assert_eq!(of(libc::SYS_unshare, &[high | flag, 0]), REFUSED);
             }
-            assert_eq!(of(libc::SYS_socket, [high | 40, 0]), error(libc::EAFNOSUPPORT));
+            assert_eq!(of(libc::SYS_socket, &[high | 40, 0]), error(libc::EAFNOSUPPORT));
         }
-        assert_eq!(of(libc::SYS_ioctl, [0, 0x5413]), ALLOW);
-        assert_eq!(of(libc::SYS_clone, [0x11, 0]), ALLOW);
-        assert_eq!(of(libc::SYS_clone, [0x3d_0f00, 0]), ALLOW, "a thread");
-        assert_eq!(of(libc::SYS_clone3, [0, 0]), UNKNOWN);
-        assert_eq!(of(libc::SYS_personality, [0x4_0000, 0]), REFUSED);
+        assert_eq!(of(libc::SYS_ioctl, &[0, 0x5413]), ALLOW);
+        assert_eq!(of(libc::SYS_clone, &[0x11, 0]), ALLOW);
+        assert_eq!(of(libc::SYS_clone, &[0x3d_0f00, 0]), ALLOW, "a thread");
+        assert_eq!(of(libc::SYS_clone3, &[0, 0]), UNKNOWN);
+        assert_eq!(of(libc::SYS_personality, &[0x4_0000, 0]), REFUSED);
+    }
+
+    /// Each call that sets a mode, with the numbers of its flags and of its mode.
+    #[test]
+    fn no_call_sets_the_setuid_or_setgid_bit() {
+        let rules = program();
+        let of = |number: u32, arguments: &[u64]| answer(&rules, OURS, number, arguments);
+        let mut calls: Vec<(libc::c_long, Option<usize>, usize)> = vec![
+            (libc::SYS_fchmod, None, 1),
+            (libc::SYS_fchmodat, None, 2),
+            (452, None, 2),
+            (libc::SYS_mkdirat, None, 2),
+            (libc::SYS_mknodat, None, 2),
+            (libc::SYS_openat, Some(2), 3),
+        ];
+        #[cfg(target_arch = "x86_64")]
+        calls.extend([
+            (libc::SYS_chmod, None, 1),
+            (libc::SYS_creat, None, 1),
+            (libc::SYS_mkdir, None, 1),
+            (libc::SYS_mknod, None, 1),
+            (libc::SYS_open, Some(1), 2),
+        ]);
+        for (number, flags, mode) in calls {
+            for (bits, wanted) in [(0o4755, REFUSED), (0o2755, REFUSED), (0o1777, ALLOW), (0o755, ALLOW)] {
+                for high in [0, 0xffff_ffff << 32] {
+                    for created in [libc::O_CREAT, libc::O_TMPFILE, libc::O_CREAT | libc::O_RDWR] {
+                        let mut arguments = [0; 6];
+                        arguments[mode] = high | bits;
+                        if let Some(flags) = flags {
+                            arguments[flags] = high | created as u64;
+                        }
+                        assert_eq!(of(number as u32, &arguments), wanted, "{number} {bits:o} {created:#x}");
+                    }
+                }
+            }
+            if let Some(flags) = flags {
+                // Without them the mode is not used, and may be anything.
+                let mut arguments = [0; 6];
+                (arguments[flags], arguments[mode]) = (libc::O_DIRECTORY as u64, 0o7777);
+                assert_eq!(of(number as u32, &arguments), ALLOW, "{number}");
+            }
+        }
+        assert_eq!(of(libc::SYS_openat2 as u32, &[]), UNKNOWN);
+    }
+
+    #[test]
+    fn sockets_and_memory_of_the_machine_are_refused() {
+        let rules = program();
+        let of = |number: libc::c_long, arguments: &[u64]| answer(&rules, OURS, number as u32, arguments);
+        assert_eq!(of(libc::SYS_socket, &[libc::AF_NETLINK as u64, 3, 0]), ALLOW);
+        assert_eq!(of(libc::SYS_socket, &[libc::AF_UNIX as u64, 1, 7]), ALLOW);
+        for protocol in 1..32 {
+            let answer = of(libc::SYS_socket, &[libc::AF_NETLINK as u64, 3, 7 << 32 | protocol]);
+            assert_eq!(answer, error(libc::EPROTONOSUPPORT), "{protocol}");
+        }
+        assert_eq!(of(libc::SYS_mmap, &[0, 1 << 20, 3, 0x22]), ALLOW);
+        assert_eq!(of(libc::SYS_mmap, &[0, 1 << 20, 3, 0x22 | 0x4_0000]), REFUSED);
+        assert_eq!((of(libc::SYS_memfd_create, &[0, 1]), of(libc::SYS_memfd_create, &[0, 5])), (ALLOW, REFUSED));
+        assert_eq!((of(libc::SYS_shmget, &[0, 1, 0o1600]), of(libc::SYS_shmget, &[0, 1, 0o5600])), (ALLOW, REFUSED));
     }
 
     #[test]
@@ -293,9 +399,9 @@ mod tests {
             op(RETURN, 0, 0, ALLOW),
         ];
         let rules = both(&first, &program()).expect("a filter");
-        assert_eq!(answer(&rules, OURS, libc::SYS_getpid as u32, [0, 0]), error(5));
-        assert_eq!(answer(&rules, OURS, libc::SYS_read as u32, [0, 0]), ALLOW);
-        assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, [0, 0]), REFUSED);
+        assert_eq!(answer(&rules, OURS, libc::SYS_getpid as u32, &[]), error(5));
+        assert_eq!(answer(&rules, OURS, libc::SYS_read as u32, &[]), ALLOW);
+        assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, &[]), REFUSED);
         assert!(both(&[op(0x16, 0, 0, 0)], &program()).is_none());
     }
 
@@ -310,14 +416,14 @@ mod tests {
                 op(RETURN, 0, 0, result),
             ];
             let rules = both(&first, &program()).expect("a filter");
-            let of = |number: libc::c_long| answer(&rules, OURS, number as u32, [0, 0]);
+            let of = |number: libc::c_long| answer(&rules, OURS, number as u32, &[]);
             assert_eq!((of(libc::SYS_getpid), of(libc::SYS_read)), (ALLOW, result), "{result:#x}");
             assert_eq!(of(libc::SYS_mount), REFUSED, "{result:#x}");
         }
         // Kill the process, kill the thread, trap, fail.
         for result in [KILL, 0, 0x3_0000, error(5)] {
             let rules = both(&[op(RETURN, 0, 0, result)], &program()).expect("a filter");
-            assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, [0, 0]), result);
+            assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, &[]), result);
         }
     }
 

@@ -34,7 +34,7 @@ use forkless_core::{planted, sys};
 
 use super::{
     failure::{FAILED, Failure, say},
-    options::{Ids, OwnGroup, Profile, RunOptions},
+    options::{Ids, Mount, OwnGroup, Profile, RunOptions},
 };
 
 /// The user and group of the program if root starts it: the overflow IDs, called nobody.
@@ -95,6 +95,7 @@ impl<'a> Sandbox<'a> {
             (Resource::RealtimePriority, 0, 0),
             (Resource::LockedMemory, 8 << 20, 8 << 20),
             (Resource::PendingSignals, 4096, 4096),
+            (Resource::MessageQueues, 256 << 10, 256 << 10),
         ] {
             let (_, most) = super::options::own_limit(resource);
             command.rlimit(resource, soft.min(most), hard.min(most));
@@ -139,11 +140,33 @@ impl<'a> Sandbox<'a> {
         if !self.shows(&directory) {
             return Err(failed(
                 "working directory",
-                format_args!("{directory:?} is not visible inside; show it with --ro-bind or --bind, or use --chdir /"),
+                format_args!(
+                    "{directory:?} is not visible inside; show it: {}\n\
+                     (--bind lets the program write there; --chdir / starts it elsewhere)",
+                    self.shown_line(&directory)
+                ),
             ));
         }
         command.current_dir(plain(&directory));
         Ok(())
+    }
+
+    /// This command line, with an option that shows the working directory.
+    fn shown_line(&self, directory: &Path) -> String {
+        let place = match &self.options.chdir {
+            Some(_) => word(directory.as_os_str()),
+            None => ".".to_owned(),
+        };
+        let mut line = "forkless".to_owned();
+        let mut is_shown = false;
+        for given in std::env::args_os().skip(1) {
+            line += &format!(" {}", word(&given));
+            if !is_shown && given.as_encoded_bytes().starts_with(b"--sandbox") {
+                line += &format!(" --ro-bind {place} {place}");
+                is_shown = true;
+            }
+        }
+        line
     }
 
     /// Is the path visible to the program? The places that the preset shows, and those of the options that mount.
@@ -155,6 +178,14 @@ impl<'a> Sandbox<'a> {
             .any(|new| path == Path::new(new));
         let mut shown = root::SHOWN.iter().map(PathBuf::from).chain(self.options.mounts.targets().map(absolute));
         new || shown.any(|shown| path.starts_with(shown))
+    }
+
+    /// Is the target below no other mount of the sandbox?
+    fn is_in_root(&self, mount: &Mount) -> bool {
+        let target = absolute(mount.target());
+        let own = ["/proc", "/dev", "/tmp", "/var/tmp"].map(PathBuf::from);
+        let others = self.options.mounts.targets().map(absolute).filter(|other| *other != target);
+        !others.chain(own).any(|other| target.starts_with(other))
     }
 
     /// Clones init, which starts the program.
@@ -192,7 +223,10 @@ impl<'a> Sandbox<'a> {
         let mut child = Child::cloned(pid, pidfd, started);
         let [output, errors] = pipes;
         (child.stdout, child.stderr) = (output.map(Into::into), errors.map(Into::into));
-        let ready = self.write_maps(pid).and_then(|()| group.map_or(Ok(()), |group| group.add(pid)));
+        let ready = self
+            .set_oom_score(pid)
+            .and_then(|()| self.write_maps(pid))
+            .and_then(|()| group.map_or(Ok(()), |group| group.add(pid)));
         let ready =
             ready.and_then(|()| rustix::io::write(&went, b"g").map(drop).map_err(|error| failed("init", error)));
         if let Err(failure) = ready {
@@ -248,18 +282,32 @@ impl<'a> Sandbox<'a> {
         }
         let (name, error) = found;
         let remedy = match error.raw_os_error() {
-            Some(libc::EPERM) => "; AppArmor, a sysctl or the filter of a container forbids it",
+            Some(libc::EPERM) if is_in_chroot() => "; user namespaces cannot be made in a chroot",
+            Some(libc::EPERM) => "; AppArmor, a sysctl, a chroot or the filter of a container forbids it",
             Some(libc::ENOSPC) => "; the limit in /proc/sys/user is reached",
             _ => "",
         };
         failed(&format!("{name} namespace"), format_args!("{error}{remedy}"))
     }
 
+    /// Here, because /proc is read-only inside.
+    fn set_oom_score(&self, pid: i32) -> Result<(), Failure> {
+        let Some(score) = self.options.settings.oom_score() else { return Ok(()) };
+        std::fs::write(format!("/proc/{pid}/oom_score_adj"), score.to_string())
+            .map_err(|error| failed("oom_score_adj", format_args!("cannot set {score}: {error}")))
+    }
+
     /// Maps the IDs of the program to themselves, as only a process outside can do.
     fn write_maps(&self, pid: i32) -> Result<(), Failure> {
         let write = |file: &str, text: String| {
-            std::fs::write(format!("/proc/{pid}/{file}"), text)
-                .map_err(|error| failed("user namespace", format_args!("cannot write {file}: {error}")))
+            std::fs::write(format!("/proc/{pid}/{file}"), text).map_err(|error| {
+                let cause = match error.kind() {
+                    io::ErrorKind::NotFound => "; it needs a /proc of this PID namespace",
+                    io::ErrorKind::PermissionDenied => "; choose an ID that exists in this user namespace: --reuid",
+                    _ => "",
+                };
+                failed("user namespace", format_args!("cannot write {file}: {error}{cause}"))
+            })
         };
         let Ids { uid, gid, groups } = &self.ids;
         write("uid_map", format!("{uid} {uid} 1\n"))?;
@@ -350,6 +398,22 @@ fn clone(kinds: Vec<(&'static str, i32)>) -> io::Result<Option<(i32, OwnedFd)>> 
         // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
         pid => Ok(Some((pid as i32, unsafe { OwnedFd::from_raw_fd(pidfd) }))),
     }
+}
+
+/// A word for a shell.
+fn word(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// Is `/` not the root of a mount? Then it cannot be the root of the mount namespace.
+fn is_in_chroot() -> bool {
+    let found = rustix::fs::statx(rustix::fs::CWD, "/", rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::empty());
+    found.is_ok_and(|found| !found.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT))
 }
 
 /// A path of the program: relative ones start from the working directory of forkless.

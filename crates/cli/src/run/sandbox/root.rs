@@ -35,9 +35,24 @@ use super::{
 /// Where the new root is put together. A procfs is needed anyway, and nobody binds files of it.
 const PLACE: &str = "/proc";
 
-/// What the program sees of the host, read-only, as far as it exists.
-pub(super) const SHOWN: [&str; 11] =
-    ["/usr", "/etc", "/opt", "/nix", "/gnu", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+/// What the program sees of the host, read-only, as far as it exists. Nothing where daemons have their sockets: a program can
+/// connect to a socket that it sees, whatever the mount says.
+pub(super) const SHOWN: [&str; 11] = [
+    "/usr",
+    "/etc",
+    "/nix/store",
+    "/nix/var/nix/profiles",
+    "/gnu/store",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+];
+
+/// What is hidden of that, for the same reason.
+const HIDDEN: [&str; 1] = ["/usr/local/var"];
 
 /// Devices of the host, of which each is visible alone.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -82,7 +97,7 @@ fn bind_of(mount: &Mount) -> Option<(&Path, u64, bool)> {
     }
 }
 
-/// All bind mounts of options.
+/// All bind mounts of options, and their new file systems: Landlock's rules are for files that exist.
 fn trees_of(options: &RunOptions, of_root: &Trees) -> Result<Trees, Failure> {
     let of_root = of_root.iter().map(Option::as_ref).chain(std::iter::repeat(None));
     options
@@ -91,11 +106,73 @@ fn trees_of(options: &RunOptions, of_root: &Trees) -> Result<Trees, Failure> {
         .iter()
         .zip(of_root)
         .map(|(mount, of_root)| match (bind_of(mount), of_root) {
-            (None, _) => Ok(None),
+            (None, _) => new_file_system(mount),
             (_, Some(tree)) => copy(tree).map(Some),
             (Some((source, set, _)), None) => tree(source, set).map(Some).map_err(|(what, error)| failed(&what, error)),
         })
         .collect()
+}
+
+/// A file system of its own that an option mounts, attached nowhere. `--proc` and `--dev` show those that every sandbox has.
+fn new_file_system(mount: &Mount) -> Result<Option<OwnedFd>, Failure> {
+    let (kind, parameters, set) = match mount {
+        Mount::Tmpfs(_, options) => {
+            let words = options.split(',').filter(|word| !word.is_empty());
+            let pairs = words.map(|word| word.split_once('=').map_or((word, None), |(key, value)| (key, Some(value))));
+            let owned = pairs.map(|(key, value)| (key.to_owned(), value.map(|value| value.as_bytes().to_vec())));
+            ("tmpfs", owned.collect::<Vec<_>>(), NO_SUID | NO_DEV)
+        }
+        Mount::Overlay(lower, upper, _) => {
+            // A backslash stands before a colon, which separates layers, and before a backslash: overlayfs(5).
+            let escaped = |path: &Path| -> Vec<u8> {
+                let bytes = path.as_os_str().as_bytes();
+                bytes
+                    .iter()
+                    .flat_map(|byte| [b'\\', *byte].into_iter().skip(usize::from(!b":\\".contains(byte))))
+                    .collect()
+            };
+            let lower = lower.iter().map(|path| escaped(path)).collect::<Vec<_>>().join(&b':');
+            let mut parameters = vec![("lowerdir".to_owned(), Some(lower)), ("userxattr".to_owned(), None)];
+            for (key, path) in upper.iter().flat_map(|(upper, work)| [("upperdir", upper), ("workdir", work)]) {
+                parameters.push((key.to_owned(), Some(escaped(path))));
+            }
+            ("overlay", parameters, NO_SUID | NO_DEV)
+        }
+        Mount::FileSystem { kind, parameters, attributes, .. } => {
+            let owned = parameters.iter().map(|(key, value)| (key.clone(), value.clone().map(String::into_bytes)));
+            (kind.as_str(), owned.collect(), *attributes)
+        }
+        _ => return Ok(None),
+    };
+    mounted(kind, &parameters, set)
+        .map(Some)
+        .map_err(|(what, error)| failed(&format!("{kind} at {:?}{what}", mount.target()), error))
+}
+
+/// fsopen(2), fsconfig(2), fsmount(2).
+fn mounted(kind: &str, parameters: &[(String, Option<Vec<u8>>)], set: u64) -> Result<OwnedFd, (String, Errno)> {
+    const CLOEXEC: usize = 1;
+    const SET_FLAG: usize = 0;
+    const SET_STRING: usize = 1;
+    const CREATE: usize = 6;
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| (String::new(), Errno::INVAL));
+    let plain = |error| (String::new(), error);
+    let name = text(kind.as_bytes())?;
+    let context = descriptor(call(libc::SYS_fsopen, [address(&name), CLOEXEC, 0, 0, 0, 0]).map_err(plain)?);
+    let configure = |command, key: usize, value: usize| {
+        call(libc::SYS_fsconfig, [context.as_raw_fd() as usize, command, key, value, 0, 0]).map(drop)
+    };
+    for (key, value) in parameters {
+        let (name, words) = (text(key.as_bytes())?, value.as_ref().map(|value| text(value)).transpose()?);
+        let done = match &words {
+            Some(words) => configure(SET_STRING, address(&name), address(words)),
+            None => configure(SET_FLAG, address(&name), 0),
+        };
+        done.map_err(|error| (format!(": the parameter {key:?}"), error))?;
+    }
+    configure(CREATE, 0, 0).map_err(plain)?;
+    let tree = [context.as_raw_fd() as usize, CLOEXEC, set as usize, 0, 0, 0];
+    call(libc::SYS_fsmount, tree).map(descriptor).map_err(plain)
 }
 
 fn is_directory(file: &OwnedFd) -> bool {
@@ -118,7 +195,8 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
 
     // Before the new root hides /proc, of which a source may be a part.
     let trees = trees_of(sandbox.options, trees)?;
-    let top = tmpfs("", c"mode=755,size=1m", libc::MS_NOSUID | libc::MS_NODEV)?;
+    let executed = sandbox.options.child.executed()?;
+    let top = tmpfs("", c"mode=755,size=1m,nr_inodes=16k", libc::MS_NOSUID | libc::MS_NODEV)?;
     let skeleton = Skeleton(top.as_fd());
     for path in ["/proc", "/dev", "/tmp", "/var", "/run"] {
         skeleton.place(Path::new(path), true)?;
@@ -126,9 +204,12 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     skeleton.link(Path::new("../tmp"), Path::new("/var/tmp"))?;
     skeleton.link(Path::new("../run"), Path::new("/var/run"))?;
     show(sandbox, &skeleton)?;
-    let mut in_dev = Vec::new();
+    let (mut in_dev, mut made) = (Vec::new(), Vec::new());
     for (mount, tree) in sandbox.options.mounts.steps().iter().zip(&trees) {
-        if !matches!(mount, Mount::Symlink(..)) {
+        if matches!(mount, Mount::Symlink(..)) {
+            made.push(sandbox.is_in_root(mount) && skeleton.symlink(mount)?);
+        } else {
+            made.push(false);
             let (target, is_directory) = (absolute(mount.target()), tree.as_ref().is_none_or(is_directory));
             skeleton.place(&target, is_directory)?;
             // The file system at /dev hides the place just made.
@@ -136,16 +217,18 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
         }
     }
     mount_proc()?;
+    limit_counters()?;
     set_attributes(&top, READ_ONLY | NO_SUID | NO_DEV).map_err(|error| failed("read-only root", error))?;
 
-    let dev = tmpfs("dev", c"mode=755,size=64k", libc::MS_NOSUID | libc::MS_NOEXEC)?;
+    let dev = tmpfs("dev", c"mode=755,size=64k,nr_inodes=1k", libc::MS_NOSUID | libc::MS_NOEXEC)?;
     fill_devices(&dev, &in_dev)?;
-    let terminals = c"ptmxmode=0666,mode=620";
+    let terminals =
+        if planted!("sandbox-takes-terminals") { c"ptmxmode=0666,mode=620" } else { c"ptmxmode=0666,mode=620,max=64" };
     mount(Some(c"devpts"), "dev/pts", Some(c"devpts"), libc::MS_NOSUID | libc::MS_NOEXEC, Some(terminals))
         .map_err(|error| failed("mount of devpts", error))?;
     let private = libc::MS_NOSUID | libc::MS_NODEV | strict;
-    let shm = tmpfs("dev/shm", c"mode=1777,size=64m", private)?;
-    let tmp = tmpfs("tmp", c"mode=1777,size=1g", private)?;
+    let shm = tmpfs("dev/shm", c"mode=1777,size=64m,nr_inodes=4k", private)?;
+    let tmp = tmpfs("tmp", c"mode=1777,size=1g,nr_inodes=256k", private)?;
     // The child makes directories as mount points, but no files.
     for (mount, tree) in sandbox.options.mounts.steps().iter().zip(&trees) {
         let target = absolute(mount.target());
@@ -156,13 +239,19 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
         }
     }
 
-    let changed = sandbox.options.mounts.steps().iter().any(|mount| bind_of(mount).is_none());
-    // Mounts of other kinds may be writable: their options say so.
     let mut rules = device_rules(&dev)?;
-    rules.push(Rule(top, if changed { write } else { read }));
+    rules.push(Rule(top, if planted!("sandbox-root-writable-for-landlock") { write } else { read }));
+    rules.extend(executed.map(|program| Rule(program, AccessFs::Execute | AccessFs::ReadFile)));
     // The kernel skips the rule of a directory that is hidden by a mount over it.
     rules.extend([Rule(tmp, write), Rule(shm, write)]);
-    for (mount, tree) in sandbox.options.mounts.steps().iter().zip(trees) {
+    let unmade = sandbox.options.mounts.steps().iter().zip(trees).zip(made).filter(|(_, made)| !made);
+    for ((mount, tree), _) in unmade {
+        // Those that every sandbox has, with their rules.
+        let tree = match mount {
+            Mount::Proc(_) => Some(own_tree("proc")?),
+            Mount::Devices(_) => Some(own_tree("dev")?),
+            _ => tree,
+        };
         rules.extend(add(command, mount, tree, write)?);
     }
     command.pivot_root(PLACE);
@@ -179,6 +268,13 @@ fn show(sandbox: &Sandbox<'_>, skeleton: &Skeleton<'_>) -> Result<(), Failure> {
             Err(Errno::NOENT) => {}
             Err(error) => return Err(failed(&format!("read-only root: {path:?}"), error)),
         }
+    }
+    for path in HIDDEN.map(Path::new).into_iter().filter(|path| path.is_dir()) {
+        tmpfs(
+            path.strip_prefix("/").unwrap_or(path),
+            c"mode=755,size=4k,nr_inodes=1",
+            libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+        )?;
     }
     if sandbox.options.sandbox.share_net {
         // Often a link to a file of a daemon below /run.
@@ -264,6 +360,30 @@ fn mount_proc() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The limits of its user namespace, for what is counted for the user who has made it.
+fn limit_counters() -> Result<(), Failure> {
+    let limits =
+        [("inotify_instances", "16"), ("inotify_watches", "8192"), ("fanotify_groups", "0"), ("fanotify_marks", "0")];
+    for (name, limit) in limits {
+        if planted!("sandbox-takes-inotify") {
+            return Ok(());
+        }
+        match std::fs::write(below(Path::new("proc/sys/user")).join(format!("max_{name}")), limit) {
+            Ok(()) => {}
+            // A kernel may lack it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&format!("limit max_{name}"), error)),
+        }
+    }
+    Ok(())
+}
+
+/// A copy of a mount in the new root.
+fn own_tree(place: &str) -> Result<OwnedFd, Failure> {
+    let path = below(Path::new(place));
+    tree(&path, 0).map_err(|(_, error)| failed(&format!("copy of /{place}"), error))
+}
+
 /// Adds a mount of the options.
 fn add(
     command: &mut Command,
@@ -284,13 +404,14 @@ fn add(
         } else {
             access &= AccessFs::from_file(RIGHTS);
         }
-        let is_writable = bind_of(mount).is_some_and(|(_, _, is_writable)| is_writable);
+        let is_writable = match mount {
+            Mount::Tmpfs(..) | Mount::Overlay(..) => true,
+            Mount::FileSystem { attributes, .. } => attributes & READ_ONLY == 0,
+            _ => bind_of(mount).is_some_and(|(_, _, is_writable)| is_writable),
+        };
         let rule = if is_writable { Some(Rule(copy(&tree)?, access)) } else { None };
         command.attach_mount(tree, target);
         return Ok(rule);
-    }
-    if !matches!(mount, Mount::Symlink(..) | Mount::Directory(..)) {
-        command.make_dir(&target, 0o755);
     }
     mount.at(target).apply(command)?;
     Ok(None)
@@ -305,38 +426,59 @@ fn below(path: &Path) -> PathBuf {
 struct Skeleton<'a>(BorrowedFd<'a>);
 
 impl Skeleton<'_> {
-    /// Makes the path and the directories above it. Other links are not followed: what is below them is no part of this file
-    /// system.
     fn place(&self, path: &Path, is_directory: bool) -> Result<(), Failure> {
+        let made = self.make(path, |at, name| match is_directory {
+            true => mkdirat(at, name, Mode::from_raw_mode(0o755)),
+            false => mknodat(at, name, FileType::RegularFile, Mode::from_raw_mode(0o444), 0),
+        });
+        made.map(drop)
+    }
+
+    /// Makes the link of an option. `false`: there is something, or its directory is no part of this file system.
+    fn symlink(&self, mount: &Mount) -> Result<bool, Failure> {
+        let Mount::Symlink(to, path) = mount else { return Ok(false) };
+        self.make(&absolute(path), |at, name| symlinkat(to, at, name))
+    }
+
+    /// Makes the directories above the path, and the path by `last`. Other links are not followed: what is below them is no part
+    /// of this file system. Returns whether it was made.
+    fn make(&self, path: &Path, last: impl Fn(BorrowedFd<'_>, &OsStr) -> Result<(), Errno>) -> Result<bool, Failure> {
         let failed = |error: Errno| failed(&format!("mount point {path:?}"), error);
         // The link in every sandbox that leads to another directory of this file system.
         let in_run = path.strip_prefix("/var/run").map(|below| Path::new("/run").join(below));
         let place = in_run.as_deref().unwrap_or(path);
         let names: Vec<_> = place.iter().filter(|name| *name != "/").collect();
+        let own = rustix::fs::fstat(self.0).map_err(failed)?.st_dev;
         let mut held: Option<OwnedFd> = None;
         for (number, name) in names.iter().enumerate() {
             let at = held.as_ref().map_or(self.0, |held| held.as_fd());
-            let made = if number + 1 < names.len() || is_directory {
-                mkdirat(at, *name, Mode::from_raw_mode(0o755))
-            } else {
-                mknodat(at, *name, FileType::RegularFile, Mode::from_raw_mode(0o444), 0)
-            };
-            match made {
+            if number + 1 == names.len() {
+                return match last(at, name) {
+                    Ok(()) => Ok(true),
+                    Err(Errno::EXIST) => Ok(false),
+                    Err(error) => Err(failed(error)),
+                };
+            }
+            match mkdirat(at, *name, Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(failed(error)),
             }
-            if number + 1 == names.len() {
-                break;
-            }
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match openat(at, *name, flags, Mode::empty()) {
+                // A file system of the host: nothing is made there.
+                Ok(next)
+                    if rustix::fs::fstat(&next).map_err(failed)?.st_dev != own
+                        && !planted!("sandbox-makes-mount-points-outside") =>
+                {
+                    return Ok(false);
+                }
                 Ok(next) => held = Some(next),
                 // A file, or a link.
-                Err(Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+                Err(Errno::NOTDIR | Errno::LOOP) => return Ok(false),
                 Err(error) => return Err(failed(error)),
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn remove(&self, name: &str) -> Result<(), Failure> {
@@ -415,11 +557,12 @@ fn mount(
 }
 
 /// Mounts a new tmpfs, and opens its root.
-fn tmpfs(place: &str, data: &CStr, flags: libc::c_ulong) -> Result<OwnedFd, Failure> {
-    let failed = |error: Errno| failed(&format!("mount of tmpfs at /{place}"), error);
+fn tmpfs(place: impl AsRef<Path>, data: &CStr, flags: libc::c_ulong) -> Result<OwnedFd, Failure> {
+    let place = place.as_ref();
+    let failed = |error: Errno| failed(&format!("mount of tmpfs at /{}", place.display()), error);
     mount(Some(c"tmpfs"), place, Some(c"tmpfs"), flags, Some(data)).map_err(failed)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(below(Path::new(place)), flags, Mode::empty()).map_err(failed)
+    rustix::fs::open(below(place), flags, Mode::empty()).map_err(failed)
 }
 
 /// A second layer over the mounts. It also refuses changes of mounts, and signals and abstract sockets to the outside.
