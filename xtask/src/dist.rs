@@ -156,7 +156,8 @@ pub(crate) fn install_command(place: &Place, built: &Path) -> Result<()> {
     run(Command::new(&installed).args(["man", "--dir"]).arg(place.directory("share/man/man1")?))?;
     let completions = [
         ("bash", "share/bash-completion/completions", "forkless"),
-        ("zsh", "share/zsh/vendor-completions", "_forkless"),
+        // Where zsh looks below its own prefix and below /usr/local; Debian has another directory for its packages.
+        ("zsh", "share/zsh/site-functions", "_forkless"),
         ("fish", "share/fish/vendor_completions.d", "forkless.fish"),
     ];
     for (shell, directory, name) in completions {

@@ -113,9 +113,10 @@ fn command() -> clap::Command {
 }
 
 fn usage_error(error: &clap::Error, subcommand: &OsStr) -> ExitCode {
-    usage::print(error, command);
-    if !error.use_stderr() {
-        return ExitCode::SUCCESS;
+    match usage::print(error, command) {
+        Ok(()) if !error.use_stderr() => return ExitCode::SUCCESS,
+        Ok(()) => {}
+        Err(error) => run::say(format_args!("cannot write to standard output: {error}")),
     }
     ExitCode::from(match subcommand.to_str() {
         Some("run") => 125,

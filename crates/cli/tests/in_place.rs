@@ -209,7 +209,7 @@ fn options_without_a_reason_run_in_place() {
         &["--timeout=0"],
         &["--no-new-privs", "--system-call-filter=~ptrace,mount"],
         &["--route"],
-        &["--scripts-by-shell", "--retry-busy=1s"],
+        &["--retry-busy=1s"],
         &["--memory-deny-write-execute"],
         &["--unshare-net", "--tmpfs=/tmp"],
         &["--landlock-access=fs:make-sock"],

@@ -107,7 +107,7 @@ fn program_not_found_exits_with_127() {
 fn program_that_cannot_be_executed_exits_with_126() {
     let directory = directory();
     let plain = directory.path().join("plain");
-    fs::write(&plain, "no program").expect("write");
+    fs::write(&plain, "no\0program").expect("write");
     assert_eq!(code(&[text(&plain)]), 126);
     fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).expect("chmod");
     assert_eq!(code(&[text(&plain)]), 126, "wrong format");
@@ -444,13 +444,92 @@ fn inherit_signal_keeps_inherited_dispositions() {
 }
 
 #[test]
-fn scripts_by_shell_runs_a_text_file_without_interpreter_line() {
+fn help_that_cannot_be_written_is_an_error() {
+    let forkless = env!("CARGO_BIN_EXE_forkless");
+    for (words, wanted) in [
+        ("run --help", 125),
+        ("run -h", 125),
+        ("xargs --help", 1),
+        ("parallel --help", 255),
+        ("--help", 2),
+        ("--version", 2),
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+        let output = Command::new(forkless).args(words.split(' ')).stdout(full).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(wanted), "{words}: {output:?}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(text, "forkless: cannot write to standard output: No space left on device\n", "{words}");
+    }
+}
+
+/// As env(1) and xargs(1) have it: the program gets no stream, so that it sees that its output is lost.
+#[test]
+fn a_closed_stream_stays_closed() {
+    let forkless = env!("CARGO_BIN_EXE_forkless");
+    let look = r#"'for n in 0 1 2; do [ -e /proc/self/fd/$n ] && printf %s $n >>"$0"; done; :'"#;
+    for closed in [&["<&-"][..], &[">&-"], &["2>&-"], &["<&-", ">&-"], &["<&-", ">&-", "2>&-"]] {
+        for command in [
+            "env",
+            "$F run",
+            "$F run --supervise",
+            "$F run --timeout 9",
+            "$F run --sandbox --chdir / --bind $D $D",
+            "$F run --launcher=fork",
+            "$F run --inherit-all",
+            "xargs",
+            "$F xargs",
+        ] {
+            let directory = directory();
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
+            let input = command.contains("xargs");
+            if input && closed.contains(&"<&-") {
+                continue;
+            }
+            let feed = if input { "echo x |" } else { "" };
+            let script = format!("{feed} {command} sh -c {look} $D/out {}", closed.join(" "));
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script]).env("F", forkless).env("D", directory.path());
+            let status = shell.status().expect("a shell");
+            let found = fs::read_to_string(directory.path().join("out")).unwrap_or_default();
+            let is_open = |number: &&str| {
+                !closed.iter().any(|word| {
+                    word.starts_with(if *number == "0" {
+                        "<"
+                    } else if *number == "1" {
+                        ">"
+                    } else {
+                        "2"
+                    })
+                })
+            };
+            let wanted: String = ["0", "1", "2"].into_iter().filter(is_open).collect();
+            assert!(status.success() && found == wanted, "{script}: {found} instead of {wanted}, {status:?}");
+        }
+    }
+    for (command, wanted) in
+        [("$F run", 1), ("$F run --timeout 9", 1), ("echo a | $F xargs", 123), ("echo a | xargs", 123)]
+    {
+        let mut shell = Command::new("sh");
+        let script = format!("{command} /bin/echo lost >&- 2>/dev/null");
+        let status = shell.args(["-c", &script]).env("F", forkless).status().expect("a shell");
+        assert_eq!(status.code(), Some(wanted), "{script}");
+    }
+}
+
+#[test]
+fn a_text_file_without_interpreter_line_is_run_by_the_shell() {
     let directory = directory();
     let path = directory.path().join("bare");
     fs::write(&path, "echo \"$1\"\n").expect("write");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
-    assert_eq!(code(&[text(&path), "one"]), 126);
-    assert_eq!(stdout(&["--scripts-by-shell", text(&path), "one"]), "one\n");
+    for options in [&[][..], &["--supervise"], &["--timeout=9"], &["--sandbox", "--ro-bind", ".", "."]] {
+        let mut command = forkless(&[options, &[text(&path), "one"]].concat());
+        let output = command.current_dir(&directory).output().expect("it starts");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "one\n", "{options:?}: {output:?}");
+    }
+    fs::write(&path, "\x7fELF and more").expect("write");
+    let output = forkless(&[text(&path)]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(126), "{output:?}");
 }
 
 #[test]

@@ -31,6 +31,10 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
         let error = unsafe { exec_one(plan, path, op.c) };
         if error == errno::ENOEXEC && op.set != 0 && !planted!("script-without-shell") {
             frame.detail.store(n as i32, Relaxed);
+            // SAFETY: the path of the candidate.
+            if unsafe { is_binary(path) } && !planted!("binary-run-by-the-shell") {
+                return errno::ENOEXEC;
+            }
             // SAFETY: there is a vector for each candidate; it begins with the shell.
             unsafe {
                 let argv = at::<u64>(plan, op.set as u32).add(n as usize * (op.set >> 32) as usize);
@@ -61,6 +65,28 @@ pub fn goes_on(error: i32, flags: u32) -> bool {
 /// Whether the errno means that the program does not exist.
 pub fn is_absent(error: i32) -> bool {
     matches!(error, errno::ENOENT | errno::ENOTDIR | errno::ENODEV | errno::ESTALE | errno::ETIMEDOUT)
+}
+
+/// Whether a file is no text: an ELF file, or one with a NUL byte in the beginning of its first line. Shells refuse it, too.
+/// One that cannot be read may be text.
+unsafe fn is_binary(path: *const u8) -> bool {
+    // A table of its own: to close a file in the caller's would release the caller's record locks of that file.
+    let unshare = [uapi::CLONE_FILES as usize, 0, 0, 0, 0, 0];
+    let mut start = [0u8; 80];
+    // SAFETY: the first call changes only the child. The path ends with NUL, and the buffer has its length. Nothing else owns
+    // the descriptor.
+    let length = unsafe {
+        if sys::syscall(uapi::__NR_unshare, unshare).is_err() {
+            return false;
+        }
+        let Ok(file) = sys::open(path, uapi::O_RDONLY | uapi::O_CLOEXEC, 0) else { return false };
+        let length = sys::read(file, start.as_mut_ptr(), start.len());
+        let _ = sys::close(file);
+        length.unwrap_or(0)
+    };
+    let start = start.get(..length).unwrap_or_default();
+    let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    start.starts_with(b"\x7fELF") || line.contains(&0)
 }
 
 /// `execve(2)` of one path. Retries each millisecond, at most `busy_ms` times, while the file is open for writing

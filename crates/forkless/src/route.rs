@@ -77,6 +77,9 @@ pub enum DescriptorTable {
     PrivateBelow(u32),
     /// Copied whole, because `close_range` is refused or missing here.
     Copied,
+    /// Copied whole, because the caller asked for one launch only, for which it does not pay to find out what the kernel allows:
+    /// [`Command::launched_once`](crate::Command::launched_once).
+    CopiedUnprobed,
     /// Copied whole, because the program inherits every descriptor, as requested.
     CopiedOnRequest,
 }
@@ -130,6 +133,9 @@ impl fmt::Display for Route {
                     }
                     DescriptorTable::Copied => {
                         out.write_str("copied file-descriptor table (close_range is refused or missing here)")
+                    }
+                    DescriptorTable::CopiedUnprobed => {
+                        out.write_str("copied file-descriptor table (for a single launch the kernel is not probed)")
                     }
                     DescriptorTable::CopiedOnRequest => out.write_str(whole(true)),
                 }

@@ -60,7 +60,8 @@ impl Launcher {
         let mut ready = match &job.run {
             Run::Program { program, args } => {
                 let mut command = self.command(program, job);
-                command.args(args);
+                // As execvp(3), and so xargs.
+                command.args(args).scripts_by_shell(true);
                 Ready::Program(command)
             }
             Run::Line(line) if planted!("jobs-lines-by-shell") => {

@@ -220,6 +220,16 @@ pub fn scripts(_: &[String]) {
             assert_eq!(said(other.arg("x").scripts_by_shell(true).launcher(launcher).output().expect("output")), "x\n");
         }
     }
+    // A binary is no script, whatever it is for.
+    for contents in [&b"\x7fELF\x02\x01\x01\nexit 7\n"[..], b"MZ\0\nexit 7\n"] {
+        let binary = directory.path().join("binary");
+        fs::write(&binary, contents).expect("write");
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).expect("chmod");
+        let error = Command::new(&binary).scripts_by_shell(true).status().expect_err("no program");
+        assert_eq!(Error::of(&error).and_then(Error::errno), Some(libc::ENOEXEC), "{contents:?}");
+    }
+    let late = script(directory.path(), "late", "exit 7\n\0\0\n");
+    assert_eq!(Command::new(&late).scripts_by_shell(true).status().expect("a script").code(), Some(7));
     let zygote = Zygote::start(&ZygoteOptions::new()).expect("a zygote");
     let mut command = Command::new("bare");
     let prepared = command.arg("one").env("PATH", &path).scripts_by_shell(true).prepare().expect("prepare");

@@ -90,6 +90,9 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<()> {
         );
     }
     let all = build.install("deb", "/usr", &lib, None)?;
+    // Debian's directory for completions of packages.
+    let zsh = all.join("usr/share/zsh");
+    fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions")).context("completions for zsh")?;
     for package in PACKAGES {
         let tree = build.trees.join(package.name);
         package.fill(&all.join("usr"), &tree.join("usr"), &lib)?;

@@ -22,8 +22,9 @@ mod wait;
 
 use std::process::ExitCode;
 
-pub(crate) use failure::say;
+pub(crate) use failure::{clean, say};
 pub(crate) use options::{RunOptions, amount, look, quick, step_names};
+pub(crate) use remedy::of_program;
 
 use self::{failure::Failure, request::Asked, sandbox::Sandbox};
 
@@ -50,8 +51,27 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
     }
 }
 
+/// `-u nobody` may be meant as that of sudo(8): if the variable does not exist, and the user does, the program would run as the
+/// wrong user.
+fn check_user(options: &RunOptions) -> Result<(), Failure> {
+    let words: Vec<_> = std::env::args_os().collect();
+    for name in options.unset.iter().filter(|name| std::env::var_os(name).is_none()) {
+        let text = name.to_string_lossy();
+        let joined = std::ffi::OsString::from(format!("-u{text}"));
+        let is_short = words.contains(&joined) || words.windows(2).any(|two| two[0] == "-u" && two[1] == *name);
+        if is_short && options::names("/etc/passwd").contains(&text.clone().into_owned()) {
+            return Err(Failure::before(format_args!(
+                "-u {text}: there is no variable {text}, but a user; write --user {text} to run as that user, or --unset \
+                 {text} to remove the variable"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Returns only if the program was run by a child, was explained, or could not be run.
 fn run(options: &RunOptions) -> Result<Outcome, Failure> {
+    check_user(options)?;
     let sandbox = Sandbox::of(options)?;
     if options.linger.is_some() && options.capture.is_none() && sandbox.is_none() {
         return Err(Failure::before("--linger requires --capture or --sandbox; add one of them"));

@@ -64,6 +64,7 @@ fn after(options: &RunOptions) -> Vec<Row> {
         // Such a filter would also prevent forkless from reporting that the program cannot be executed.
         (options.privileges.is_filtered(), "--seccomp", "forkless reports what the filter prevents"),
         (filters.may_kill(), "--system-call-filter", "forkless reports what the filter prevents"),
+        (limits.is_tight().is_some(), "--as", "forkless reports a program that does not fit"),
         (limits.cuts_messages(), "--fsize", "forkless writes its own messages to a file"),
         (options.child.makes_calls(), "--syscall", "the system call must not change forkless"),
     ]

@@ -178,18 +178,23 @@ pub(crate) fn signal(word: &str) -> Result<i32, String> {
     }
     let name = word.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
-    if let Some(distance) = name.strip_prefix("RTMIN") {
-        let distance: i32 = if distance.is_empty() { 0 } else { distance.parse().map_err(|_| unknown())? };
-        let number = libc::SIGRTMIN().checked_add(distance);
-        return number.filter(|number| (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(number)).ok_or_else(unknown);
+    // RTMIN+1, RTMAX-1.
+    for (end, first) in [("RTMIN", libc::SIGRTMIN()), ("RTMAX", libc::SIGRTMAX())] {
+        if let Some(distance) = name.strip_prefix(end) {
+            let distance: i32 = if distance.is_empty() { 0 } else { distance.parse().map_err(|_| unknown())? };
+            let number = first.checked_add(distance);
+            return number.filter(|number| (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(number)).ok_or_else(unknown);
+        }
     }
     let called = |number: &i32| signal_name(*number).is_some_and(|full| full.strip_prefix("SIG") == Some(name));
     (1..=31).find(called).or_else(|| rarely_named(name)).ok_or_else(unknown)
 }
 
-/// Signals for which signal-hook has no name.
+/// Signals for which signal-hook has no name, and second names, as in signal(7).
 fn rarely_named(name: &str) -> Option<i32> {
     match name {
+        "CLD" => Some(libc::SIGCHLD),
+        "IOT" => Some(libc::SIGABRT),
         "PWR" => Some(libc::SIGPWR),
         "STKFLT" => Some(libc::SIGSTKFLT),
         "POLL" => Some(libc::SIGPOLL),
@@ -228,11 +233,35 @@ pub(crate) fn number32(word: &str) -> Result<u32, String> {
     number(word)?.try_into().map_err(|_| format!("{word:?} does not fit in 32 bits"))
 }
 
-/// A time: a decimal number of seconds, or numbers with units, such as `1m30s`, from the largest unit to the smallest.
+/// A time: a number of seconds, or numbers with units, such as `1m30s`, from the largest unit to the smallest; also all that
+/// timeout(1) takes: `1e3`, `0x10m`, `inf`.
 pub(crate) fn duration(word: &str) -> Result<Duration, String> {
+    units(word).or_else(|why| floating(word).ok_or(why))
+}
+
+/// A number as strtod(3) reads it, with one unit at most. What the clock cannot reach is no limit.
+fn floating(word: &str) -> Option<Duration> {
+    let text = std::ffi::CString::new(word).ok()?;
+    let mut end = std::ptr::null_mut();
+    // SAFETY: a string that ends with NUL; `end` then points into it.
+    let (number, rest) = unsafe {
+        let number = libc::strtod(text.as_ptr(), &raw mut end);
+        (number, &word[end.offset_from(text.as_ptr()).unsigned_abs()..])
+    };
+    let unit = match rest {
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return None,
+    };
+    let is_time = rest.len() < word.len() && number >= 0.0 && !word.starts_with(char::is_whitespace);
+    is_time.then(|| Duration::try_from_secs_f64(number * unit).unwrap_or(Duration::MAX))
+}
+
+fn units(word: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 5] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
     let wrong = || "must be like 10, 1.5s, 200ms, 5m, 1m30s, 2h or 1d".to_owned();
-    // Without this check, "inf" and "nan" would be accepted.
     let number_end = |text: &str| text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (mut rest, mut seconds, mut units) = (word, 0.0, &UNITS[..]);
     loop {
@@ -315,7 +344,13 @@ mod tests {
         }
         assert_eq!(duration("1h"), Ok(Duration::from_secs(3_600)));
         assert_eq!(duration("1d"), Ok(Duration::from_secs(86_400)));
-        for word in ["", "s", "-1", "1x", "inf", "nan", "1e3", "1 s", "99999999999999999999999"] {
+        for (word, seconds) in [("1e1", 10), ("0x10", 16), ("1e1m", 600), ("+5", 5), ("0x1p2h", 14_400)] {
+            assert_eq!(duration(word), Ok(Duration::from_secs(seconds)), "{word}");
+        }
+        for word in ["inf", "INFINITY", "infinity", "1e99d", "99999999999999999999999"] {
+            assert_eq!(duration(word), Ok(Duration::MAX), "{word}");
+        }
+        for word in ["", "s", "-1", "1x", "nan", "1 s", " 1", "-inf", "1e", "0x", "inf d"] {
             assert!(duration(word).is_err(), "{word}");
         }
     }
@@ -349,8 +384,14 @@ mod tests {
         for (word, number) in [("TERM", 15), ("SIGTERM", 15), ("term", 15), ("9", 9), ("USR1", 10), ("WINCH", 28)] {
             assert_eq!(signal(word), Ok(number), "{word}");
         }
-        assert_eq!(signal("RTMIN+1"), Ok(libc::SIGRTMIN() + 1));
-        for word in ["", "0", "65", "-1", "NONSENSE", "SIG", "RTMIN+99", "RTMIN+2147483647", "RTMIN-2147483648"] {
+        assert_eq!((signal("RTMIN+1"), signal("RTMIN")), (Ok(libc::SIGRTMIN() + 1), Ok(libc::SIGRTMIN())));
+        assert_eq!((signal("SIGRTMAX-2"), signal("rtmax")), (Ok(libc::SIGRTMAX() - 2), Ok(libc::SIGRTMAX())));
+        for (word, number) in [("CLD", libc::SIGCHLD), ("IOT", libc::SIGABRT), ("SIGPOLL", libc::SIGPOLL)] {
+            assert_eq!(signal(word), Ok(number), "{word}");
+        }
+        for word in
+            ["", "0", "65", "-1", "NONSENSE", "SIG", "RTMIN+99", "RTMIN+2147483647", "RTMIN-2147483648", "RTMAX+1"]
+        {
             assert!(signal(word).is_err(), "{word}");
         }
         assert_eq!(signals("all"), Ok(Signals::All));

@@ -42,6 +42,9 @@ pub(crate) fn of_death(program: &OsStr, status: ExitStatus, options: &RunOptions
     if signal.is_none() && status.code() != Some(NOT_LOADED) {
         return None;
     }
+    if let (Some(libc::SIGSEGV), Some(bytes)) = (status.signal(), options.limits.is_tight()) {
+        return Some(format!("{program:?} was killed by SIGSEGV; it does not fit into the {bytes} bytes of --as"));
+    }
     let (flag, filter) = options.seccomp_filter()?;
     let refused = filter::refused_at_start(&filter);
     let died = match signal.map(|signal| (signal, signal_name(signal))) {
@@ -57,6 +60,11 @@ pub(crate) fn of_death(program: &OsStr, status: ExitStatus, options: &RunOptions
         (calls, _) => format!("{flag} refuses {}, which most programs need to start; allow them", calls.join(", ")),
     };
     Some(format!("{program:?} {died}; {why}"))
+}
+
+/// The same for a program that another subcommand has started without any settings.
+pub(crate) fn of_program(error: &std::io::Error) -> String {
+    Error::of(error).map_or_else(String::new, |error| of(error, &RunOptions::default()))
 }
 
 /// The end of the message for a failed launch: `; ` and the remedy, or nothing.
@@ -275,7 +283,8 @@ fn not_found(program: &OsStr, path: &Path, options: &RunOptions, sees_the_same: 
         return Some(format!("{option} takes its value after =, as in {option}={text}"));
     }
     if text.starts_with('-') {
-        return Some("the options of forkless are written before --".to_owned());
+        let place = if options.assigns() { "NAME=VALUE" } else { "--" };
+        return Some(format!("the options of forkless are written before {place}"));
     }
     if !sees_the_same {
         return Some("it must exist in the root and working directory of the program".to_owned());
@@ -284,7 +293,12 @@ fn not_found(program: &OsStr, path: &Path, options: &RunOptions, sees_the_same: 
         return Some("the name contains spaces; write each argument as a word of its own, or use --shell".to_owned());
     }
     if !text.contains('/') {
-        return Some(not_in_path(text, options)).filter(|words| !words.is_empty());
+        let path = options.path().unwrap_or_default();
+        let mut found = std::env::split_paths(&path).map(|directory| directory.join(text));
+        return match found.find(|path| access(path, Access::EXEC_OK).is_ok() && path.is_file()) {
+            Some(found) => interpreter(&found).map(|words| format!("{found:?} is there; {words}")),
+            None => Some(not_in_path(text, options)).filter(|words| !words.is_empty()),
+        };
     }
     if let Some(file) = path.ancestors().skip(1).find(|above| above.is_file()) {
         return Some(format!("{file:?} is a file and not a directory"));
@@ -409,11 +423,8 @@ fn denied(path: &Path, options: &RunOptions) -> Option<String> {
 
 fn no_format(path: &Path) -> Option<String> {
     let start = beginning(path)?;
-    if start.is_empty() {
-        return Some("here it is empty".to_owned());
-    }
     let Some(rest) = start.strip_prefix(b"\x7fELF") else {
-        return Some("if it is a script, add #!/bin/sh as its first line, or use --scripts-by-shell".to_owned());
+        return Some("here it is neither an ELF file nor a text".to_owned());
     };
     let machine = match rest.get(14..16).map(|two| u16::from_le_bytes([two[0], two[1]])) {
         Some(3) => "x86",

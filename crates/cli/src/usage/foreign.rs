@@ -6,8 +6,19 @@ pub(crate) fn hint(option: &str) -> Option<(&'static str, &'static str)> {
     Some((tool, hint))
 }
 
+/// What may be meant by a value that this option does not take: an end of a message, or nothing.
+pub(crate) fn value_hint(option: &str, value: &str) -> &'static str {
+    match option {
+        "--cpu" if value.ends_with('%') => "; for a share of the CPU time, use --cpu-quota",
+        "--timeout" | "--kill-after" if value.ends_with("sec") || value.ends_with("secs") => "; write s for seconds",
+        "--timeout" | "--kill-after" if value.ends_with("min") || value.ends_with("mins") => "; write m for minutes",
+        _ => "",
+    }
+}
+
 /// The spellings, separated by spaces; the tool; the remedy.
-const HINTS: [(&str, &str, &str); 50] = [
+const HINTS: [(&str, &str, &str); 51] = [
+    ("--mem --memory-limit", "other tools", "use --memory-max=BYTES"),
     ("-p", "timeout(1) use --preserve-status, for that of unshare(1)", "use --unshare-pid"),
     ("-v --verbose --debug", "env(1) and timeout(1)", "use --route, or --explain to see the steps"),
     ("-S --split-string", "env(1)", "use --shell=LINE"),
@@ -25,7 +36,11 @@ const HINTS: [(&str, &str, &str); 50] = [
     ("--membind --interleave --preferred --localalloc -m", "numactl(8)", "use --memory-policy=POLICY"),
     ("--physcpubind --cpunodebind", "numactl(8)", "use --cpu-list=LIST"),
     ("--pid", "unshare(1)", "use --unshare-pid"),
-    ("--net --network", "unshare(1) and docker(1)", "use --unshare-net"),
+    (
+        "--net --network",
+        "unshare(1) and docker(1)",
+        "use --unshare-net (the network of the host is the default, in a sandbox by \"--share-net\")",
+    ),
     ("--uts", "unshare(1)", "use --unshare-uts"),
     ("--ipc", "unshare(1)", "use --unshare-ipc"),
     ("--time", "unshare(1)", "use --unshare-time"),

@@ -18,17 +18,28 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::near::{did_you_mean, near};
+use crate::{
+    near::{did_you_mean, near},
+    run::say,
+};
 
 use self::scan::{Scan, Use, scan};
 
 /// Prints the error, or the text that was asked for by an option such as `--help`.
-pub(crate) fn print(error: &clap::Error, all: fn() -> Command) {
+///
+/// # Errors
+/// The text that was asked for could not be written.
+pub(crate) fn print(error: &clap::Error, all: fn() -> Command) -> std::io::Result<()> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match error.use_stderr().then(|| message(error, all(), &words)).flatten() {
-        Some(text) => _ = writeln!(std::io::stderr(), "forkless: {text}"),
-        None => _ = error.print(),
+        Some(text) => say(text),
+        None if error.use_stderr() => _ = error.print(),
+        None => {
+            error.print()?;
+            std::io::stdout().flush()?;
+        }
     }
+    Ok(())
 }
 
 /// The option right before the program, if it takes a value only after `=`, and the program may be meant as that value. Returns
@@ -56,7 +67,7 @@ pub(crate) fn message(error: &clap::Error, mut all: Command, words: &[OsString])
             format!("{arg}: {value:?} is not one of {}{}", valid.join(", "), did_you_mean(value, &valid))
         }
         (ErrorKind::ValueValidation, Some(arg)) => {
-            let reason = error.source().map(reason).unwrap_or_default();
+            let reason = error.source().map(reason).unwrap_or_default() + foreign::value_hint(arg, value);
             let quoted = format!("{value:?}");
             if reason.contains(&quoted) { format!("{arg}: {reason}") } else { format!("{arg}: {quoted}: {reason}") }
         }

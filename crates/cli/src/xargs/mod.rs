@@ -129,7 +129,7 @@ impl Events for Outcome {
                 (SIGNALLED, Flow::Soon)
             }
             Ending::NotStarted(error) => {
-                say(&error.to_string());
+                say(&format!("{error}{}", crate::run::of_program(error)));
                 (if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }, Flow::Soon)
             }
             Ending::Lost(error) => {

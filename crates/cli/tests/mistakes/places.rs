@@ -28,7 +28,7 @@ impl Place {
             ("local", b"#!/bin/sh\n"),
             ("badinterp", b"#!/no/such/interpreter\n"),
             ("crlf", b"#!/bin/sh\r\necho\r\n"),
-            ("noshebang", b"echo\n"),
+            ("garbage", b"MZ\0\0\n"),
             ("empty", b""),
             ("cut", b"\x7fELF\x02\x01\x01"),
             ("foreign", &foreign(&program)),

@@ -724,7 +724,7 @@ impl Command {
     }
 
     /// Runs an executable file that is no program, and no script with `#!` (ENOEXEC), by `/bin/sh`, as `execvp(3)` does
-    /// (default: false, an error). `std` makes it an error too, except for its children by fork, such as those with
+    /// (default: false, an error). A binary, such as a program for another machine, stays an error, as in shells. `std` makes it an error too, except for its children by fork, such as those with
     /// `pre_exec`.
     ///
     /// # Errors
@@ -807,8 +807,12 @@ impl fmt::Debug for Command {
         if let Some(directory) = &self.directory {
             write!(out, "cd {directory:?} && ")?;
         }
+        let mut removed = self.env.changes.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key).peekable();
         if self.env.clear {
             write!(out, "env -i ")?;
+        } else if removed.peek().is_some() {
+            write!(out, "env ")?;
+            removed.try_for_each(|key| write!(out, "-u {} ", key.to_string_lossy()))?;
         }
         for (key, value) in &self.env.changes {
             if let Some(value) = value {

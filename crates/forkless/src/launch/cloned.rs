@@ -48,7 +48,8 @@ impl Way {
     }
 
     fn route(self) -> Route {
-        Route::Clone { call: self.call, table: self.table }
+        let is_unprobed = self.unprobed && self.table == DescriptorTable::Copied;
+        Route::Clone { call: self.call, table: if is_unprobed { DescriptorTable::CopiedUnprobed } else { self.table } }
     }
 }
 

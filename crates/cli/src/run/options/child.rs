@@ -72,10 +72,6 @@ pub(crate) struct ChildOptions {
     #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = parse::duration)]
     retry_busy: Option<Duration>,
 
-    /// Run an executable text file without #! with /bin/sh (default: exit with 126)
-    #[arg(help_heading = EXPERT, long)]
-    scripts_by_shell: bool,
-
     // The list comes from the library, so that it is the one that it accepts.
     #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step,
           help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names().join(", ")), conflicts_with = "sandbox")]
@@ -240,7 +236,9 @@ impl ChildOptions {
         if let Some(limit) = self.retry_busy {
             command.retry_busy(limit);
         }
-        command.scripts_by_shell(self.scripts_by_shell);
+        // As execvp(3), and so env(1), nice(1) and timeout(1).
+        command
+            .scripts_by_shell(self.fexec.is_none() && self.exec_fd.is_none() && self.launcher() != ByName::PosixSpawn);
         for step in &self.best_effort {
             command.best_effort(*step);
         }

@@ -52,6 +52,13 @@ impl Limits {
         self.has(Resource::AddressSpace) || self.has(Resource::Data)
     }
 
+    /// An address space in which the kernel may not even load a program, which it then kills: its limit in bytes.
+    pub(crate) fn is_tight(&self) -> Option<u64> {
+        const TIGHT: u64 = 1 << 20;
+        let found = self.0.iter().find(|(one, _)| *one == Resource::AddressSpace);
+        found.and_then(|(_, limit)| limit.soft).filter(|bytes| *bytes < TIGHT)
+    }
+
     /// Does the limit of file sizes apply to messages on standard error?
     pub(crate) fn cuts_messages(&self) -> bool {
         let is_file = || fstat(stderr()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());

@@ -222,6 +222,11 @@ impl RunOptions {
         self.limits.apply(command)
     }
 
+    /// Are there variables before the program?
+    pub(crate) fn assigns(&self) -> bool {
+        self.words.first().is_some_and(|word| parse::split(word, b'=').is_some())
+    }
+
     /// How long processes are waited for that the program has left behind.
     pub(crate) fn linger(&self) -> Duration {
         const DEFAULT: Duration = Duration::from_millis(200);

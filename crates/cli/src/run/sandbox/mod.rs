@@ -61,6 +61,14 @@ impl<'a> Sandbox<'a> {
                 "a mount at / would replace it; show directories below it, such as --bind /srv /srv",
             ));
         }
+        if let Some(word @ ("strict" | "default")) = options.words.first().and_then(|word| word.to_str())
+            && !std::env::args().any(|given| given.starts_with("--sandbox="))
+        {
+            return Err(failed(
+                "profile",
+                format_args!("--sandbox takes its value after =, as in --sandbox={word}; write ./{word} for a program"),
+            ));
+        }
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let ids = match options.identity.outside()? {
             Some(ids) => ids,
