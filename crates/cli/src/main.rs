@@ -11,6 +11,7 @@
 mod start;
 #[cfg(not(test))]
 mod math;
+mod message;
 mod near;
 mod no_input;
 mod usage;
@@ -116,7 +117,7 @@ fn usage_error(error: &clap::Error, subcommand: &OsStr) -> ExitCode {
     match usage::print(error, command) {
         Ok(()) if !error.use_stderr() => return ExitCode::SUCCESS,
         Ok(()) => {}
-        Err(error) => run::say(format_args!("cannot write to standard output: {error}")),
+        Err(error) => message::say(format_args!("cannot write to standard output: {error}")),
     }
     ExitCode::from(match subcommand.to_str() {
         Some("run") => 125,

@@ -443,6 +443,43 @@ fn inherit_signal_keeps_inherited_dispositions() {
     assert_eq!((set & bit(10) != 0, set & bit(12) != 0, set & bit(1) != 0), (true, false, true), "{set:x}");
 }
 
+/// As timeout(1) ends its group: without a terminal, and on one, where the processes stay in the group of forkless; also those
+/// whose parent has ended, and of which one makes others all the time.
+#[test]
+fn a_timeout_ends_all_that_the_program_has_started() {
+    let forkless = env!("CARGO_BIN_EXE_forkless");
+    let directory = directory();
+    let out = directory.path().join("out");
+    let child = "sh -c 'echo $$ >>$OUT; trap \"\" HUP; sleep 60; sleep 60'";
+    let scripts = [
+        format!("{child} & {child} & wait"),
+        format!("({child} &); ({child} &); sleep 60"),
+        format!("{child} | {child}"),
+        format!("while :; do {child} & sleep 0.05; done"),
+    ];
+    for script in scripts {
+        for outer in [&[][..], &[forkless, "run", "--pty", "--"]] {
+            let _ = fs::remove_file(&out);
+            let timed = [forkless, "run", "--timeout", "0.6", "-k", "5", "--", "sh", "-c", &script];
+            let words = [&["setsid", "-w"], outer, &timed].concat();
+            let mut command = Command::new(words[0]);
+            let output = command.args(&words[1..]).env("OUT", &out).stdin(Stdio::null()).output().expect("it starts");
+            assert_eq!(output.status.code(), Some(124), "{words:?}: {output:?}");
+            let pids = fs::read_to_string(&out).expect("the children");
+            assert!(pids.lines().count() >= 2, "{words:?}: {pids}");
+            let is_alive = |pid: &&str| {
+                let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                state.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+            };
+            let until = Instant::now() + Duration::from_secs(5);
+            while pids.lines().any(|pid| is_alive(&pid)) {
+                assert!(Instant::now() < until, "{words:?}: {:?}", pids.lines().filter(is_alive).collect::<Vec<_>>());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
 #[test]
 fn help_that_cannot_be_written_is_an_error() {
     let forkless = env!("CARGO_BIN_EXE_forkless");

@@ -9,6 +9,6 @@ pub(crate) const FAILED: u8 = 255;
 /// Writes a message to standard error.
 pub(super) fn say(words: impl fmt::Display) {
     // One write, so that messages of several processes do not mix.
-    let _ =
-        io::stderr().write_all(format!("forkless parallel: {}\n", crate::run::clean(&words.to_string())).as_bytes());
+    let _ = io::stderr()
+        .write_all(format!("forkless parallel: {}\n", crate::message::clean(&words.to_string())).as_bytes());
 }

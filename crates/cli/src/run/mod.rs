@@ -4,6 +4,7 @@
 //! `in_place` makes forkless the program; otherwise `supervised` starts a child and waits for it.
 
 mod captured;
+mod descendants;
 mod explain;
 mod failure;
 mod filter;
@@ -22,7 +23,7 @@ mod wait;
 
 use std::process::ExitCode;
 
-pub(crate) use failure::{clean, say};
+pub(crate) use failure::say;
 pub(crate) use options::{RunOptions, amount, look, quick, step_names};
 pub(crate) use remedy::of_program;
 

@@ -21,6 +21,7 @@ use rustix::{
 
 use super::{
     captured::Captured,
+    descendants,
     failure::say,
     job_control::{Foreground, wake_at},
     options::Place,
@@ -75,6 +76,8 @@ pub(crate) struct Watch {
     seen: BTreeSet<i32>,
     /// Was the program told that the shell of its terminal has gone?
     hung_up: bool,
+    /// Does a timeout also end what the program has started? In a process group of the program the signal reaches all.
+    signals_descendants: bool,
 }
 
 impl Watch {
@@ -89,7 +92,22 @@ impl Watch {
         let lends = place == Place::OwnGroup || place == Place::OtherGroup && wants_terminal;
         let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession | Place::Sandbox) };
         let foreground = lends.then(|| Foreground::new(wants_terminal));
-        Ok(Self { foreground, signals, place, to, is_stopped: false, seen: BTreeSet::new(), hung_up: false })
+        Ok(Self {
+            foreground,
+            signals,
+            place,
+            to,
+            is_stopped: false,
+            seen: BTreeSet::new(),
+            hung_up: false,
+            signals_descendants: false,
+        })
+    }
+
+    /// A timeout will also end all processes that the program has started in the process group of forkless.
+    pub(crate) fn end_descendants(&mut self) {
+        descendants::adopt();
+        self.signals_descendants = true;
     }
 
     /// Starts the program with the signal mask of before.
@@ -153,7 +171,7 @@ impl Watch {
                 arrived = self.take(&arrived, is_early, child, clock, terminal.as_mut())?;
             }
             is_early = false;
-            clock.strike(self.to, child);
+            clock.strike(self.to, child, self.signals_descendants);
             if let Some(status) = self.pause(child, clock.deadline, terminal.as_mut(), captured.as_deref_mut())? {
                 // Before the rest of the output, which nobody may read.
                 self.foreground = None;
@@ -186,6 +204,9 @@ impl Watch {
         }
         let has = |number: i32| arrived.iter().any(|signal| signal.number == number);
         let continues = self.place == Place::Beside && was_continued(arrived);
+        if has(SIGCHLD) && self.signals_descendants {
+            descendants::reap_others(child.id());
+        }
         let news = if has(SIGCHLD) || continues { news(child)? } else { None };
         match news {
             Some(News::Stopped(signal)) => {
@@ -456,7 +477,7 @@ impl Watch {
 
 impl Clock {
     /// Signals the program if the time is up.
-    fn strike(&mut self, to: Recipient, child: &mut Child) {
+    fn strike(&mut self, to: Recipient, child: &mut Child, signals_descendants: bool) {
         if self.deadline.is_none_or(|deadline| Instant::now() < deadline) {
             return;
         }
@@ -464,9 +485,15 @@ impl Clock {
         if let Err(error) = to.send(child, signal, None) {
             say(format_args!("cannot signal the program, which has timed out: {error}"));
         }
+        if signals_descendants {
+            descendants::signal_others(child.id(), signal);
+        }
         if signal != SIGKILL {
             // A stopped program does not act on a signal other than KILL until it is continued.
             let _ = to.send(child, SIGCONT, None);
+            if signals_descendants {
+                descendants::signal_others(child.id(), SIGCONT);
+            }
         }
         let more = if self.sent.is_none() { self.patience.kill_after } else { None };
         self.deadline = more.and_then(|time| Instant::now().checked_add(time));

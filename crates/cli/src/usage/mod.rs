@@ -19,8 +19,8 @@ use clap::{
 };
 
 use crate::{
+    message::say,
     near::{did_you_mean, near},
-    run::say,
 };
 
 use self::scan::{Scan, Use, scan};
