@@ -111,3 +111,22 @@ fn an_unknown_option_is_an_error() {
     assert!(!is_known("xargs", "--no-such-option"));
     assert_eq!(refusal("--keep-order"), None);
 }
+
+/// Each name by itself: with its hyphens, without them, and in both spellings of English.
+#[test]
+fn every_spelling_of_gnu_parallel_is_known_or_refused() {
+    let list = include_str!("parallel/spellings.txt").lines().filter(|line| !line.starts_with('#'));
+    let (mut count, mut unknown) = (0, Vec::new());
+    for line in list {
+        for name in line.trim_end_matches(" =").split(' ') {
+            count += 1;
+            let value = line.ends_with('=').then_some("100000");
+            let words: Vec<&str> = [name].into_iter().chain(value).chain(["--help"]).collect();
+            let (_, text) = answer("parallel", &words);
+            if text.is_empty() || text.contains("unknown option") {
+                unknown.push(format!("{name}: {}", text.lines().next().unwrap_or_default()));
+            }
+        }
+    }
+    assert!(count == 299 && unknown.is_empty(), "{count}: {unknown:#?}");
+}

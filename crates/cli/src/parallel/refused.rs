@@ -97,7 +97,72 @@ pub(super) const ENTRIES: &[Entry] = &[
     value(&["_parset"], "it is a part of GNU's parset: use --results, and read the files"),
     value(&["minversion"], "use forkless --version"),
     flag(&["citation"], "there is no citation notice"),
+    short('D', value(&["debug"], "use --dry-run, or --joblog and --results")),
+    flag(&["tollef"], "write ::: before the arguments"),
+    flag(&["bug"], "report it to the authors of forkless"),
+    short('g', flag(&["retired-g"], "GNU parallel has retired it, too: use --group")),
+    short('U', value(&["retired-U"], "GNU parallel has retired it, too: use -I")),
+    short('B', value(&["retired-B"], "GNU parallel has retired it, too: use --basefile on GNU's")),
+    short('W', value(&["retired-W"], "GNU parallel has retired it, too: use --workdir")),
+    short('T', flag(&["retired-T"], "GNU parallel has retired it, too: use --tty on GNU's")),
+    short('H', value(&["retired-H"], "GNU parallel has retired it, too: use --halt")),
+    short('Y', flag(&["retired-Y"], "GNU parallel has retired it, too: use --shebang on GNU's")),
+    value(&["linkinputsource", "xapplyinputsource"], "use :::+ or --link"),
+    flag(&["_pipe-means-argfiles"], "it is internal to GNU parallel"),
+    value(&["_test"], "it is internal to GNU parallel"),
+    flag(&["ctrl-c", "no-ctrl-c", "no-ctrlc", "noctrlc"], "GNU parallel has retired it, too: leave it out"),
 ];
+
+/// How the names of those begin that have no long one.
+const RETIRED: &str = "retired-";
+
+/// Further spellings of options, in groups: GNU parallel writes many with and without hyphens. Each group names one option.
+#[rustfmt::skip]
+const SPELLINGS: [&str; 64] = [
+    "joblog jl", "results result res", "resume-failed resumefailed", "retry-failed retryfailed", "keep-order keeporder",
+    "no-keep-order nokeeporder nok no-k", "latest-line latestline ll", "line-buffer line-buffered linebuffer linebuffered lb",
+    "tmuxpane tmux-pane", "extensionreplace er", "basenamereplace bnr", "dirnamereplace dnr", "basenameextensionreplace bner",
+    "ssh-delay sshdelay", "max-line-length-allowed maxlinelengthallowed", "number-of-cpus numberofcpus",
+    "number-of-sockets numberofsockets", "number-of-cores numberofcores", "number-of-threads numberofthreads",
+    "use-sockets-instead-of-threads usesocketsinsteadofthreads", "use-cores-instead-of-threads usecoresinsteadofthreads",
+    "use-cpus-instead-of-cores usecpusinsteadofcores", "shell-quote shellquote shell_quote", "tagstring tag-string",
+    "ctagstring ctag-string", "color colour",
+    "color-failed colour-failed colorfailed colourfailed color-fail colour-fail colorfail colourfail cf",
+    "filter-hosts filterhosts filter-host", "sshloginfile slf", "transferfile transfer-file transfer-files transferfiles tf",
+    "basefile bf", "template tmpl", "ctrl-c ctrlc", "workdir work-dir wd", "rsync-opts rsyncopts", "tmpdir tempdir",
+    "compress-program use-compress-program usecompressprogram compressprogram",
+    "decompress-program use-decompress-program usedecompressprogram decompressprogram", "dry-run dryrun dr",
+    "total-jobs totaljobs total", "arg-sep argsep", "arg-file-sep argfilesep", "record-env recordenv", "link xapply",
+    "will-cite willcite nn nonotice no-notice", "termseq term-seq", "max-procs maxprocs", "max-chars maxchars",
+    "arg-file argfile", "no-run-if-empty norunifempty", "process-slot-var processslotvar", "max-args maxargs",
+    "max-replace-args maxreplaceargs", "colsep col-sep", "max-lines maxlines", "show-limits showlimits",
+    "skip-first-line skipfirstline", "semaphore-timeout semaphoretimeout st", "semaphore-name semaphorename id",
+    "remove-rec-sep removerecsep rrs", "block block-size blocksize", "hostgroups hgrp hostgrp hostgroup",
+    "shell-completion shellcompletion", "block-timeout blocktimeout bt",
+];
+
+/// Gives options the spellings that they lack.
+fn with_spellings(mut command: Command) -> Command {
+    for group in SPELLINGS {
+        let names: Vec<&'static str> = group.split(' ').collect();
+        let of = |arg: &Arg| {
+            let own = arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default());
+            own.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let known: Vec<String> = command.get_arguments().flat_map(of).collect();
+        let Some(id) = command
+            .get_arguments()
+            .find(|arg| of(arg).iter().any(|own| names.contains(&own.as_str())))
+            .map(|arg| arg.get_id().clone())
+        else {
+            debug_assert!(false, "no option has a name of {group}");
+            continue;
+        };
+        let missing = names.into_iter().filter(|name| !known.iter().any(|own| own == name));
+        command = command.mut_arg(id, |arg| arg.aliases(missing));
+    }
+    command
+}
 
 /// The refused option that was given, if any.
 #[derive(Debug, Default)]
@@ -105,7 +170,7 @@ pub(crate) struct Refused(pub(super) Option<String>);
 
 impl clap::Args for Refused {
     fn augment_args(command: Command) -> Command {
-        ENTRIES.iter().fold(command, |command, entry| {
+        let command = ENTRIES.iter().fold(command, |command, entry| {
             let mut arg = Arg::new(entry.names[0]).long(entry.names[0]).hide(true);
             arg = arg.aliases(&entry.names[1..]);
             if let Some(short) = entry.short {
@@ -115,7 +180,8 @@ impl clap::Args for Refused {
                 true => arg.action(ArgAction::Append).allow_hyphen_values(true),
                 false => arg.action(ArgAction::SetTrue),
             })
-        })
+        });
+        with_spellings(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -133,7 +199,10 @@ impl FromArgMatches for Refused {
         let given = |entry: &&Entry| {
             matches.value_source(entry.names[0]) == Some(clap::parser::ValueSource::CommandLine) && !is_here(entry)
         };
-        let words = |entry: &Entry| format!("--{} is refused: {}", entry.names[0], entry.instead);
+        let words = |entry: &Entry| match (entry.names[0].starts_with(RETIRED), entry.short) {
+            (true, Some(short)) => format!("-{short} is refused: {}", entry.instead),
+            _ => format!("--{} is refused: {}", entry.names[0], entry.instead),
+        };
         Ok(Self(ENTRIES.iter().find(given).map(words)))
     }
 
