@@ -115,6 +115,38 @@ fn many_command_lines_give_what_findutils_gives() {
     assert!(compared == 0 || compared >= 170);
 }
 
+/// With -I the limit is for the whole command, after the replacement.
+#[test]
+fn limit_of_a_replaced_command_is_that_of_findutils() {
+    for limit in 5..30 {
+        let limit = format!("-s{limit}");
+        same(&["-IARG", &limit, "echo", "ARG"], b"999999999\n1\n");
+        same(&["-IARG", &limit, "echo", "xARGxARG", "a-longer-word"], b"9\n");
+    }
+}
+
+/// The next process that reads the same file begins where xargs has ended.
+#[test]
+fn unused_input_of_a_file_is_left_for_the_next_process() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("input");
+    std::fs::write(&path, "1\n2\n3 4\n5\n").expect("a file");
+    let read = |xargs: &str, options: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{xargs} {options}; echo =; cat")]);
+        let input = std::fs::File::open(&path).expect("the file");
+        let output = command.env("F", env!("CARGO_BIN_EXE_forkless")).stdin(input).output().expect("a shell");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for options in ["-E 2", "-E 3", "-E 5", "-n1 -E 2", "-E none"] {
+        let ours = read("\"$F\" xargs", options);
+        if theirs(&[], b"").is_some() {
+            assert_eq!(ours, read("xargs", options), "{options}");
+        }
+        assert!(options != "-E 2" || ours == "1\n=\n3 4\n5\n", "{options}: {ours}");
+    }
+}
+
 #[test]
 fn exit_codes_are_those_of_findutils() {
     let lines: [(&[&str], &str); 30] = [

@@ -259,6 +259,15 @@ fn a_delay_separates_the_launches() {
     assert!(starts.0.windows(2).all(|two| two[1] - two[0] >= Duration::from_millis(30)), "{:?}", starts.0);
 }
 
+/// It would wait for an hour.
+#[test]
+fn a_delay_ends_with_the_last_job() {
+    let mut options = Options::default().slots(4);
+    options.delay = Duration::from_secs(3600);
+    let (summary, ends) = run_all(options, [sh("exit 0")]);
+    assert_eq!((summary.ran, summary.failed, ends.0.len()), (1, 0, 1));
+}
+
 #[test]
 fn the_end_of_a_source_that_fails_is_reported() {
     struct Broken(u32);

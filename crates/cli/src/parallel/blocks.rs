@@ -296,6 +296,9 @@ impl Blocks {
             if bytes.len() <= self.size {
                 return all;
             }
+            if matches!(self.borders, Borders::Anywhere) {
+                return Some(self.size);
+            }
             return self.borders.each(bytes).find(|place| *place > self.size).or(all);
         }
         loop {

@@ -601,6 +601,8 @@ fn blocks(
 /// The size of the blocks of a file.
 fn block_size(given: &ParallelOptions, path: &Path, slots: usize) -> Result<u64, String> {
     let count = match given.block {
+        // As GNU parallel: ten blocks for each slot.
+        None if given.pipe_part && fs::metadata(path).is_ok_and(|file| file.is_file()) => 10,
         None | Some(BlockSize::Bytes(0)) => return Ok(1 << 20),
         Some(BlockSize::Bytes(size)) => return Ok(size),
         Some(BlockSize::PerSlot(count)) => count,

@@ -89,6 +89,7 @@ fn run(mut options: XargsOptions) -> Result<u8, String> {
     settings.stdin_is_null = !gives_stdin && crate::no_input::replace_stdin();
     settings.control = Some(control().map_err(|error| error.to_string())?);
     let done = forkless_jobs::run(settings, &mut source, &mut outcome, &mut Standard::new());
+    source.give_back();
     let summary = done.map_err(|error| error.to_string())?;
     for error in &summary.errors {
         say(&error.to_string());

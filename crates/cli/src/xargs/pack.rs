@@ -72,8 +72,10 @@ fn chars(words: &[OsString]) -> usize {
 impl Packer {
     pub(super) fn new(input: Input, initial: Vec<OsString>, packing: Packing, around: Around) -> Self {
         let initial_chars = chars(&initial);
-        let most = packing.max_chars.saturating_sub(initial_chars + 1).min(packing.longest);
-        let over = (initial_chars > packing.max_chars).then_some(Err(NO_ROOM));
+        // With -I the input takes the place of a part of these words: the whole is compared when it is known.
+        let taken = if packing.replace.is_some() { 0 } else { initial_chars };
+        let most = packing.max_chars.saturating_sub(taken + 1).min(packing.longest);
+        let over = (taken > packing.max_chars).then_some(Err(NO_ROOM));
         Self {
             input,
             reader: Reader::new(packing.separator, packing.end.clone(), most),
@@ -88,6 +90,16 @@ impl Packer {
             found: Vec::new(),
             any: false,
             over,
+        }
+    }
+
+    /// Gives a file back what was read and not used, for the next process that reads it: POSIX, "Utility Description Defaults",
+    /// INPUT FILES.
+    pub(super) fn give_back(&self) {
+        let unused = self.input.bytes().len() as i64;
+        if unused > 0 {
+            // A pipe takes nothing back.
+            let _ = rustix::fs::seek(&self.input, rustix::fs::SeekFrom::Current(-unused));
         }
     }
 

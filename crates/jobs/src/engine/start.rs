@@ -23,10 +23,25 @@ const AT_ONCE: usize = 64;
 /// So many children of a job may be killed before they run the program. Something kills each of them, then.
 const MOST_STRUCK: u32 = 10;
 
+/// What a source has given.
+enum Pulled {
+    Job(Box<Waiting>),
+    /// A job that an earlier run has done.
+    Done,
+    /// No resources for a job.
+    Lack,
+    /// No job now, or none at all.
+    Nothing,
+}
+
 impl Engine<'_> {
     /// Launches jobs while slots are free. Returns whether more could be started at once.
     pub(super) fn start(&mut self) -> bool {
-        if self.flow > Flow::Continue || !self.may_start() {
+        if self.flow > Flow::Continue {
+            return false;
+        }
+        if !self.may_start() {
+            self.look_ahead();
             return false;
         }
         for slot in 0..self.slots.len() {
@@ -56,29 +71,64 @@ impl Engine<'_> {
             if !self.may_start() {
                 break;
             }
-            let place = Place { seq: self.seq + 1, slot: slot + 1 };
-            match self.source.next(place) {
-                Ok(Next::Job(job)) => {
-                    self.seq += 1;
-                    self.starved = None;
-                    if self.options.done.contains(place.seq) && !planted!("jobs-done-run-again") {
-                        done += 1;
-                        self.pass_over(place.seq);
-                    } else if !self.launch(Waiting { job, place, tries: 0, since: None, known: false, struck: 0 }) {
+            match self.pull(slot) {
+                Pulled::Job(waiting) => {
+                    if !self.launch(*waiting) {
                         break;
                     }
                 }
-                Ok(Next::Later) => self.wait_for_source(),
-                Ok(Next::Lacks(error)) => {
-                    self.source_lacks(error);
-                    break;
-                }
-                Ok(Next::End) => self.input = Supply::End,
-                Err(error) => self.source_failed(error),
+                Pulled::Lack => break,
+                Pulled::Done => done += 1,
+                Pulled::Nothing => {}
             }
         }
         // A job that failed without a process is tried again.
         self.waiting > 0 && self.flow == Flow::Continue && self.may_start()
+    }
+
+    /// The next job of the source.
+    fn pull(&mut self, slot: usize) -> Pulled {
+        let place = Place { seq: self.seq + 1, slot: slot + 1 };
+        match self.source.next(place) {
+            Ok(Next::Job(job)) => {
+                self.seq += 1;
+                self.starved = None;
+                if self.options.done.contains(place.seq) && !planted!("jobs-done-run-again") {
+                    self.pass_over(place.seq);
+                    return Pulled::Done;
+                }
+                let waiting = Waiting { job, place, tries: 0, since: None, known: false, struck: 0 };
+                return Pulled::Job(Box::new(waiting));
+            }
+            Ok(Next::Later) => self.wait_for_source(),
+            Ok(Next::Lacks(error)) => {
+                self.source_lacks(error);
+                return Pulled::Lack;
+            }
+            Ok(Next::End) => self.input = Supply::End,
+            Err(error) => self.source_failed(error),
+        }
+        Pulled::Nothing
+    }
+
+    /// While nothing but a delay is waited for: without a further job the run is over now.
+    fn look_ahead(&mut self) {
+        let is_idle = self.running + self.waiting == 0 && !self.is_window_full();
+        if !is_idle || self.delayed.is_none() || self.options.delay.is_zero() || planted!("jobs-delay-after-the-last") {
+            return;
+        }
+        while self.flow == Flow::Continue && self.input == Supply::MayHave {
+            let Some(slot) = self.free_slot() else { return };
+            match self.pull(slot) {
+                Pulled::Job(waiting) => {
+                    self.slots[slot] = Slot::Waiting(waiting);
+                    self.waiting += 1;
+                    return;
+                }
+                Pulled::Lack => return,
+                Pulled::Done | Pulled::Nothing => {}
+            }
+        }
     }
 
     /// The lowest free slot; `None`: all that are free are above the limit.
