@@ -39,7 +39,7 @@ fn json(words: &[&str]) -> Value {
 }
 
 fn text(words: &[&str]) -> String {
-    let output = output(words);
+    let output = output(&[&["--all"], words].concat());
     assert!(matches!(output.status.code(), Some(0 | 1)) && output.stderr.is_empty(), "{output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
@@ -54,6 +54,18 @@ fn root() -> PathBuf {
 }
 
 // ---- the report ----
+
+#[test]
+fn default_text_is_short_and_names_the_rest() {
+    for words in [&[][..], &["true"], &["--no-shared-memory", "true"]] {
+        let whole = text(words);
+        let short = String::from_utf8(output(words).stdout).expect("text");
+        assert!(short.lines().count() <= 18 && short.lines().next() == whole.lines().next(), "{short}");
+        assert!(short.contains("--all") && short.contains("--chart") && !short.contains('┏'), "{short}");
+        let chart = String::from_utf8(output(&[&["--chart"], words].concat()).stdout).expect("text");
+        assert!(chart.contains('┏') && whole.contains('┏') && whole.contains("Kernel features"), "{chart}");
+    }
+}
 
 #[test]
 fn text_starts_with_the_verdict_and_fits_80_columns() {

@@ -200,6 +200,34 @@ fn each_setting_has_its_effect_also_beside_each_other_one() {
     }
 }
 
+/// The options that need no source, with one and without.
+#[test]
+fn a_source_that_may_be_absent() {
+    for caller in Caller::with_user_namespaces("a_source_that_may_be_absent") {
+        let own = if caller == Caller::Root { &[][..] } else { &["--unshare-user", "--map-root-user"] };
+        let run = |options: &str, script: &str| {
+            let directory = directory();
+            prepare(directory.path());
+            let place = directory.path().to_str().expect("UTF-8");
+            let (options, script) = (options.replace('@', place), script.replace('@', place));
+            let words: Vec<&str> = own.iter().copied().chain(options.split(' ')).chain(["sh", "-c", &script]).collect();
+            caller.output(&words)
+        };
+        for (option, proof) in [
+            ("--bind-try", "touch @/a/new && [ -e @/a/file ]"),
+            ("--ro-bind-try", "[ -e @/a/file ] && ! touch @/a/new 2>/dev/null"),
+            ("--dev-bind-try", "[ -e @/a/file ]"),
+        ] {
+            let output =
+                run(&format!("{option} @/source @/a --tmpfs @/c"), &format!("{proof} && [ -z \"$(ls @/c)\" ]"));
+            assert!(output.status.success(), "{caller:?} {option}: {output:?}");
+            let output =
+                run(&format!("{option} @/no-such @/a --tmpfs @/c"), "[ -e @/a/hidden ] && [ -z \"$(ls @/c)\" ]");
+            assert!(output.status.success(), "{caller:?} {option}: {output:?}");
+        }
+    }
+}
+
 /// In each spelling, and by each option that mounts something.
 #[test]
 fn a_mount_on_the_root_is_refused_and_the_error_names_pivot_root() {

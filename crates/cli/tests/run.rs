@@ -481,6 +481,55 @@ fn a_timeout_ends_all_that_the_program_has_started() {
 }
 
 #[test]
+fn a_report_says_how_the_program_ended() {
+    let directory = directory();
+    let file = directory.path().join("report");
+    let report = |words: &[&str]| {
+        let _ = fs::remove_file(&file);
+        let code = code(&[&["--report", text(&file)], words].concat());
+        let line = fs::read_to_string(&file).expect("a report");
+        assert_eq!(line.lines().count(), 1, "{line}");
+        let report: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(report["exit_code"], code, "{words:?}: {line}");
+        report
+    };
+    let exited = report(&["A=1", "sh", "-c", "exit 3"]);
+    assert_eq!(
+        (&exited["program"], &exited["program_exit_code"], &exited["signal"]),
+        (&"sh".into(), &3.into(), &().into())
+    );
+    assert!(
+        exited["started"] == true && exited["error"].is_null() && exited["usage"]["max_rss_kib"].as_u64() > Some(0)
+    );
+    let killed = report(&["sh", "-c", "kill -USR1 $$"]);
+    assert_eq!(
+        (&killed["signal"], &killed["signal_name"], &killed["exit_code"]),
+        (&10.into(), &"SIGUSR1".into(), &138.into())
+    );
+    let late = report(&["--timeout", "0.1", "sleep", "60"]);
+    assert_eq!(
+        (&late["timed_out"], &late["timeout_signal"], &late["exit_code"]),
+        (&true.into(), &15.into(), &124.into())
+    );
+    let missing = report(&["no-such-program-anywhere"]);
+    assert_eq!(
+        (&missing["started"], &missing["error"]["errno"], &missing["exit_code"]),
+        (&false.into(), &2.into(), &127.into())
+    );
+    assert!(missing["error"]["step"] == "exec" && missing["usage"].is_null(), "{missing}");
+    let wrong = report(&["--chdir", "/no/such", "true"]);
+    assert!(wrong["error"]["step"] == "chdir" && wrong["exit_code"] == 125, "{wrong}");
+    let boxed = report(&["--sandbox", "--chdir", "/", "sh", "-c", "exit 4"]);
+    assert!(boxed["program_exit_code"] == 4 || boxed["exit_code"] == 125, "{boxed}");
+    let script = format!("{} run --report fd:7 true 7>{}", env!("CARGO_BIN_EXE_forkless"), text(&file));
+    assert!(Command::new("bash").args(["-c", &script]).status().expect("bash").success());
+    assert!(fs::read_to_string(&file).expect("a report").contains("\"exit_code\":0"));
+    assert_eq!(code(&["--report", "/no/such/file", "true"]), 125);
+    assert_eq!(code(&["--report", "/dev/full", "true"]), 125);
+    assert_eq!(code(&["--report", "fd:77", "true"]), 125);
+}
+
+#[test]
 fn help_that_cannot_be_written_is_an_error() {
     let forkless = env!("CARGO_BIN_EXE_forkless");
     for (words, wanted) in [

@@ -142,6 +142,27 @@ fn a_limit_of_processes_of_a_cgroup_delays_jobs_and_loses_none() {
 }
 
 /// The temporary file gets a descriptor, although the jobs need all that there are.
+/// A job that runs cannot wait for a process that it needs: so fewer jobs run at once.
+#[test]
+fn jobs_leave_room_for_their_own_processes() {
+    const TEST: &str = "jobs_leave_room_for_their_own_processes";
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: {TEST}: only root can become a user without processes");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("a mode");
+    fs::copy(env!("CARGO_BIN_EXE_forkless"), directory.path().join("forkless")).expect("a copy");
+    let line = "ulimit -u 12; seq 60 | ./forkless parallel -j64 --joblog log 'sleep 0.02; echo {}' >out";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=54321", "--regid=54321", "--clear-groups", "sh", "-c", line]);
+    let output = command.current_dir(directory.path()).output().expect("setpriv");
+    let log = fs::read_to_string(directory.path().join("log")).expect("a log");
+    let failed = log.lines().skip(1).filter(|line| line.split('\t').nth(6) != Some("0")).count();
+    assert_eq!((log.lines().count(), failed, output.status.code()), (61, 0, Some(0)), "{output:?}\n{log}");
+    assert!(text(&output.stderr).contains("the limit of processes (ulimit -u)"), "{output:?}");
+}
+
 #[test]
 fn output_that_waits_needs_no_free_descriptor() {
     let place = Place::new();

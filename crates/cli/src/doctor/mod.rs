@@ -93,7 +93,8 @@ fn run(options: &DoctorOptions) -> Result<u8> {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => {
             let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            text::render(&report, &chart::text(&chart), colour)
+            let parts = text::Parts { chart: options.chart, all: options.all };
+            text::render(&report, &chart::text(&chart), parts, colour)
         }
     };
     written(&answer)?;

@@ -13,6 +13,14 @@ use crate::run::amount;
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES, override_usage = "forkless doctor [OPTIONS] [PROGRAM [ARGS]...]")]
 pub(crate) struct DoctorOptions {
+    /// Print all features, times, limits and facts about this system, too, and the chart
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// Print the chart of the choice, too
+    #[arg(long)]
+    pub(crate) chart: bool,
+
     /// Print JSON instead of text (see docs/doctor.md)
     #[arg(long)]
     pub(crate) json: bool,

@@ -12,8 +12,17 @@ use forkless_bench::{enough, figure, new_table, thousands};
 
 const WIDTH: usize = super::chart::WIDTH;
 
-/// The whole report.
-pub(crate) fn render(report: &Report, chart: &str, colour: bool) -> String {
+/// What is shown of the report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    /// The drawing of the choice.
+    pub(crate) chart: bool,
+    /// All features, measurements and limits.
+    pub(crate) all: bool,
+}
+
+/// The report: the verdict and the launcher, and the parts asked for.
+pub(crate) fn render(report: &Report, chart: &str, parts: Parts, colour: bool) -> String {
     let mut out = format!("{}\n", report.verdict.words);
     report.verdict.losses.iter().for_each(|loss| out += &item("!", loss));
     if !report.verdict.settings_missing.is_empty() {
@@ -25,12 +34,21 @@ pub(crate) fn render(report: &Report, chart: &str, colour: bool) -> String {
             ),
         );
     }
-    launch(&mut out, &report.launch);
-    let _ = write!(out, "\nChoice of launcher (heavy lines: the path taken)\n{chart}");
-    features(&mut out, &report.features);
-    measured(&mut out, &report.measurements, colour);
-    limits(&mut out, &report.limits);
-    system(&mut out, report);
+    launch(&mut out, &report.launch, parts.all);
+    if !parts.all {
+        brief(&mut out, &report.measurements);
+    }
+    if parts.chart || parts.all {
+        let _ = write!(out, "\nChoice of launcher (heavy lines: the path taken)\n{chart}");
+    }
+    if parts.all {
+        features(&mut out, &report.features);
+        measured(&mut out, &report.measurements, colour);
+        limits(&mut out, &report.limits);
+        system(&mut out, report);
+    } else {
+        out += "\nMore: --all (features, times, limits, this system), --chart, --json\n";
+    }
     if colour { painted(&out) } else { out }
 }
 
@@ -58,7 +76,20 @@ fn item(sign: &str, words: &str) -> String {
     format!("  {sign} {first}\n{rest}")
 }
 
-fn launch(out: &mut String, launch: &Launch) {
+/// The measurements in one line: the launch that `status` makes.
+fn brief(out: &mut String, found: &Measurements) {
+    let of = |name: &str| found.rows.iter().find(|row| row.contestant == name);
+    if let (Some(ours), Some(floor)) = (of("forkless-status"), of("floor")) {
+        let words = format!(
+            "Here a launch takes {} to its end, by vfork in C {}.",
+            duration(ours.total_p50_us),
+            duration(floor.total_p50_us)
+        );
+        *out += &item("-", &words);
+    }
+}
+
+fn launch(out: &mut String, launch: &Launch, with_steps: bool) {
     let what = launch.program.as_ref().map_or_else(|| "a program".to_owned(), |words| words.join(" "));
     let heading = format!("Launcher for {what}, started by {}: {}", caller(&launch.caller), launch.launcher);
     let _ = writeln!(out, "\n{}", wrap(&heading, WIDTH).join("\n"));
@@ -73,7 +104,7 @@ fn launch(out: &mut String, launch: &Launch) {
         };
         *out += &item("-", &format!("fork would block such a caller for about {} per launch{files}.", duration(us)));
     }
-    if !launch.steps.is_empty() {
+    if with_steps && !launch.steps.is_empty() {
         *out += "\nSteps of the child\n";
         for (number, step) in (1..).zip(&launch.steps) {
             let _ = writeln!(out, "{number:3}. {step}");

@@ -45,6 +45,7 @@ mod signals;
 mod joblog;
 
 mod plan;
+mod processes;
 
 mod message;
 mod semaphore;

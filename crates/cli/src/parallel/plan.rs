@@ -23,6 +23,7 @@ use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
 use super::options::ParallelOptions;
 use super::pack::{LONGEST, Limits, Packer};
+use super::processes;
 use super::records::{Feed, Records};
 use super::report::{Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
@@ -194,7 +195,12 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
         (_, true) => Output::Lines,
         _ => Output::Group,
     };
-    let mut options = Options::new(given.slots()?).output(output);
+    if given.linger.is_some() && matches!(output, Output::Inherit) {
+        return Err("--linger has no effect with --ungroup, whose jobs write by themselves; leave one out".to_owned());
+    }
+    let is_here = given.gearman.is_none() && given.slurm.is_none() && !given.dry_run;
+    let slots = given.slots()?;
+    let mut options = Options::new(if is_here { processes::fit(slots) } else { slots }).output(output);
     options.keep_order = given.keep_order;
     options.tries = match given.retries {
         Some(0) => u32::MAX,

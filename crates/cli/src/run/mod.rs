@@ -14,6 +14,7 @@ mod options;
 mod parent;
 mod parse;
 mod remedy;
+mod report;
 mod request;
 mod sandbox;
 mod signals;
@@ -39,7 +40,12 @@ enum Outcome {
 
 /// Runs the program and returns the exit code of forkless.
 pub(crate) fn main(options: &RunOptions) -> ExitCode {
-    match run(options) {
+    let outcome = match report::open(options) {
+        Ok(None) => run(options, &mut None),
+        Ok(Some(file)) => reported(options, file),
+        Err(failure) => Err(failure),
+    };
+    match outcome {
         Ok(Outcome::Code(code)) => ExitCode::from(code),
         Ok(Outcome::Signal(signal)) => {
             signals::die_by(signal);
@@ -49,6 +55,19 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
             say(remedy::words(&failure, options));
             ExitCode::from(failure.code)
         }
+    }
+}
+
+/// Runs the program and writes the report.
+fn reported(options: &RunOptions, file: std::fs::File) -> Result<Outcome, Failure> {
+    let mut ended = None;
+    let outcome = run(options, &mut ended);
+    let program = options.words.iter().find(|word| parse::split(word, b'=').is_none());
+    let program = program.or(options.shell.as_ref()).cloned().unwrap_or_default();
+    let written = report::write(file, &program, ended.as_ref(), &outcome);
+    match (written, outcome) {
+        (Err(error), Ok(_)) => Err(Failure::before(format_args!("--report: cannot write it: {error}"))),
+        (_, outcome) => outcome,
     }
 }
 
@@ -71,7 +90,7 @@ fn check_user(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// Returns only if the program was run by a child, was explained, or could not be run.
-fn run(options: &RunOptions) -> Result<Outcome, Failure> {
+fn run(options: &RunOptions, report: &mut Option<report::Ended>) -> Result<Outcome, Failure> {
     check_user(options)?;
     let sandbox = Sandbox::of(options)?;
     if options.linger.is_some() && options.capture.is_none() && sandbox.is_none() {
@@ -87,5 +106,5 @@ fn run(options: &RunOptions) -> Result<Outcome, Failure> {
     if reasons.is_empty() {
         return Err(in_place::run(asked, options));
     }
-    supervised::run(asked, terminal, options, sandbox.as_ref())
+    supervised::run(asked, terminal, options, sandbox.as_ref(), report)
 }

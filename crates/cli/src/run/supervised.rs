@@ -17,6 +17,7 @@ use super::{
     options::{OwnGroup, Place, RunOptions},
     parse::Source,
     remedy,
+    report::Ended,
     request::Asked,
     sandbox::Sandbox,
     terminal::Terminal,
@@ -44,6 +45,7 @@ pub(super) fn run(
     terminal: Option<Terminal>,
     options: &RunOptions,
     sandbox: Option<&Sandbox<'_>>,
+    report: &mut Option<Ended>,
 ) -> Result<Outcome, Failure> {
     let mut watch = watch(&mut asked, options)?;
     // Created after the signals are taken: a signal before that would kill forkless and leave the cgroup behind.
@@ -77,6 +79,9 @@ pub(super) fn run(
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
     }
+    let oom_kills = group.as_ref().map_or(0, OwnGroup::oom_kills);
+    *report =
+        Some(Ended { status: ending.status, timed_out: ending.timed_out, usage: child.usage().cloned(), oom_kills });
     let outcome = outcome(ending, options);
     let trouble = group.as_ref().and_then(OwnGroup::trouble);
     let group_usage = group.as_ref().map(OwnGroup::usage).unwrap_or_default();

@@ -17,7 +17,7 @@ pub(crate) fn value_hint(option: &str, value: &str) -> &'static str {
 }
 
 /// The spellings, separated by spaces; the tool; the remedy.
-const HINTS: [(&str, &str, &str); 51] = [
+const HINTS: [(&str, &str, &str); 49] = [
     ("--mem --memory-limit", "other tools", "use --memory-max=BYTES"),
     ("-p", "timeout(1) use --preserve-status, for that of unshare(1)", "use --unshare-pid"),
     ("-v --verbose --debug", "env(1) and timeout(1)", "use --route, or --explain to see the steps"),
@@ -62,8 +62,6 @@ const HINTS: [(&str, &str, &str); 51] = [
     ("--slice", "systemd-run(1)", "use --new-cgroup=PARENT"),
     ("--workdir", "docker(1)", "use --chdir=DIR"),
     ("--pipe --collect --remain-after-exit", "systemd-run(1)", "leave it out: the program has the streams of forkless"),
-    ("--dev-bind-try", "bwrap(1)", "use --dev-bind, whose SRC must exist"),
-    ("--bind-try --ro-bind-try", "bwrap(1)", "use --bind or --ro-bind, whose SRC must exist"),
     ("--bind-fd --ro-bind-fd", "bwrap(1)", "use --attach-mount FD DST, or --bind /proc/self/fd/N DST"),
     ("--file --bind-data --ro-bind-data", "bwrap(1)", "use --bind SRC DST with a file"),
     ("--die-with-parent", "bwrap(1)", "use --pdeathsig=KILL"),

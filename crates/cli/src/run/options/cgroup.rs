@@ -187,6 +187,11 @@ impl OwnGroup {
         moved.map_err(|error| Failure::before(format_args!("--new-cgroup: {error}")))
     }
 
+    /// Processes of the cgroup that the OOM killer has killed.
+    pub(crate) fn oom_kills(&self) -> u64 {
+        self.get().and_then(|group| group.oom_kills().ok()).unwrap_or(0)
+    }
+
     /// A message if the OOM killer ran in the cgroup: the exit code alone shows only a SIGKILL.
     pub(crate) fn trouble(&self) -> Option<String> {
         let group = self.get()?;

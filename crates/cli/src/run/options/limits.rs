@@ -103,7 +103,7 @@ impl Args for Limits {
                 .value_name("SOFT[:HARD]")
                 .value_parser(limit)
                 .help(one.words())
-                .help_heading("Resource limits (SOFT:HARD, SOFT:, :HARD or one for both; K, M, G, T; unlimited)")
+                .help_heading("Resource limits of each process (of all together: --memory-max, --tasks-max; SOFT:HARD, SOFT:, :HARD or one for both; K, M, G, T; unlimited)")
         }))
     }
 

@@ -37,6 +37,7 @@ pub(crate) use identity::{Ids, names};
 pub(crate) use limits::{amount, ours as own_limit};
 pub(crate) use mounts::Mount;
 pub(crate) use on_demand::quick;
+pub(crate) use privileges::open_fd;
 pub(crate) use sandbox::Profile;
 pub(crate) use signals::{look, pipe_was_ignored};
 
@@ -114,9 +115,10 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = FILES, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) linger: Option<Duration>,
 
-    /// Signal the program after DURATION, such as 1m30s (default: 0, never)
+    /// Signal the program and all that it has started after DURATION, such as 1m30s (default: 0, never)
     ///
     /// DURATION is a number of seconds, or numbers with the units ms, s, m, h and d, from the largest to the smallest.
+    /// A program with --setsid or --pty gets the signal in its process group.
     #[arg(help_heading = TIME_OUT, long, value_name = "DURATION", value_parser = parse::duration)]
     pub(crate) timeout: Option<Duration>,
 
@@ -139,6 +141,11 @@ pub(crate) struct RunOptions {
     /// Print the program's resource usage at its end (to standard error)
     #[arg(help_heading = REPORTS, long)]
     pub(crate) usage: bool,
+
+    /// Write how the program ended to FILE, or to inherited descriptor N with fd:N, as one line of JSON (fields:
+    /// docs/run.md)
+    #[arg(help_heading = REPORTS, long, value_name = "FILE")]
+    pub(crate) report: Option<OsString>,
 
     /// Do not print remarks on a program that ran: steps skipped by --best-effort, kills by the OOM killer; errors are printed
     #[arg(help_heading = REPORTS, short = 'q', long)]

@@ -29,6 +29,18 @@ struct Flags {
     #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
     ro_bind: Vec<PathBuf>,
 
+    /// As --bind, if SRC exists
+    #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
+    bind_try: Vec<PathBuf>,
+
+    /// As --dev-bind, if SRC exists
+    #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
+    dev_bind_try: Vec<PathBuf>,
+
+    /// As --ro-bind, if SRC exists
+    #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
+    ro_bind_try: Vec<PathBuf>,
+
     /// Mount an empty tmpfs on DST (default mode: 1777)
     #[arg(long, value_name = "DST")]
     tmpfs: Vec<PathBuf>,
@@ -200,6 +212,8 @@ enum Word {
     Size(u64),
     Mode(u32),
     Source(PathBuf),
+    /// A mount whose source does not exist, and need not.
+    Absent,
 }
 
 /// Mounts in the order of the command line, and the root. clap groups values by option, so their order is restored here.
@@ -292,12 +306,18 @@ type Words = (&'static str, usize, Vec<Word>);
 
 impl Flags {
     /// The uses of each option.
-    fn words(self) -> Result<[Words; 18], String> {
+    fn words(self) -> Result<[Words; 21], String> {
         let one = |paths: Vec<PathBuf>, new: fn(PathBuf) -> Mount| -> Vec<Word> {
             paths.into_iter().map(|path| Word::Mount(new(path))).collect()
         };
         let two = |paths: &[PathBuf], new: fn(PathBuf, PathBuf) -> Mount| -> Vec<Word> {
             paths.chunks_exact(2).map(|two| Word::Mount(new(two[0].clone(), two[1].clone()))).collect()
+        };
+        let tried = |paths: &[PathBuf], new: fn(PathBuf, PathBuf) -> Mount| -> Vec<Word> {
+            // Other errors than that are those of the mount.
+            let is_absent = |path: &Path| matches!(path.try_exists(), Ok(false));
+            let word = |word, two: &[PathBuf]| if is_absent(&two[0]) { Word::Absent } else { word };
+            two(paths, new).into_iter().zip(paths.chunks_exact(2)).map(|(one, two)| word(one, two)).collect()
         };
         let overlay = |three: &[PathBuf]| {
             let upper = Some((three[0].clone(), three[1].clone()));
@@ -308,6 +328,9 @@ impl Flags {
             ("bind", 2, two(&self.bind, Mount::Bind)),
             ("dev_bind", 2, two(&self.dev_bind, Mount::DeviceBind)),
             ("ro_bind", 2, two(&self.ro_bind, Mount::ReadOnlyBind)),
+            ("bind_try", 2, tried(&self.bind_try, Mount::Bind)),
+            ("dev_bind_try", 2, tried(&self.dev_bind_try, Mount::DeviceBind)),
+            ("ro_bind_try", 2, tried(&self.ro_bind_try, Mount::ReadOnlyBind)),
             ("tmpfs", 1, one(self.tmpfs, |target| Mount::Tmpfs(target, String::new()))),
             ("size", 1, self.size.into_iter().map(Word::Size).collect()),
             ("perms", 1, self.perms.into_iter().map(Word::Mode).collect()),
@@ -345,6 +368,7 @@ fn with_modifiers(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, Strin
                 sources.push(path);
                 continue;
             }
+            Word::Absent => continue,
             Word::Mount(mount) => mount,
         };
         match &mut mount {

@@ -51,7 +51,7 @@ groups! {
     4 Filters: |option| ["system-call-filter", "landlock-access", "landlock-rule"].contains(&option);
     5 Namespaces: |option| ["unshare-user", "unshare-pid", "unshare-net", "unshare-mount", "unshare-uts", "unshare-ipc", "unshare-cgroup", "unshare-time", "unshare-all", "map-root-user", "map-current-user", "map-users", "map-groups", "join", "hostname"].contains(&option);
     6 ControlGroup: |option| ["cgroup", "new-cgroup", "memory-max", "memory-high", "memory-swap-max", "tasks-max", "cpu-quota", "cpu-weight", "io-weight"].contains(&option);
-    7 Mounts: |option| ["bind", "dev-bind", "ro-bind", "tmpfs", "size", "perms", "proc", "dev", "overlay-src", "overlay", "ro-overlay", "dir", "symlink", "remount-ro", "remount", "mount", "attach-mount", "umount", "pivot-root", "chroot", "root"].contains(&option);
+    7 Mounts: |option| ["bind", "dev-bind", "ro-bind", "bind-try", "dev-bind-try", "ro-bind-try", "tmpfs", "size", "perms", "proc", "dev", "overlay-src", "overlay", "ro-overlay", "dir", "symlink", "remount-ro", "remount", "mount", "attach-mount", "umount", "pivot-root", "chroot", "root"].contains(&option);
     8 Scheduling: |option| ["nice", "adjustment", "cpu-list", "cpus", "scheduler", "ionice", "personality", "no-aslr", "addr-no-randomize"].contains(&option);
     9 Settings: Settings::has_option;
     10 Limits: Limits::has_option;

@@ -11,6 +11,10 @@ use clap::{Args, ValueEnum};
 pub(crate) struct SandboxOptions {
     /// Run the program in a sandbox: new namespaces, a read-only root with /usr and /etc, private /proc, /dev and /tmp, no
     /// network, no capabilities, filters of system calls and files (default of PROFILE: default)
+    ///
+    /// What widens it: --ro-bind SRC DST shows files, and --bind SRC DST lets the program write to them (--ro-bind . .
+    /// shows the working directory); --tmpfs and other mounts; --share-net; --env and --keep-env; --fd and --inherit-all;
+    /// --pty; --reuid; --nofile and other limits.
     #[arg(long, value_name = "PROFILE", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "default")]
     pub(crate) sandbox: Option<Profile>,
 
