@@ -1,0 +1,101 @@
+//! The end of a program of `forkless run`: what a timeout ends, and what a report says.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// The exit code as a shell shows it.
+fn code(words: &[&str]) -> i32 {
+    let status = Command::new(env!("CARGO_BIN_EXE_forkless")).arg("run").args(words).status().expect("it starts");
+    status.code().or_else(|| Some(128 + status.signal()?)).expect("an end")
+}
+
+/// As timeout(1) ends its group: without a terminal, and on one, where the processes stay in the group of forkless; also those
+/// whose parent has ended, and of which one makes others all the time.
+#[test]
+fn a_timeout_ends_all_that_the_program_has_started() {
+    let forkless = env!("CARGO_BIN_EXE_forkless");
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("out");
+    let child = "sh -c 'echo $$ >>$OUT; trap \"\" HUP; sleep 60; sleep 60'";
+    let scripts = [
+        format!("{child} & {child} & wait"),
+        format!("({child} &); ({child} &); sleep 60"),
+        format!("{child} | {child}"),
+        format!("while :; do {child} & sleep 0.05; done"),
+    ];
+    for script in scripts {
+        for outer in [&[][..], &[forkless, "run", "--pty", "--"]] {
+            let _ = fs::remove_file(&out);
+            let timed = [forkless, "run", "--timeout", "0.6", "-k", "5", "--", "sh", "-c", &script];
+            let words = [&["setsid", "-w"], outer, &timed].concat();
+            let mut command = Command::new(words[0]);
+            let output = command.args(&words[1..]).env("OUT", &out).stdin(Stdio::null()).output().expect("it starts");
+            assert_eq!(output.status.code(), Some(124), "{words:?}: {output:?}");
+            let pids = fs::read_to_string(&out).expect("the children");
+            assert!(pids.lines().count() >= 2, "{words:?}: {pids}");
+            let is_alive = |pid: &&str| {
+                let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                state.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+            };
+            let until = Instant::now() + Duration::from_secs(5);
+            while pids.lines().any(|pid| is_alive(&pid)) {
+                assert!(Instant::now() < until, "{words:?}: {:?}", pids.lines().filter(is_alive).collect::<Vec<_>>());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_report_says_how_the_program_ended() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("report");
+    let report = |words: &[&str]| {
+        let _ = fs::remove_file(&file);
+        let code = code(&[&["--report", file.to_str().expect("text")], words].concat());
+        let line = fs::read_to_string(&file).expect("a report");
+        assert_eq!(line.lines().count(), 1, "{line}");
+        let report: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(report["exit_code"], code, "{words:?}: {line}");
+        report
+    };
+    let exited = report(&["A=1", "sh", "-c", "exit 3"]);
+    assert_eq!(
+        (&exited["program"], &exited["program_exit_code"], &exited["signal"]),
+        (&"sh".into(), &3.into(), &().into())
+    );
+    assert!(
+        exited["started"] == true && exited["error"].is_null() && exited["usage"]["max_rss_kib"].as_u64() > Some(0)
+    );
+    let killed = report(&["sh", "-c", "kill -USR1 $$"]);
+    assert_eq!(
+        (&killed["signal"], &killed["signal_name"], &killed["exit_code"]),
+        (&10.into(), &"SIGUSR1".into(), &138.into())
+    );
+    let late = report(&["--timeout", "0.1", "sleep", "60"]);
+    assert_eq!(
+        (&late["timed_out"], &late["timeout_signal"], &late["exit_code"]),
+        (&true.into(), &15.into(), &124.into())
+    );
+    let missing = report(&["no-such-program-anywhere"]);
+    assert_eq!(
+        (&missing["started"], &missing["error"]["errno"], &missing["exit_code"]),
+        (&false.into(), &2.into(), &127.into())
+    );
+    assert!(missing["error"]["step"] == "exec" && missing["usage"].is_null(), "{missing}");
+    let wrong = report(&["--chdir", "/no/such", "true"]);
+    assert!(wrong["error"]["step"] == "chdir" && wrong["exit_code"] == 125, "{wrong}");
+    let boxed = report(&["--sandbox", "--chdir", "/", "sh", "-c", "exit 4"]);
+    assert!(boxed["program_exit_code"] == 4 || boxed["exit_code"] == 125, "{boxed}");
+    let script =
+        format!("{} run --report fd:7 true 7>{}", env!("CARGO_BIN_EXE_forkless"), file.to_str().expect("text"));
+    assert!(Command::new("bash").args(["-c", &script]).status().expect("bash").success());
+    assert!(fs::read_to_string(&file).expect("a report").contains("\"exit_code\":0"));
+    assert_eq!(code(&["--report", "/no/such/file", "true"]), 125);
+    assert_eq!(code(&["--report", "/dev/full", "true"]), 125);
+    assert_eq!(code(&["--report", "fd:77", "true"]), 125);
+}
