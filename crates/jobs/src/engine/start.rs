@@ -24,8 +24,9 @@ const AT_ONCE: usize = 64;
 const MOST_STRUCK: u32 = 10;
 
 /// What a source has given.
+#[allow(clippy::large_enum_variant, reason = "a box would be a request for memory for each job")]
 enum Pulled {
-    Job(Box<Waiting>),
+    Job(Waiting),
     /// A job that an earlier run has done.
     Done,
     /// No resources for a job.
@@ -73,7 +74,7 @@ impl Engine<'_> {
             }
             match self.pull(slot) {
                 Pulled::Job(waiting) => {
-                    if !self.launch(*waiting) {
+                    if !self.launch(waiting) {
                         break;
                     }
                 }
@@ -98,7 +99,7 @@ impl Engine<'_> {
                     return Pulled::Done;
                 }
                 let waiting = Waiting { job, place, tries: 0, since: None, known: false, struck: 0 };
-                return Pulled::Job(Box::new(waiting));
+                return Pulled::Job(waiting);
             }
             Ok(Next::Later) => self.wait_for_source(),
             Ok(Next::Lacks(error)) => {
@@ -121,7 +122,7 @@ impl Engine<'_> {
             let Some(slot) = self.free_slot() else { return };
             match self.pull(slot) {
                 Pulled::Job(waiting) => {
-                    self.slots[slot] = Slot::Waiting(waiting);
+                    self.slots[slot] = Slot::Waiting(Box::new(waiting));
                     self.waiting += 1;
                     return;
                 }
