@@ -75,7 +75,7 @@ impl Request {
     fn command_with(&self, pipe: impl FnMut(RawFd) -> Result<Stdio, Errno>) -> Result<Command, Refusal> {
         let mut command = Command::new(&self.file);
         self.fill(&mut command, pipe)?;
-        command.scripts_by_shell(true);
+        command.any_file_by_shell(true);
         Ok(command)
     }
 

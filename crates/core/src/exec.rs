@@ -4,7 +4,7 @@
 //! As for [`child`](crate::child).
 
 use crate::frame::Frame;
-use crate::plan::{Header, Op, TRY_ALL, at, environment};
+use crate::plan::{ANY_BY_SHELL, Header, Op, TRY_ALL, at, environment};
 use crate::planted;
 use crate::sys::{self, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -32,7 +32,7 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
         if error == errno::ENOEXEC && op.set != 0 && !planted!("script-without-shell") {
             frame.detail.store(n as i32, Relaxed);
             // SAFETY: the path of the candidate.
-            if unsafe { is_binary(path) } && !planted!("binary-run-by-the-shell") {
+            if op.flags & ANY_BY_SHELL == 0 && unsafe { is_binary(path) } && !planted!("binary-run-by-the-shell") {
                 return errno::ENOEXEC;
             }
             // SAFETY: there is a vector for each candidate; it begins with the shell.

@@ -65,7 +65,7 @@ pub struct Header {
 pub struct Op {
     /// The operation.
     pub code: OpCode,
-    /// Any of [`BEST_EFFORT`], [`IN_PLACE`], [`NOT_PROCFS`], [`SURELY`] and [`TRY_ALL`].
+    /// Any of [`ANY_BY_SHELL`], [`BEST_EFFORT`], [`IN_PLACE`], [`NOT_PROCFS`], [`SURELY`] and [`TRY_ALL`].
     pub flags: u32,
     /// First operand.
     pub a: u32,
@@ -109,6 +109,9 @@ pub const IN_PROCFS: i32 = 4096;
 
 /// [`Op::flags`] of [`OpCode::Exec`]: the next candidate is tried after any failure.
 pub const TRY_ALL: u32 = 16;
+
+/// [`Op::flags`] of [`OpCode::Exec`]: the shell also runs binaries that the kernel does not know, as `execvp(3)` has it.
+pub const ANY_BY_SHELL: u32 = 32;
 
 /// The operation of an [`Op`]. The numbers are stable: failures are reported with them across processes.
 #[repr(u32)]

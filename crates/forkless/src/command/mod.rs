@@ -143,6 +143,8 @@ pub struct Command {
     pub(crate) pidfd_autokill: bool,
     pub(crate) busy_ms: u32,
     pub(crate) scripts_by_shell: bool,
+    /// See [`Command::any_file_by_shell`].
+    pub(crate) any_by_shell: bool,
     /// The master side of the pseudo-terminal that the child gets.
     pub(crate) pty: Option<Weak<OwnedFd>>,
     pub(crate) setup: Setup,
@@ -231,6 +233,7 @@ impl Command {
             pidfd_autokill: false,
             busy_ms: BUSY_MS,
             scripts_by_shell: false,
+            any_by_shell: false,
             pty: None,
             setup: Setup::default(),
             sandbox: Sandbox::default(),

@@ -57,6 +57,13 @@ impl Command {
         self
     }
 
+    /// As [`scripts_by_shell`](Self::scripts_by_shell), also for binaries that the kernel does not know: as `execvp(3)` and
+    /// libuv have it. The shell then prints an error.
+    pub fn any_file_by_shell(&mut self, by_shell: bool) -> &mut Self {
+        (self.scripts_by_shell, self.any_by_shell) = (by_shell, by_shell);
+        self
+    }
+
     /// Sets any scheduling policy and priority, unchecked: `sched_setscheduler(2)`, or `sched_setparam(2)` without a
     /// policy.
     pub fn scheduler_as_given(&mut self, policy: Option<i32>, priority: i32) -> &mut Self {

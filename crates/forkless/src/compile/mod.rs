@@ -8,7 +8,9 @@ use crate::plan::{Creator, Plan, Stream};
 use crate::route::Launcher;
 use crate::stdio::Source;
 use crate::step::Step;
-use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, SURELY, TRY_ALL};
+use forkless_core::plan::{
+    ANY_BY_SHELL, BEST_EFFORT, CALLER_VARIABLES, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, SURELY, TRY_ALL,
+};
 use forkless_core::planted;
 use forkless_core::sys::{errno, signal, uapi};
 use std::borrow::Cow;
@@ -328,7 +330,8 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     steps.ops.push(match descriptors.program {
         Some(program) => Op { a: program as u32, ..Op::new(OpCode::ExecFd) },
         None => {
-            let flags = if command.tries_all { TRY_ALL } else { 0 };
+            let shell = if command.any_by_shell { ANY_BY_SHELL } else { 0 };
+            let flags = shell | if command.tries_all { TRY_ALL } else { 0 };
             Op { flags, b: candidates as u32, c: command.busy_ms, ..Op::new(OpCode::Exec) }
         }
     });

@@ -3,8 +3,8 @@
 
 use forkless_core::frame::SLOTS;
 use forkless_core::plan::{
-    self, BEST_EFFORT, Call, Header, IN_PLACE, MAGIC, MAX_FDS, NOT_PROCFS, Op, OpCode, Origin, SURELY, Source,
-    TRY_AGAIN, TRY_ALL, VARIABLES, VERSION,
+    self, ANY_BY_SHELL, BEST_EFFORT, Call, Header, IN_PLACE, MAGIC, MAX_FDS, NOT_PROCFS, Op, OpCode, Origin, SURELY,
+    Source, TRY_AGAIN, TRY_ALL, VARIABLES, VERSION,
 };
 use std::mem::offset_of;
 
@@ -148,7 +148,7 @@ impl Reader<'_> {
         let skip = field!(self, at, Op.skip);
         let set = self.u64(at + offset_of!(Op, set));
         self.check((1..=23).contains(&code), || format!("op {index} is {code}"));
-        let known = BEST_EFFORT | IN_PLACE | NOT_PROCFS | SURELY | TRY_ALL;
+        let known = ANY_BY_SHELL | BEST_EFFORT | IN_PLACE | NOT_PROCFS | SURELY | TRY_ALL;
         self.check(flags & !known == 0, || format!("op {index} has flags {flags:#x}"));
         let is_last = index + 1 == count;
         let executes = code == OpCode::Exec as u32 || code == OpCode::ExecFd as u32;
