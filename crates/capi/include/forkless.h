@@ -240,7 +240,7 @@ int forkless_command_pidfd_autokill(forkless_command *command, int on);
 /* How long to retry while the program's file is open for writing (ETXTBSY), in milliseconds (default: 100). */
 int forkless_command_retry_busy(forkless_command *command, uint32_t limit_ms);
 /* Whether /bin/sh runs a file that the kernel does not recognize and that has no #! line (ENOEXEC), as execvp(3) does. Default: no, it
- * is an error. */
+ * is an error. A binary, such as a program for another machine, is one in any case. */
 int forkless_command_scripts_by_shell(forkless_command *command, int on);
 /* Continue if this step fails. forkless_child_missed lists the steps that were skipped. */
 int forkless_command_best_effort(forkless_command *command, int step);
