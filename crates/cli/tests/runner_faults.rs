@@ -153,9 +153,9 @@ fn jobs_leave_room_for_their_own_processes() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("a mode");
     fs::copy(env!("CARGO_BIN_EXE_forkless"), directory.path().join("forkless")).expect("a copy");
-    let line = "ulimit -u 12; seq 60 | ./forkless parallel -j64 --joblog log 'sleep 0.02; echo {}' >out";
+    let line = "seq 60 | ./forkless parallel -j64 --joblog log 'sleep 0.02; echo {}' >out";
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=54321", "--regid=54321", "--clear-groups", "sh", "-c", line]);
+    command.args(["--reuid=54321", "--regid=54321", "--clear-groups", "prlimit", "--nproc=12", "sh", "-c", line]);
     let output = command.current_dir(directory.path()).output().expect("setpriv");
     let log = fs::read_to_string(directory.path().join("log")).expect("a log");
     let failed = log.lines().skip(1).filter(|line| line.split('\t').nth(6) != Some("0")).count();
