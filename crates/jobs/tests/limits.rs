@@ -262,10 +262,14 @@ fn a_delay_separates_the_launches() {
 /// It would wait for an hour.
 #[test]
 fn a_delay_ends_with_the_last_job() {
-    let mut options = Options::default().slots(4);
-    options.delay = Duration::from_secs(3600);
-    let (summary, ends) = run_all(options, [sh("exit 0")]);
-    assert_eq!((summary.ran, summary.failed, ends.0.len()), (1, 0, 1));
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut options = Options::default().slots(4);
+        options.delay = Duration::from_secs(3600);
+        let (summary, ends) = run_all(options, [sh("exit 0")]);
+        let _ = send.send((summary.ran, summary.failed, ends.0.len()));
+    });
+    assert_eq!(receive.recv_timeout(Duration::from_secs(15)), Ok((1, 0, 1)), "it waits after the last job");
 }
 
 #[test]
