@@ -95,6 +95,9 @@ fn a_report_says_how_the_program_ended() {
         format!("{} run --report fd:7 true 7>{}", env!("CARGO_BIN_EXE_forkless"), file.to_str().expect("text"));
     assert!(Command::new("bash").args(["-c", &script]).status().expect("bash").success());
     assert!(fs::read_to_string(&file).expect("a report").contains("\"exit_code\":0"));
+    let kept = ["--explain", "--report", file.to_str().expect("text"), "true"];
+    assert_eq!(code(&kept), 0);
+    assert!(fs::read_to_string(&file).expect("a report").contains("\"exit_code\":0"), "--explain leaves the file");
     assert_eq!(code(&["--report", "/no/such/file", "true"]), 125);
     assert_eq!(code(&["--report", "/dev/full", "true"]), 125);
     assert_eq!(code(&["--report", "fd:77", "true"]), 125);

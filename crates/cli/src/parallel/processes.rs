@@ -16,7 +16,7 @@ use super::message::say;
 /// A shell and the program that it starts.
 const FOR_A_JOB: u64 = 2;
 
-/// As many slots as jobs have room, but one.
+/// The wanted number of slots, or as many as there is room for, and at least one.
 pub(super) fn fit(wanted: usize) -> usize {
     let limits = [of_user(), of_cgroups()];
     let Some((room, what)) = limits.into_iter().flatten().min_by_key(|(room, _)| *room) else { return wanted };

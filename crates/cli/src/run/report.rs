@@ -24,7 +24,8 @@ pub(super) struct Ended {
 
 /// The file of the report, opened before the program is started: a report that cannot be written is an error at once.
 pub(super) fn open(options: &RunOptions) -> Result<Option<File>, Failure> {
-    let Some(target) = &options.report else { return Ok(None) };
+    // `--explain` runs nothing, and must not truncate the file.
+    let Some(target) = options.report.as_ref().filter(|_| !options.explain) else { return Ok(None) };
     let failed = |why: String| Failure::before(format_args!("--report: {why}"));
     if let Some(number) = target.to_str().and_then(|text| text.strip_prefix("fd:")) {
         let number = parse::fd_number(number.as_ref()).map_err(failed)?;

@@ -727,7 +727,8 @@ impl Command {
     }
 
     /// Runs an executable file that is no program, and no script with `#!` (ENOEXEC), by `/bin/sh`, as `execvp(3)` does
-    /// (default: false, an error). A binary, such as a program for another machine, stays an error, as in shells. `std` makes it an error too, except for its children by fork, such as those with
+    /// (default: false, an error). A binary, such as a program for another machine, stays an error, as in shells. `std`
+    /// makes it an error too, except for its children by fork, such as those with
     /// `pre_exec`.
     ///
     /// # Errors

@@ -316,7 +316,7 @@ impl Watched<'_> {
                 }
             }
             // Since 2.34 it is a part of libc, which makes no such calls.
-            false if self.is_in("/libpthread-2.", notice.instruction) => Verdict::refused(
+            false if self.is_in(notice.instruction, |line| line.contains("/libpthread-2.")) => Verdict::refused(
                 "the program needs glibc 2.34 or later: an older libpthread sets signal handlers".into(),
             ),
             false => Verdict::refused(format!("a library makes system call {number} while it is loaded")),
@@ -370,20 +370,21 @@ impl Watched<'_> {
 
     /// Whether the preloaded library has made a call.
     fn is_in_library(&self, instruction: u64) -> bool {
-        self.library.to_str().is_some_and(|library| self.is_in(library, instruction))
+        self.library.to_str().is_some_and(|library| self.is_in(instruction, |line| line.ends_with(library)))
     }
 
     /// Whether the dynamic loader's own code has made a call.
     fn is_in_loader(&self, instruction: u64) -> bool {
         let loader = std::fs::canonicalize(LOADER).ok();
-        loader.and_then(|loader| Some(self.is_in(loader.to_str()?, instruction))).unwrap_or(false)
+        let loader = loader.as_deref().and_then(Path::to_str);
+        loader.is_some_and(|loader| self.is_in(instruction, |line| line.ends_with(loader)))
     }
 
-    /// Whether an address is in a mapping of a file with this in its path.
-    fn is_in(&self, path: &str, instruction: u64) -> bool {
+    /// Whether an address is in a mapping that is meant, by its line in `/proc/PID/maps`.
+    fn is_in(&self, instruction: u64, is_meant: impl Fn(&str) -> bool) -> bool {
         let maps = Process::open(self.child.id() as i32).and_then(|process| process.file("maps", OFlags::RDONLY));
         let Ok(maps) = maps.and_then(std::io::read_to_string) else { return false };
-        maps.lines().filter(|line| line.contains(path)).any(|line| {
+        maps.lines().filter(|line| is_meant(line)).any(|line| {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
             range.is_some_and(|(first, end)| {
                 let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
