@@ -21,7 +21,7 @@ fn say(text: &str) {
 fn fuzz(args: &[&str]) -> Option<Output> {
     let shell = args.iter().position(|word| *word == "--shell").map_or("/bin/sh", |at| args[at + 1]);
     if forkless::shell("ls").shell_path(shell).route() != ShellRoute::Direct {
-        say(&format!("SKIPPED: lines without a shell, because {shell} is neither dash nor bash 5.2 called sh\n"));
+        say(&format!("SKIPPED: lines without a shell, because {shell} is neither dash nor bash 5.1 to 5.3\n"));
         return None;
     }
     let mut fuzz = Command::new(env!("CARGO_BIN_EXE_shellfuzz"));
@@ -50,16 +50,50 @@ fn lines_are_the_same_without_a_shell() {
     is_same(&["--seed", "20", "--executed", "2000", "--seconds", "200"]);
 }
 
+fn bash() -> Option<&'static str> {
+    let bash = ["/bin/bash", "/usr/bin/bash"].into_iter().find(|bash| Path::new(bash).exists());
+    if bash.is_none() {
+        say("SKIPPED: lines without bash, because there is none\n");
+    }
+    bash
+}
+
 #[test]
 fn lines_are_the_same_without_bash() {
+    let Some(bash) = bash() else { return };
+    is_same(&["--seed", "24", "--executed", "400", "--seconds", "200", "--shell", bash]);
+}
+
+/// bash has other rules under this name.
+#[test]
+fn lines_are_the_same_without_a_bash_that_is_called_sh() {
     let place = tempfile::tempdir().expect("a directory");
     let shell = place.path().join("sh");
-    let Some(bash) = ["/bin/bash", "/usr/bin/bash"].into_iter().find(|bash| Path::new(bash).exists()) else {
-        say("SKIPPED: lines without bash, because there is none\n");
-        return;
-    };
+    let Some(bash) = bash() else { return };
     symlink(bash, &shell).expect("a link");
     is_same(&["--seed", "21", "--executed", "400", "--seconds", "200", "--shell", shell.to_str().expect("text")]);
+}
+
+/// Each word in the shell's file may be a variable that it heeds.
+#[test]
+fn no_variable_that_a_shell_knows_is_passed_on_otherwise() {
+    for shell in ["/bin/sh"].into_iter().chain(bash()) {
+        is_same(&["--names", "--shell", shell]);
+    }
+}
+
+/// A login shell and a restricted one start like bash, but read files or refuse what bash does.
+#[test]
+fn a_bash_of_another_name_runs_its_lines_itself() {
+    let Some(bash) = bash() else { return };
+    for name in ["-bash", "rbash", "login"] {
+        let mut line = forkless::shell("ls");
+        line.shell_path(bash).settings().arg0(name).env("SHLVL", "1");
+        assert_eq!(line.route(), ShellRoute::Shell(Reason::Shell), "{name}");
+    }
+    let mut line = forkless::shell("ls");
+    line.shell_path(bash).settings().env("SHLVL", "0");
+    assert_ne!(line.route(), ShellRoute::Direct, "a bash that no shell has started may read ~/.bashrc");
 }
 
 /// A third shell: the rules are those of POSIX, not of one shell.

@@ -52,8 +52,8 @@ const PIPE: i32 = -2;
 /// So many pairs of sockets the library makes for any command; if there are more, all are made here.
 const MOST_PAIRS: usize = 16;
 
-/// The shell of `exec` and `shell: true`.
-const STANDARD_SHELL: &str = "/bin/sh";
+/// The shells whose lines may run without them: that of `exec` and `shell: true`, and those that a caller names.
+const SHELLS: [&str; 3] = ["sh", "bash", "dash"];
 
 /// The search path of `execvp(3)` if the environment has no PATH.
 const STANDARD_PATH: &[u8] = b"/bin:/usr/bin";
@@ -79,8 +79,7 @@ impl Request {
         Ok(command)
     }
 
-    /// Launches it by `how`, and does not wait for the exec. A line for /bin/sh runs without the shell where the result is the
-    /// same.
+    /// Launches it by `how`, and does not wait for the exec. A line for a shell runs without it where the result is the same.
     pub(crate) fn launch(&self, how: fn(&mut Command) -> io::Result<Child>) -> Result<Launched, Refusal> {
         let mut pipes = Vec::new();
         let mut pair = |number| {
@@ -98,6 +97,7 @@ impl Request {
             return Ok(Launched { child, line: None, pipes });
         };
         let mut command = forkless::shell(line);
+        command.shell_path(&self.file);
         // Not those of the library: the ending writes the shell's message to the child's end when the program has ended.
         self.fill(command.settings(), &mut pair)?;
         let (child, ending) = command.launch_captured().map_err(Refusal::Launch)?.into_parts();
@@ -110,7 +110,7 @@ impl Request {
     /// the caller of a session kills its group, and further descriptors are the shell's too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
         if planted!("node-lines-by-shell")
-            || self.file != STANDARD_SHELL
+            || !is_shell(&self.file)
             || self.detached
             || self.uid.is_some()
             || self.gid.is_some()
@@ -119,7 +119,7 @@ impl Request {
             return Ok(None);
         }
         let mut args = parts(&self.args, self.args_count)?;
-        let start = [args.next(), args.next()] == [Some(STANDARD_SHELL.as_bytes()), Some(&b"-c"[..])];
+        let start = [args.next(), args.next()] == [Some(self.file.as_bytes()), Some(&b"-c"[..])];
         let (line, rest) = (args.next(), args.next());
         Ok(line.filter(|_| start && rest.is_none()))
     }
@@ -282,6 +282,11 @@ pub(crate) enum Refusal {
     Setting(String),
     /// A NUL byte in an argument or a variable.
     Nul,
+}
+
+/// Whether it is the path of a shell whose lines may run without it.
+fn is_shell(file: &str) -> bool {
+    file.rsplit_once('/').is_some_and(|(_, name)| SHELLS.contains(&name))
 }
 
 /// More strings than JavaScript has joined: one of them contains a NUL byte.

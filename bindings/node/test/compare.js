@@ -5,8 +5,8 @@
 const assert = require('node:assert');
 const { spawnSync } = require('node:child_process');
 
-function play(file, how) {
-  const { stdout, stderr, status, signal } = spawnSync(process.execPath, [file, how], {
+function play(file, how, ...more) {
+  const { stdout, stderr, status, signal } = spawnSync(process.execPath, [file, how, ...more], {
     encoding: 'utf8',
     maxBuffer: 1 << 28,
     // Far more than all cases take: one that waits for what never comes must fail.
@@ -19,9 +19,9 @@ function play(file, how) {
   return new Map(lines.map(({ name, answer }) => [name, answer]));
 }
 
-/** Makes a subtest of each case. `names`: the cases that must have been played; without it, any. */
-async function compare(all, file, names) {
-  const [stock, ours] = ['stock', 'forkless'].map((how) => play(file, how));
+/** Makes a subtest of each case. `names`: the cases that must have been played; without it, any. `more`: arguments for the player. */
+async function compare(all, file, names, ...more) {
+  const [stock, ours] = ['stock', 'forkless'].map((how) => play(file, how, ...more));
   if (names) assert.deepStrictEqual([...stock.keys()], names, 'a case was not played');
   assert.ok(stock.size > 0);
   assert.deepStrictEqual([...ours.keys()], [...stock.keys()]);

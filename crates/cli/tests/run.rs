@@ -646,10 +646,29 @@ fn shell_line_runs_as_with_a_shell() {
 }
 
 #[test]
+fn shell_line_runs_as_with_the_shell_that_is_named() {
+    if !std::path::Path::new("/bin/bash").exists() {
+        eprintln!("SKIPPED: lines for bash, because there is none");
+        return;
+    }
+    let bash = |line| stdout(&["--env", "SHLVL=1", "--shell-path=/bin/bash", "--shell", line]);
+    assert_eq!(bash("echo {1..3} $0"), "1 2 3 /bin/bash\n");
+    assert_eq!(bash("printenv _ SHLVL"), "/usr/bin/printenv\n1\n");
+    let explain = ["--explain", "--env=SHLVL=1", "--shell-path=/bin/bash", "--shell"];
+    let explained =
+        |line: &str| stdout(&[&explain[..], &[line]].concat()).lines().last().unwrap_or_default().to_owned();
+    assert_eq!(explained("printenv _"), "directly");
+    assert_eq!(explained("printenv _ >/dev/null"), "by the shell: a shell that waits for this program");
+    assert_eq!(code(&["--shell-path=/bin/bash", "true"]), 125);
+    assert_eq!(code(&["--shell-path=/no/such/shell", "--shell", "ls"]), 127);
+    assert_eq!(stdout(&["--sandbox", "--chdir=/", "--shell-path=/bin/bash", "--shell", "echo {a,b}"]), "a b\n");
+}
+
+#[test]
 fn explain_prints_whether_a_line_needs_a_shell() {
     let explained = |line: &str| stdout(&["--explain", "--shell", line]).lines().last().unwrap_or_default().to_owned();
-    assert_eq!(explained("ls | wc"), "by /bin/sh: a pipeline");
+    assert_eq!(explained("ls | wc"), "by the shell: a pipeline");
     let plain = explained("ls /");
-    let shells = ["directly", "by /bin/sh: a shell whose behaviour is not known"];
+    let shells = ["directly", "by the shell: a shell whose behaviour is not known"];
     assert!(shells.contains(&plain.as_str()), "{plain}");
 }

@@ -46,7 +46,8 @@ pub enum Run {
         /// Its arguments, without `argv[0]`.
         args: Vec<OsString>,
     },
-    /// A line for `/bin/sh -c`, by [`forkless::shell()`]: without the shell where the result is the same.
+    /// A line for `/bin/sh -c`, or for another [shell](crate::Options::shell), by [`forkless::shell()`]: without the shell where
+    /// the result is the same.
     Line(Vec<u8>),
 }
 
@@ -82,7 +83,7 @@ impl Job {
         Self { text: words.join(&b' '), run: Run::Program { program, args }, ..Self::default() }
     }
 
-    /// A line for `/bin/sh -c`.
+    /// A line for `/bin/sh -c`, or for another [shell](crate::Options::shell).
     pub fn line(line: impl Into<Vec<u8>>) -> Self {
         let line = line.into();
         Self { text: line.clone(), run: Run::Line(line), ..Self::default() }

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Makes commands of jobs, and remembers where the last program was.
@@ -65,13 +65,13 @@ impl Launcher {
                 Ready::Program(command)
             }
             Run::Line(line) if planted!("jobs-lines-by-shell") => {
-                let mut command = Command::new("/bin/sh");
+                let mut command = Command::new(&options.shell);
                 command.arg("-c").arg(OsStr::from_bytes(line));
                 Ready::Program(command)
             }
             Run::Line(line) => {
                 let mut shell = forkless::shell(line);
-                shell.surroundings(self.surroundings(now));
+                shell.shell_path(&options.shell).surroundings(self.surroundings(&options.shell, now));
                 if matches!(job.stdin, Stdin::Stream(_)) { Ready::Fed(shell) } else { Ready::Line(shell) }
             }
         };
@@ -80,11 +80,11 @@ impl Launcher {
     }
 
     /// What all lines have in common. It is looked at from time to time.
-    fn surroundings(&mut self, now: Instant) -> &ShellSurroundings {
+    fn surroundings(&mut self, shell: &Path, now: Instant) -> &ShellSurroundings {
         const FRESH: Duration = Duration::from_secs(1);
         let is_fresh = |seen| now.saturating_duration_since(seen) < FRESH && !planted!("jobs-surroundings-each-time");
         let fresh = self.surroundings.take().filter(|(seen, _)| is_fresh(*seen));
-        &self.surroundings.insert(fresh.unwrap_or_else(|| (now, ShellSurroundings::now()))).1
+        &self.surroundings.insert(fresh.unwrap_or_else(|| (now, ShellSurroundings::of(shell)))).1
     }
 
     /// The command of a program. PATH is searched once for programs that come again and again, and again by the child

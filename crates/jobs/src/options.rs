@@ -125,6 +125,8 @@ pub struct Options {
     pub min_memory: Option<u64>,
     /// The nice value of the jobs, from -20 (most CPU time) to 19: `setpriority(2)`. None: that of this process.
     pub nice: Option<i32>,
+    /// The shell of jobs that are lines: [`Run::Line`](crate::Run::Line) (default: `/bin/sh`).
+    pub shell: PathBuf,
     /// Whether each job leads a process group of its own, so that what it has started ends with it.
     pub groups: bool,
     /// Changes each command before its launch: working directory, limits and so on.
@@ -197,6 +199,7 @@ impl Options {
             max_load: None,
             min_memory: None,
             nice: None,
+            shell: "/bin/sh".into(),
             groups: false,
             setup: None,
             threads: Vec::new(),

@@ -1,15 +1,16 @@
 //! Compares lines that are run without a shell with `sh -c` of the same.
 //!
 //! `shellfuzz [--shell FILE] [--against FILE] [--probe FILE] [--seed N] [--executed N] [--classified N] [--seconds N] [--control] [--reasons]
-//! [--commands FILE]`:
+//! [--commands FILE] [--names]`:
 //! makes lines until so many have been executed in both ways, and classified at all, or the time is over. Exit code 1 means a
 //! difference, 77 that nothing may be run here. With `--control` a rule is broken: a star is taken for itself. With `--commands` the lines come from a file, and
-//! each program in them is a stand-in. With `--against` the other side is that shell, which the library does not know: then what the
+//! each program in them is a stand-in. With `--names` each word that the shell's file
+//! contains is a variable of the environment, with several values. With `--against` the other side is that shell, which the library does not know: then what the
 //! program finds of its environment and signals, and what is written to standard error, is not compared.
 
 use forkless::ShellRoute;
 use grammar::Random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ struct Options {
     classified: usize,
     seconds: u64,
     control: bool,
+    names: bool,
     commands: Option<PathBuf>,
     reasons: bool,
     place: Option<PathBuf>,
@@ -50,6 +52,7 @@ impl Options {
             classified: 0,
             seconds: 600,
             control: false,
+            names: false,
             commands,
             reasons: false,
             place: None,
@@ -71,6 +74,7 @@ impl Options {
                 "--place" => found.place = Some(value().into()),
                 "--reasons" => found.reasons = true,
                 "--control" => found.control = true,
+                "--names" => found.names = true,
                 other => panic!("{other} is no option"),
             }
         }
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
     let start = Instant::now();
     let tally = match &options.commands {
         Some(file) => commands(&options, &mut world, file),
+        None if options.names => names(&options, &mut world),
         None => fuzz(&options, &mut world, start),
     };
     if options.reasons {
@@ -167,6 +172,39 @@ fn fuzz(options: &Options, world: &mut World, start: Instant) -> Tally {
             } else {
                 classify(world, &line, &conditions, &mut tally);
             }
+        }
+    }
+    tally
+}
+
+/// Each word in the shell's file that could be a variable's name: the shell may heed it, or change it. Those that the library does
+/// not give to the shell are compared, many at once.
+fn names(options: &Options, world: &mut World) -> Tally {
+    const AT_ONCE: usize = 10;
+    let mut tally = Tally::default();
+    let file = std::fs::read(&options.shell).expect("the shell's file");
+    let is_name = |word: &&[u8]| {
+        word.len() > 1
+            && !word[0].is_ascii_digit()
+            && word.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    };
+    let words: BTreeSet<&str> =
+        file.split(|byte| *byte == 0).filter(is_name).filter_map(|word| std::str::from_utf8(word).ok()).collect();
+    let own = world.variables();
+    for value in ["", "1", "/tmp", "*p"] {
+        let mut passed = Vec::new();
+        for word in words.iter().filter(|word| !own.iter().any(|own| own.split('=').next() == Some(**word))) {
+            let entry = format!("{word}={value}");
+            let conditions = Conditions::plain([&own[..], std::slice::from_ref(&entry)].concat());
+            world.set_environment(&conditions.environment);
+            if classify(world, b"p a", &conditions, &mut tally) {
+                passed.push(entry);
+            }
+        }
+        for some in passed.chunks(AT_ONCE) {
+            let conditions = Conditions::plain([&own[..], some].concat());
+            world.set_environment(&conditions.environment);
+            compare(options, world, b"p a", &conditions, &mut tally);
         }
     }
     tally

@@ -460,13 +460,33 @@ pub(crate) fn environment(random: &mut Random, directory: &str) -> Vec<String> {
         "1A",
         "a-b",
         "A.B",
+        "HOSTNAME",
+        "HOSTTYPE",
+        "MACHTYPE",
+        "OSTYPE",
+        "SSH_CLIENT",
+        "HISTSIZE",
+        "HISTCONTROL",
+        "HISTFILESIZE",
+        "HISTTIMEFORMAT",
+        "HISTIGNORE",
+        "TMOUT",
+        "CDPATH",
+        "MAILCHECK",
+        "FCEDIT",
+        "INPUTRC",
+        "LC_MESSAGES",
+        "LC_NUMERIC",
+        "EXECIGNORE",
+        "GLOBSORT",
+        "CHILD_MAX",
         "OPTIND",
         "IFS",
         "PPID",
         "LINENO",
         "LC_ALL",
     ];
-    const VALUES: &[&str] = &["", "1", "x y", "a=b", "/tmp", "C", "3", "é"];
+    const VALUES: &[&str] = &["", "1", "x y", "a=b", "/tmp", "C", "3", "é", "C.UTF-8"];
     let mut entries = Vec::new();
     for _ in 0..random.below(24) {
         // The last ones always need the shell.
@@ -483,6 +503,9 @@ pub(crate) fn environment(random: &mut Random, directory: &str) -> Vec<String> {
         2 => entries.push(format!("PWD={directory}/../{}", directory.rsplit('/').next().unwrap_or(""))),
         3 => entries.push(format!("PWD={directory}/link/..")),
         _ => entries.push(format!("PWD={directory}")),
+    }
+    if random.percent(50) {
+        entries.push(format!("SHLVL={}", 1 + random.below(3)));
     }
     let at = random.below(entries.len() + 1);
     entries.insert(at, format!("FUZZ_REPORT={directory}.report"));

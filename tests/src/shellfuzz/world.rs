@@ -177,6 +177,17 @@ impl World {
         self.root.display().to_string()
     }
 
+    /// The variables of an ordinary environment here.
+    pub(crate) fn variables(&self) -> Vec<String> {
+        let root = self.name();
+        vec![
+            format!("PATH={root}/bin:{root}/sys"),
+            format!("PWD={root}"),
+            format!("FUZZ_REPORT={root}.report"),
+            "SHLVL=1".to_owned(),
+        ]
+    }
+
     /// Programs of these names, all of which are the probe; they are all there is in the environment's PATH.
     pub(crate) fn stand_ins(&mut self, names: &[String]) -> io::Result<Vec<String>> {
         let place = self.root.with_extension("programs");
@@ -231,7 +242,9 @@ impl World {
     /// Runs `sh -c LINE`.
     pub(crate) fn run_shell(&self, line: &[u8], conditions: &Conditions) -> io::Result<Outcome> {
         let mut command = Command::new(&self.against);
-        command.arg0("sh").arg("-c").arg(std::ffi::OsStr::from_bytes(line));
+        let is_same = self.against == self.shell && self.shell != Path::new("/bin/sh");
+        let arg0 = if is_same { self.against.as_os_str() } else { "sh".as_ref() };
+        command.arg0(arg0).arg("-c").arg(std::ffi::OsStr::from_bytes(line));
         let outputs = self.outputs(conditions)?;
         conditions.set(&mut command, outputs.as_ref())?;
         self.observe(conditions, &mut command, |command| command.status(), |command| command.output())

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
 use forkless::planted;
@@ -25,7 +24,6 @@ const COUNTING: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Maker {
     pub(super) shell: Shell,
-    pub(super) is_standard: bool,
     pub(super) slots: usize,
     pub(super) total: u64,
     pub(super) tag: Option<Template>,
@@ -67,18 +65,8 @@ impl Maker {
         if self.is_dry {
             job.text = [&job.tag[..], &line].concat();
         }
-        job.run = self.run(line);
+        job.run = Run::Line(line);
         job
-    }
-
-    pub(super) fn run(&self, line: Vec<u8>) -> Run {
-        match self.is_standard {
-            true => Run::Line(line),
-            false => Run::Program {
-                program: self.shell.path.clone().into_os_string(),
-                args: vec!["-c".into(), OsString::from_vec(line)],
-            },
-        }
     }
 
     pub(super) fn environment(&self, place: Place) -> Vec<(OsString, OsString)> {

@@ -82,6 +82,7 @@ impl Plan {
             }
             None => Shell::find()?,
         };
+        options.shell.clone_from(&shell.path);
         let warm = given.warm.then(|| crate::warm::install(&mut options)).transpose()?;
         let maker = maker(given, &strings, &names, shard, shell, options.slots)?;
         let sink = sink(given, &names, shard, maker.results.is_some())?;
@@ -371,7 +372,6 @@ fn maker(
         env.push(("TMPDIR".into(), directory.clone().into_os_string()));
     }
     Ok(Maker {
-        is_standard: shell.is_standard(),
         shell,
         slots,
         total: 0,

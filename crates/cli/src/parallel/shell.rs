@@ -76,17 +76,16 @@ impl Shell {
                 _ => Language::Posix,
             },
         };
-        Ok(Self { path, language })
+        Ok(Self { path: standard(path), language })
     }
+}
 
-    /// Whether a line for it means the same as for `/bin/sh`.
-    pub(super) fn is_standard(&self) -> bool {
-        let real = |path: &Path| fs::canonicalize(path).ok();
-        let found = real(&self.path);
-        let is_dash = found.as_deref().and_then(Path::file_name) == Some(OsStr::new("dash"));
-        // bash is another shell under another name.
-        self.path == Path::new("/bin/sh") || is_dash && found == real(Path::new("/bin/sh"))
-    }
+/// `/bin/sh`, if the path is another name of it, and it is dash: bash is another shell under another name.
+fn standard(path: PathBuf) -> PathBuf {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let found = real(&path);
+    let is_dash = found.as_deref().and_then(Path::file_name) == Some(OsStr::new("dash"));
+    if is_dash && found == real(Path::new("/bin/sh")) { "/bin/sh".into() } else { path }
 }
 
 /// The shell that this process comes from: the first process above that is one.

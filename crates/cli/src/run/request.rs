@@ -43,10 +43,12 @@ impl Asked {
     /// Also returns the variables given before the program.
     fn named(options: &RunOptions) -> Result<(Self, Vec<Assignment>), Failure> {
         if let Some(line) = options.shell.as_ref().filter(|_| options.sandbox.sandbox.is_some()) {
-            return Ok((Self::Program(sandbox::shell(line)), Vec::new()));
+            return Ok((Self::Program(sandbox::shell(line, options.shell_path.as_deref())), Vec::new()));
         }
         if let Some(line) = &options.shell {
-            return Ok((Self::Line(forkless::shell(line.as_bytes())), Vec::new()));
+            let mut line = forkless::shell(line.as_bytes());
+            options.shell_path.as_ref().map(|path| line.shell_path(path));
+            return Ok((Self::Line(line), Vec::new()));
         }
         let (assignments, program) = split_words(&options.words)?;
         let mut command = Command::new(&program[0]);

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 /// What many lines have in common, so that it is looked at once: for
 /// [`ShellCommand::surroundings`](crate::ShellCommand::surroundings).
 ///
-/// It holds as long as nobody replaces `/bin/sh`, moves the working directory, or makes the program of a line a link to procfs, and
+/// It holds as long as nobody replaces the shell, moves the working directory, or makes the program of a line a link to procfs, and
 /// this process keeps its ids, its signal mask, its root and its working directory. Take a new one from time to time.
 ///
 /// ```
@@ -52,9 +52,23 @@ impl ShellSurroundings {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn now() -> Self {
+        Self::of(STANDARD)
+    }
+
+    /// The same for lines with another shell: from [`ShellCommand::shell_path`](crate::ShellCommand::shell_path).
+    ///
+    /// ```
+    /// let surroundings = forkless::ShellSurroundings::of("/bin/bash");
+    /// let mut listing = forkless::shell("ls -d /");
+    /// listing.shell_path("/bin/bash").surroundings(&surroundings);
+    /// # if !std::path::Path::new("/bin/bash").exists() { return Ok(()); }
+    /// assert_eq!(listing.output()?.stdout, b"/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn of(shell: impl AsRef<Path>) -> Self {
         let given = env::var_os("PWD").map(OsStringExt::into_vec);
         Self(Arc::new(Seen {
-            shell: Identity::of(Path::new(STANDARD)),
+            shell: Identity::of(shell.as_ref()),
             is_privileged: is_privileged(),
             mask: sys::signal_mask().ok(),
             pwd: given.and_then(|given| pwd(Some(&given), None).map(|found| (given, found))),
@@ -128,7 +142,8 @@ pub(super) fn pwd(given: Option<&[u8]>, directory: Option<&Path>) -> Option<Vec<
     let is_here = |given: &&[u8]| here.as_ref().is_some_and(|here| here.as_os_str().as_bytes() == *given);
     if let Some(given) = given.filter(|given| is_here(given) || is_directory(given, directory)) {
         // Shells differ in how they take such a name.
-        let odd = given.len() > 1 && given.ends_with(b"/") || given.windows(2).any(|two| two == b"//" || two == b"/.");
+        let is_odd = |part: &[u8]| matches!(part, b"" | b"." | b"..");
+        let odd = given.len() > 1 && given[1..].split(|&byte| byte == b'/').any(is_odd);
         return (!odd).then(|| given.to_vec());
     }
     let found = match directory {

@@ -17,7 +17,7 @@ pub(crate) struct Simple {
     pub(crate) redirections: Vec<Redirection>,
     /// It began with `exec`: the shell replaces itself by the program.
     pub(crate) exec: bool,
-    /// It has no newline and no comment, not even at its end.
+    /// Nothing follows the newline that ends it, not even a blank.
     pub(crate) bare: bool,
 }
 
@@ -273,6 +273,7 @@ impl Reader<'_> {
     /// Reads one token; false at the end.
     fn token(&mut self) -> Result<bool, Syntax> {
         let Some(&byte) = self.rest.first() else { return Ok(false) };
+        self.found.bare &= !self.ended;
         match byte {
             b' ' | b'\t' => drop(self.next()),
             b'\n' => {
@@ -280,10 +281,8 @@ impl Reader<'_> {
                 let found = &self.found;
                 self.ended |=
                     !(found.words.is_empty() && found.assignments.is_empty() && found.redirections.is_empty());
-                self.found.bare = false;
             }
             b'#' => {
-                self.found.bare = false;
                 let end = self.rest.iter().position(|&byte| byte == b'\n').unwrap_or(self.rest.len());
                 if let Some(&odd) = self.rest[..end].iter().find(|byte| !is_plain(**byte)) {
                     return Err(Syntax::Byte(odd));

@@ -5,7 +5,7 @@ use super::around::{self, ShellSurroundings};
 use super::classify::{How, Redirection};
 use super::ending::{Captures, ShellEnding};
 use super::environment::{Given, Place};
-use super::known::{self, Identity, Kind};
+use super::known::{self, Identity, Kind, Name};
 use super::{Reason, ShellCommand};
 use crate::command::{Command, Paths, Ready, ReadyFile, Sandbox, Setup, Signals};
 use crate::procfs;
@@ -47,9 +47,18 @@ impl Direct {
         let known = around.and_then(|around| around.shell(&line.shell));
         let shell = known.or_else(|| Identity::of(&line.shell)).ok_or(Reason::Shell)?;
         let kind = known::kind(&shell);
+        let name = line.command.args.first().map_or(Name::Other, |arg0| Name::of(arg0));
         match kind {
             Kind::Other => return Err(Reason::Shell),
-            Kind::Bash if form.exec || !form.redirections.is_empty() || !form.bare => return Err(Reason::Waits),
+            Kind::Bash if name == Name::Other && !planted!("shell-bash-of-any-name") => return Err(Reason::Shell),
+            // It replaces itself by its last command only.
+            Kind::Bash
+                if !form.exec
+                    && (!form.redirections.is_empty() || !form.bare)
+                    && !planted!("shell-bash-that-waits-direct") =>
+            {
+                return Err(Reason::Waits);
+            }
             Kind::Bash | Kind::Dash => {}
         }
         let waits = kind == Kind::Dash && !form.exec;
@@ -74,7 +83,7 @@ impl Direct {
         let paths = programs(kind, &form.words[0], given.path())?;
         let known = around.filter(|_| directory.is_none()).and_then(|around| around.pwd(given.pwd()));
         let directory = known.or_else(|| around::pwd(given.pwd(), directory)).ok_or(Reason::Directory)?;
-        let place = Place { directory, program: paths.get(0).as_bytes() };
+        let place = Place { directory, program: paths.get(0).as_bytes(), shell: name };
         let env = given.by_shell(kind, form, &place, around.map(ShellSurroundings::patterns))?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
         let ready = Ready { env, paths, redirections };

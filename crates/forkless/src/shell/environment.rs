@@ -2,19 +2,20 @@
 //!
 //! Shells keep variables in hash tables, and pass them on in the order of those tables. Nobody should rely on that
 //! order, but `env` shows it, and a direct run promises the same result. The rules were found by observing programs
-//! that dash 0.5.12 and bash 5.2 started; the tests repeat the observation.
+//! that dash 0.5.12 and bash 5.1 to 5.3 started; the tests repeat the observation, also with each word that is in the
+//! shell's file as a variable.
 
 use super::Reason;
 use super::classify::{Simple, is_name};
-use super::known::Kind;
-use super::pattern::{Pattern, Patterns};
+use super::known::{Kind, Name};
+use super::pattern::{Maker, Pattern, Patterns};
 use crate::command;
 use crate::compile::environment_of;
 use crate::environment::unchanged;
 use crate::environment::{Block, Held, Kept};
 use crate::once::Once;
 use forkless_core::planted;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -29,7 +30,6 @@ const DASH_SETS: [&[u8]; 4] = [b"IFS", b"LINENO", b"OPTIND", b"PPID"];
 
 /// The same for bash: these names, and those that begin as in [`BASH_STARTS`].
 const BASH_SETS: [&[u8]; 28] = [
-    b"COLUMNS",
     b"DIRSTACK",
     b"ENV",
     b"EUID",
@@ -37,10 +37,11 @@ const BASH_SETS: [&[u8]; 28] = [
     b"FUNCNEST",
     b"GLOBIGNORE",
     b"GROUPS",
+    b"HISTCMD",
     b"IFS",
     b"IGNOREEOF",
     b"LINENO",
-    b"LINES",
+    b"LOCPATH",
     b"OPTARG",
     b"OPTERR",
     b"OPTIND",
@@ -59,7 +60,12 @@ const BASH_SETS: [&[u8]; 28] = [
     b"histchars",
 ];
 
-const BASH_STARTS: [&[u8]; 4] = [b"BASH", b"COMP_", b"EPOCH", b"HIST"];
+const BASH_STARTS: [&[u8]; 3] = [b"BASH", b"COMP_", b"EPOCH"];
+
+/// Whether bash sets this variable itself, or heeds it.
+fn is_bash_own(name: &[u8]) -> bool {
+    BASH_SETS.contains(&name) || BASH_STARTS.iter().any(|start| name.starts_with(start))
+}
 
 /// A variable as the program gets it: name and value.
 type Variable<'a> = (&'a [u8], &'a [u8]);
@@ -70,6 +76,8 @@ pub(super) struct Place<'a> {
     pub(super) directory: Vec<u8>,
     /// The program's file.
     pub(super) program: &'a [u8],
+    /// What the shell is called.
+    pub(super) shell: Name,
 }
 
 /// The environment that the shell would get.
@@ -142,47 +150,67 @@ impl<'a> Given<'a> {
         place: &Place<'_>,
         patterns: Option<&Patterns>,
     ) -> Result<Held, Reason> {
-        let is_plain = kind == Kind::Dash && form.assignments.is_empty() && self.pwd() == Some(&place.directory);
+        let is_plain = form.assignments.is_empty() && self.pwd() == Some(&place.directory);
         let made;
         let block = match self {
-            Self::Unchanged(known) if is_plain => {
+            Self::Unchanged(known) if is_plain && kind == Kind::Dash => {
                 return known.dash.as_ref().map(Held::Process).map_err(Reason::clone);
             }
             Self::Unchanged(known) => known.block,
             Self::Set(_, command) => {
+                let is_plain = is_plain && (kind == Kind::Dash || is_same_for_bash(form, command));
                 if let Some(patterns) = patterns.filter(|_| is_plain) {
-                    return by_pattern(patterns, command, &place.directory);
+                    return by_pattern(patterns, command, kind, form, place);
                 }
                 made = environment_of(command);
                 &*made
             }
             Self::Other(block) => block,
         };
-        let assigned = form.assignments.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
-        let given: Vec<Variable<'_>> = block.variables().collect();
-        match kind {
-            Kind::Dash => dash(&given, assigned, &place.directory),
-            Kind::Bash => bash(&given, assigned, place),
-            Kind::Other => Err(Reason::Shell),
-        }
-        .map(Held::of)
+        computed(block, kind, form, place).map(Held::of)
     }
 }
 
-/// The environment that dash passes on for this command, which only sets variables. The process's environment is unchanged, and
-/// `directory` is its value of PWD.
-fn by_pattern(patterns: &Patterns, command: &command::Environment, directory: &[u8]) -> Result<Held, Reason> {
-    let pattern = match patterns.find(command) {
+/// The environment that the shell passes on for this command, which only sets variables. The process's environment is unchanged, and
+/// the directory is its value of PWD.
+fn by_pattern(
+    patterns: &Patterns,
+    command: &command::Environment,
+    kind: Kind,
+    form: &Simple,
+    place: &Place<'_>,
+) -> Result<Held, Reason> {
+    // dash does not name the program to it.
+    let maker = match kind {
+        Kind::Bash => Maker { kind, shell: place.shell, program: place.program },
+        _ => Maker { kind, shell: Name::Sh, program: b"" },
+    };
+    let pattern = match patterns.find(maker, command) {
         Some(pattern) => pattern,
         None => {
-            let block = environment_of(command);
-            let given: Vec<Variable<'_>> = block.variables().collect();
-            let pattern = Arc::new(Pattern::of(&dash(&given, Vec::new(), directory)?, command));
+            let block = computed(&environment_of(command), kind, form, place)?;
+            let pattern = Arc::new(Pattern::of(&block, maker, command));
             patterns.keep(&pattern);
             pattern
         }
     };
     Ok(Held::of(pattern.with(command)))
+}
+
+/// Whether bash passes on the same for any values that the command sets, and for any words of the line.
+fn is_same_for_bash(form: &Simple, command: &command::Environment) -> bool {
+    const BY_VALUE: [&str; 6] = ["_", "LANG", "LC_ALL", "LC_CTYPE", "OLDPWD", "SHLVL"];
+    let is_ascii = form.words.iter().flatten().all(u8::is_ascii);
+    is_ascii && !form.exec && !BY_VALUE.iter().any(|name| command.changes.contains_key(OsStr::new(name)))
+}
+
+fn computed(block: &Block, kind: Kind, form: &Simple, place: &Place<'_>) -> Result<Block, Reason> {
+    let given: Vec<Variable<'_>> = block.variables().collect();
+    match kind {
+        Kind::Dash => dash(&given, assigned(form), &place.directory),
+        Kind::Bash => bash(&given, form, place),
+        Kind::Other => Err(Reason::Shell),
+    }
 }
 
 /// The last value of a variable, which is the one that shells use.
@@ -193,6 +221,11 @@ fn last<'a>(given: &'a Block, name: &[u8]) -> Option<&'a [u8]> {
 /// The size of the variables as text.
 fn text_size(given: &[Variable<'_>]) -> usize {
     given.iter().map(|(name, value)| name.len() + value.len() + 2).sum()
+}
+
+/// The variables for the program alone.
+fn assigned(form: &Simple) -> Vec<Variable<'_>> {
+    form.assignments.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect()
 }
 
 fn heeded(name: &[u8]) -> Reason {
@@ -230,34 +263,40 @@ fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -
 
 /// Variables for the program alone come first, then those of the shell. An invalid name is passed on before all of
 /// them.
-fn bash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, place: &Place<'_>) -> Result<Block, Reason> {
+fn bash(given: &[Variable<'_>], form: &Simple, place: &Place<'_>) -> Result<Block, Reason> {
     /// With more variables the table grows, and the order changes.
     const MOST: usize = 1000;
+    let assigned = assigned(form);
+    check_encoding(given, form)?;
     let mut known: Vec<Variable<'_>> = Vec::with_capacity(given.len() + 3);
     let mut set = |name, value| match known.iter_mut().find(|(known, _)| *known == name) {
         Some(variable) => variable.1 = value,
         None => known.push((name, value)),
     };
     let mut odd = Vec::new();
+    let is_sh = place.shell == Name::Sh;
     for &(name, value) in given {
         match name {
             b"PS1" | b"PS2" => {}
-            b"SHLVL" if !is_level(value) => return Err(heeded(name)),
-            b"OLDPWD" if !Path::new(std::ffi::OsStr::from_bytes(value)).is_dir() => return Err(heeded(name)),
+            b"SHLVL" if !is_level(value, is_sh) => return Err(heeded(name)),
+            b"OLDPWD" if !Path::new(OsStr::from_bytes(value)).is_dir() => return Err(heeded(name)),
             // bash prints a warning for a locale that does not exist.
-            b"LC_ALL" if !matches!(value, b"" | b"C" | b"POSIX") => return Err(heeded(name)),
-            _ if BASH_SETS.contains(&name) || BASH_STARTS.iter().any(|start| name.starts_with(start)) => {
-                return Err(heeded(name));
-            }
+            b"LC_ALL" if !exists_as_locale(value) => return Err(heeded(name)),
+            _ if is_bash_own(name) && !planted!("shell-bash-variables-passed-on") => return Err(heeded(name)),
             _ if !is_name(name) => odd.push((name, value)),
             _ => set(name, value),
         }
     }
     if !given.iter().any(|(name, _)| *name == b"SHLVL") {
+        if !is_level(b"0", is_sh) {
+            return Err(heeded(b"SHLVL"));
+        }
         set(b"SHLVL", b"0");
     }
     set(b"PWD", &place.directory);
-    let names_last = known.iter().any(|(name, _)| *name == b"_");
+    let given_last = known.iter().find(|(name, _)| *name == b"_").map(|(_, value)| *value);
+    // `exec` is a builtin: no program has been started yet.
+    let last = if form.exec { given_last } else { Some(place.program) };
     if odd.len() > 1 || assigned.len() > 1 || known.len() > MOST {
         return Err(Reason::Order);
     }
@@ -270,17 +309,42 @@ fn bash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, place: &Place<'_>) 
     let mut order: Vec<(u32, std::cmp::Reverse<usize>, Variable<'_>)> =
         known.into_iter().enumerate().map(|(n, one)| (bash_bucket(one.0), std::cmp::Reverse(n), one)).collect();
     order.sort_unstable();
-    let own = order.into_iter().map(|(.., one)| if one.0 == b"_" { (one.0, place.program) } else { one });
+    let own = order.into_iter().map(|(.., one)| (one.0, last.filter(|_| one.0 == b"_").unwrap_or(one.1)));
     let own = own.filter(|(name, _)| !assigned.iter().any(|(other, _)| other == name));
-    let last = (!names_last).then_some((&b"_"[..], place.program));
+    let last = last.filter(|_| given_last.is_none()).map(|value| (&b"_"[..], value));
     Ok(Block::of(odd.into_iter().chain(assigned.iter().copied()).chain(own).chain(last), text_size(given)))
 }
 
+/// In some encodings a backslash or a quote is the second byte of a character.
+fn check_encoding(given: &[Variable<'_>], form: &Simple) -> Result<(), Reason> {
+    let words = form.words.iter().chain(form.assignments.iter().map(|(_, value)| value));
+    if words.flatten().all(u8::is_ascii) || planted!("shell-encoding-not-looked-at") {
+        return Ok(());
+    }
+    let set = |wanted: &[u8]| given.iter().rfind(|(name, value)| *name == wanted && !value.is_empty());
+    let Some((name, locale)) = set(b"LC_ALL").or_else(|| set(b"LC_CTYPE")).or_else(|| set(b"LANG")) else {
+        return Ok(());
+    };
+    let encoding = locale.to_ascii_lowercase();
+    let is_known = matches!(*locale, b"C" | b"POSIX") || encoding.ends_with(b".utf-8") || encoding.ends_with(b".utf8");
+    if is_known { Ok(()) } else { Err(heeded(name)) }
+}
+
+/// Whether a C library certainly has this locale.
+fn exists_as_locale(name: &[u8]) -> bool {
+    match name {
+        b"" | b"C" | b"POSIX" => true,
+        b"C.UTF-8" | b"C.utf8" => Path::new("/usr/lib/locale/C.utf8/LC_CTYPE").exists(),
+        _ => false,
+    }
+}
+
 /// Whether bash passes this level on unchanged: it adds one for itself, and subtracts it when it replaces itself by
-/// the program.
-fn is_level(value: &[u8]) -> bool {
+/// the program. A bash that is not called `sh` and that no other shell has started may read `~/.bashrc`: if its standard
+/// input is a socket, or sshd has set its variables.
+fn is_level(value: &[u8], is_sh: bool) -> bool {
     let digits = (1..=3).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
-    digits && (value == b"0" || value[0] != b'0') && value != b"999"
+    digits && (value[0] != b'0' || value == b"0" && is_sh) && value != b"999"
 }
 
 /// FNV-1, 32 bits, in 1024 buckets.
@@ -290,6 +354,7 @@ fn bash_bucket(name: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::classify;
     use super::*;
     use std::ffi::CStr;
 
@@ -333,16 +398,53 @@ mod tests {
             &[("HOME", "/"), ("PS1", "")],
             &[("odd name", "is dropped"), ("B", "2")],
         ];
+        let (form, place) = (classify(b"p a").expect("a command"), |program, shell| Place {
+            directory: b"/tmp".to_vec(),
+            program,
+            shell,
+        });
+        let makers = [
+            (Kind::Dash, Name::Sh, b"/bin/p"),
+            (Kind::Bash, Name::Bash, b"/bin/p"),
+            (Kind::Bash, Name::Bash, b"/bin/q"),
+        ];
         for line in lines {
             let command = setting(line);
             let all = environment_of(&command);
-            let given: Vec<Variable<'_>> = all.variables().collect();
-            let expected = dash(&given, Vec::new(), b"/tmp").expect("an environment");
-            let found = by_pattern(&patterns, &command, b"/tmp").expect("an environment");
-            assert_eq!(parts(&found), parts(&expected), "{line:?}");
-            let again = by_pattern(&patterns, &command, b"/tmp").expect("an environment");
-            assert_eq!(parts(&again), parts(&expected), "{line:?}");
+            for (kind, shell, program) in makers {
+                let place = place(program, shell);
+                let found = || by_pattern(&patterns, &command, kind, &form, &place);
+                // The environment of the tests may have something that only the shell knows.
+                let Ok(expected) = computed(&all, kind, &form, &place) else {
+                    assert!(kind == Kind::Bash && found().is_err());
+                    continue;
+                };
+                for _ in 0..2 {
+                    assert_eq!(parts(&found().expect("an environment")), parts(&expected), "{line:?} {kind:?}");
+                }
+            }
         }
-        assert!(by_pattern(&patterns, &setting(&[("IFS", "x")]), b"/tmp").is_err(), "dash heeds it");
+        let place = place(b"/bin/p", Name::Sh);
+        let heeded = setting(&[("IFS", "x")]);
+        assert!(by_pattern(&patterns, &heeded, Kind::Dash, &form, &place).is_err(), "dash heeds it");
+    }
+
+    /// A backslash that is the second byte of a character in GBK is no backslash for bash.
+    #[test]
+    fn a_line_in_an_unknown_encoding_is_given_to_bash() {
+        let place = Place { directory: b"/tmp".to_vec(), program: b"/bin/p", shell: Name::Bash };
+        let bash = |line: &[u8], locale: &[(&str, &str)]| {
+            let mut command = setting(locale);
+            command.clear = true;
+            command.changes.insert("SHLVL".into(), Some("1".into()));
+            computed(&environment_of(&command), Kind::Bash, &classify(line).expect("a command"), &place).err()
+        };
+        let line = b"p \"\x81\\\\\"";
+        assert_eq!(bash(line, &[("LANG", "zh_CN.GBK")]), Some(Reason::Environment("LANG".into())));
+        assert_eq!(bash(line, &[("LANG", "C.UTF-8"), ("LC_CTYPE", "ja_JP.SJIS")]), Some(heeded(b"LC_CTYPE")));
+        for known in ["C", "POSIX", "en_US.UTF-8", "de_DE.utf8", ""] {
+            assert_eq!(bash(line, &[("LANG", known)]), None, "{known}");
+        }
+        assert_eq!(bash(b"p a", &[("LANG", "zh_CN.GBK")]), None);
     }
 }

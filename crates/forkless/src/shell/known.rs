@@ -1,7 +1,8 @@
-//! Which shell `/bin/sh` is. Only for a shell whose behaviour is known can a line run without it.
+//! Which shell a file is. Only for a shell whose behaviour is known can a line run without it.
 
 use crate::once::OnceFor;
 use forkless_core::planted;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ pub(super) const STANDARD: &str = "/bin/sh";
 pub(super) enum Kind {
     /// dash: it is recognised by its name, and all versions behave alike.
     Dash,
-    /// bash 5.2, called `sh`.
+    /// bash 5.1, 5.2 or 5.3.
     Bash,
     /// Another shell: all lines go to it.
     Other,
@@ -55,18 +56,38 @@ pub(super) fn kind(shell: &Identity) -> Kind {
 
 fn look(shell: &Path) -> Kind {
     let Ok(file) = fs::canonicalize(shell) else { return Kind::Other };
-    // bash behaves like `sh` only under that name.
-    let is_sh = shell.file_name().is_some_and(|name| name == "sh");
     match file.file_name().and_then(|name| name.to_str()) {
         Some("dash") => Kind::Dash,
-        Some("bash") if is_sh && is_bash_5_2(&file) => Kind::Bash,
+        Some("bash") if is_known_bash(&file) => Kind::Bash,
         _ => Kind::Other,
     }
 }
 
-/// Whether the file contains the version 5.2: with the version, the order of the environment and what is forked
-/// change.
-fn is_bash_5_2(file: &Path) -> bool {
-    const VERSION: &[u8] = b"@(#)Bash version 5.2.";
-    fs::read(file).is_ok_and(|content| content.windows(VERSION.len()).any(|window| window == VERSION))
+/// Whether the file contains a version whose behaviour is known: with the version, the order of the environment and what
+/// is forked change.
+fn is_known_bash(file: &Path) -> bool {
+    const VERSIONS: [&[u8]; 3] = [b"@(#)Bash version 5.1.", b"@(#)Bash version 5.2.", b"@(#)Bash version 5.3."];
+    fs::read(file).is_ok_and(|content| content.windows(VERSIONS[0].len()).any(|window| VERSIONS.contains(&window)))
+}
+
+/// The name by which a shell is called, which is a part of its behaviour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Name {
+    /// `sh`: bash has the rules of POSIX then.
+    Sh,
+    /// `bash`.
+    Bash,
+    /// Another name, as of a login shell or a restricted one.
+    Other,
+}
+
+impl Name {
+    /// Of this `argv[0]`.
+    pub(super) fn of(arg0: &OsStr) -> Self {
+        match Path::new(arg0).file_name().and_then(OsStr::to_str) {
+            Some("sh") => Self::Sh,
+            Some("bash") => Self::Bash,
+            _ => Self::Other,
+        }
+    }
 }

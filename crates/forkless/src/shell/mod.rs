@@ -48,7 +48,7 @@ pub use ending::ShellEnding;
 /// let mut listing = forkless::shell("ls -d / 2>/dev/null");
 /// assert_eq!(listing.output()?.stdout, b"/\n");
 /// let mut count = forkless::shell("ls / | wc -l");
-/// assert_eq!(count.route().to_string(), "by /bin/sh: a pipeline");
+/// assert_eq!(count.route().to_string(), "by the shell: a pipeline");
 /// assert!(count.status()?.success());
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -82,8 +82,8 @@ pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
 /// There is no shell process: the program's parent is the caller, its PID is the one that the caller knows, and a
 /// signal sent to that PID reaches it. Its resource usage does not include a shell's.
 ///
-/// Only a line for dash, or for bash 5.2 called `sh`, runs without the shell. With another shell every line goes to
-/// it.
+/// Only a line for dash, or for bash 5.1 to 5.3, runs without the shell. bash runs lines with redirections itself, unless
+/// they begin with `exec`. With another shell every line goes to it.
 pub struct ShellCommand {
     form: Result<Simple, Syntax>,
     shell: PathBuf,
@@ -164,7 +164,7 @@ impl fmt::Display for ShellRoute {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Direct => out.write_str("directly"),
-            Self::Shell(why) => write!(out, "by /bin/sh: {why}"),
+            Self::Shell(why) => write!(out, "by the shell: {why}"),
         }
     }
 }
@@ -198,7 +198,7 @@ impl ShellCommand {
         &mut self.command
     }
 
-    /// Sets another shell than `/bin/sh`.
+    /// Sets another shell than `/bin/sh`, by its path, which is also its `argv[0]`.
     ///
     /// ```no_run
     /// let mut line = forkless::shell("echo {1..3}");
@@ -208,6 +208,8 @@ impl ShellCommand {
     pub fn shell_path<P: AsRef<Path>>(&mut self, shell: P) -> &mut Self {
         self.shell = shell.as_ref().to_owned();
         self.command.program = self.shell.clone().into();
+        let name = if self.shell == Path::new(STANDARD) { OsStr::new("sh") } else { self.shell.as_os_str() };
+        self.command.arg0(name);
         self
     }
 

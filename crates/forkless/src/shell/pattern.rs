@@ -1,5 +1,6 @@
 //! An environment that is the same for many lines but for the values of some variables.
 
+use super::known::{Kind, Name};
 use crate::command;
 use crate::environment::Block;
 use forkless_core::planted;
@@ -7,14 +8,25 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
-/// The environment that dash passes on for lines that set the same variables, and nothing but their values is different:
+/// The environment that a shell passes on for lines that set the same variables, and nothing but their values is different:
 /// kept from one line to the next.
 #[derive(Debug, Default)]
 pub(super) struct Patterns(Mutex<Option<Arc<Pattern>>>);
 
+/// Who passes it on, and to which program if that is a part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Maker<'a> {
+    pub(super) kind: Kind,
+    pub(super) shell: Name,
+    pub(super) program: &'a [u8],
+}
+
 /// An environment without the values of some variables.
 #[derive(Debug)]
 pub(super) struct Pattern {
+    kind: Kind,
+    shell: Name,
+    program: Vec<u8>,
     /// The names of these variables, sorted.
     names: Vec<OsString>,
     text: Vec<u8>,
@@ -25,10 +37,11 @@ pub(super) struct Pattern {
 
 impl Patterns {
     /// The pattern for a command that sets these variables, if the last one was for the same.
-    pub(super) fn find(&self, command: &command::Environment) -> Option<Arc<Pattern>> {
+    pub(super) fn find(&self, maker: Maker<'_>, command: &command::Environment) -> Option<Arc<Pattern>> {
         // In a forked copy of the process another thread may hold the lock for ever.
         let kept = self.0.try_lock().ok()?.clone()?;
         let is_same = command.changes.keys().eq(&kept.names) || planted!("shell-pattern-of-others");
+        let is_same = is_same && kept.maker() == maker;
         is_same.then_some(kept)
     }
 
@@ -40,9 +53,15 @@ impl Patterns {
 }
 
 impl Pattern {
-    pub(super) fn of(block: &Block, command: &command::Environment) -> Self {
+    fn maker(&self) -> Maker<'_> {
+        Maker { kind: self.kind, shell: self.shell, program: &self.program }
+    }
+
+    pub(super) fn of(block: &Block, maker: Maker<'_>, command: &command::Environment) -> Self {
         let names: Vec<OsString> = command.changes.keys().cloned().collect();
-        let mut pattern = Self { names, text: Vec::new(), starts: Vec::new(), gaps: Vec::new() };
+        let Maker { kind, shell, program } = maker;
+        let (text, program) = (Vec::new(), program.to_vec());
+        let mut pattern = Self { kind, shell, program, names, text, starts: Vec::new(), gaps: Vec::new() };
         for (name, value) in block.variables() {
             pattern.starts.push(pattern.text.len());
             pattern.text.extend_from_slice(name);

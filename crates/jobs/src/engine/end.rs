@@ -153,7 +153,7 @@ impl Engine<'_> {
     fn run_by_shell(&mut self, mut waiting: Waiting) {
         if let Run::Line(line) = &waiting.job.run {
             let args = vec!["-c".into(), OsString::from_vec(line.clone())];
-            waiting.job.run = Run::Program { program: "/bin/sh".into(), args };
+            waiting.job.run = Run::Program { program: self.options.shell.clone().into(), args };
         }
         self.launch(waiting);
     }

@@ -87,7 +87,7 @@ impl Log {
 /// In the log: without a shell.
 pub(crate) const DIRECT: &str = "without a shell";
 /// In the log: with a shell.
-pub(crate) const SHELL: &str = "by /bin/sh: ";
+pub(crate) const SHELL: &str = "by the shell: ";
 
 /// A directory of the same name for every run, and the files that it has at the start.
 pub(crate) struct Place {

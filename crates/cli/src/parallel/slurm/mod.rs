@@ -155,10 +155,9 @@ pub(super) fn work(given: &ParallelOptions) -> Result<u8, String> {
     let mut options = plan::engine(given, &control)?;
     options.output = Output::Group;
     options.setup = Some(Box::new(plan::enter));
-    let shell = Shell::find()?;
-    let program = (!shell.is_standard()).then(|| shell.path.into_os_string());
+    options.shell = Shell::find()?.path;
     let temporary = given.tmpdir.clone().map(Into::into);
-    worker::work(options, program, Variables { slot: given.process_slot_var.clone(), temporary })?;
+    worker::work(options, Variables { slot: given.process_slot_var.clone(), temporary })?;
     Ok(0)
 }
 

@@ -103,11 +103,11 @@ impl Inner {
     }
 }
 
-/// Runs jobs until the orders end. `program`: a shell for the lines other than `/bin/sh`.
+/// Runs jobs until the orders end.
 ///
 /// # Errors
 /// The variables of srun are missing, or descriptors.
-pub(super) fn work(mut options: Options, program: Option<OsString>, variables: Variables) -> Result<(), String> {
+pub(super) fn work(mut options: Options, variables: Variables) -> Result<(), String> {
     let text = |name: &str| {
         env::var(name).map_err(|_| format!("--slurm-worker: {name} is not set: --slurm starts it by srun"))
     };
@@ -134,7 +134,7 @@ pub(super) fn work(mut options: Options, program: Option<OsString>, variables: V
         .map_err(failed)?;
     heed_signals(Arc::clone(&shared), signalled).map_err(failed)?;
     let seqs = Arc::new(Mutex::new(BTreeMap::new()));
-    let mut source = Orders { shared: Arc::clone(&shared), seqs: Arc::clone(&seqs), program, node, variables };
+    let mut source = Orders { shared: Arc::clone(&shared), seqs: Arc::clone(&seqs), node, variables };
     let mut events = Told { shared: Arc::clone(&shared) };
     let mut sink = Answers { shared: Arc::clone(&shared), seqs };
     run(options, &mut source, &mut events, &mut sink).map_err(failed)?;
@@ -269,7 +269,6 @@ type Seqs = Arc<Mutex<BTreeMap<u64, u64>>>;
 struct Orders {
     shared: Arc<Shared>,
     seqs: Seqs,
-    program: Option<OsString>,
     node: String,
     variables: Variables,
 }
@@ -283,14 +282,7 @@ impl Source for Orders {
         };
         drop(inner);
         self.seqs.lock().unwrap_or_else(PoisonError::into_inner).insert(place.seq, seq);
-        let run = match &self.program {
-            None => Run::Line(line),
-            Some(program) => {
-                let line = std::os::unix::ffi::OsStringExt::from_vec(line);
-                Run::Program { program: program.clone(), args: vec!["-c".into(), line] }
-            }
-        };
-        let mut job = Job { run, values: vec![directory], ..Job::default() };
+        let mut job = Job { run: Run::Line(line), values: vec![directory], ..Job::default() };
         for (name, value) in [
             ("PARALLEL_PID", std::process::id().to_string()),
             ("PARALLEL_SSHLOGIN", self.node.clone()),

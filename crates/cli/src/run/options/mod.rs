@@ -167,6 +167,10 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = PROGRAM, long, value_name = "LINE", conflicts_with_all = ["words", "or_else", "argv0"])]
     pub(crate) shell: Option<OsString>,
 
+    /// Shell of --shell (default: /bin/sh)
+    #[arg(help_heading = PROGRAM, long, value_name = "FILE", requires = "shell", conflicts_with = "words")]
+    pub(crate) shell_path: Option<PathBuf>,
+
     /// Program to run and its arguments; may be preceded by NAME=VALUE
     #[arg(required_unless_present = "shell", trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) words: Vec<OsString>,

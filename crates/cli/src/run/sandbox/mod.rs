@@ -443,8 +443,8 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// The program of a shell line: init always starts a shell.
-pub(crate) fn shell(line: &OsString) -> Command {
-    let mut command = Command::new("/bin/sh");
+pub(crate) fn shell(line: &OsString, path: Option<&Path>) -> Command {
+    let mut command = Command::new(path.unwrap_or(Path::new("/bin/sh")));
     command.arg("-c").arg(line);
     command
 }
