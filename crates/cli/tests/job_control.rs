@@ -109,6 +109,72 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
     });
 }
 
+/// The jobs are in process groups of their own, which Ctrl-Z does not reach.
+#[test]
+fn ctrl_z_stops_the_jobs_of_the_runner() {
+    with_shells("ctrl_z_stops_the_jobs_of_the_runner", |session, _| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let beat = directory.path().join("beat");
+        // Alive as long as its file grows.
+        let script = directory.path().join("script");
+        fs::write(&script, format!("echo is-up\nwhile :; do echo x >>{}; sleep 0.02; done", beat.display()))
+            .expect("a script");
+        let size = || fs::metadata(&beat).map_or(0, |file| file.len());
+        let grows = || {
+            let before = size();
+            (0..500).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                size() > before
+            })
+        };
+        session.line(&format!("$F parallel -u sh ::: {}", script.display()));
+        session.expect("is-up");
+        for _ in 0..2 {
+            assert!(grows());
+            session.keys(CTRL_Z);
+            session.expect("Stopped");
+            session.prompt();
+            let stopped = size();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            assert_eq!(size(), stopped, "the job runs on");
+            session.line("fg");
+            session.expect("parallel");
+        }
+        assert!(grows());
+        session.keys(CTRL_C);
+        session.prompt();
+    });
+}
+
+/// On a terminal, output does not stand behind the line about the progress.
+#[test]
+fn progress_leaves_the_line_to_the_output() {
+    with_shells("progress_leaves_the_line_to_the_output", |session, _| {
+        for option in ["--bar", "--eta", "--progress"] {
+            session.line(&format!("$F parallel -j1 {option} 'sleep 0.3; echo output-{{}}' ::: 1 2 3"));
+            session.expect("output-1");
+            let text = session.prompt();
+            for line in text.split("\n").filter(|line| line.contains("output-")) {
+                let shown = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default();
+                assert!(shown.starts_with("output-"), "{option}: {line:?}");
+            }
+            assert!(text.contains("output-3"), "{option}: {text:?}");
+        }
+    });
+}
+
+#[test]
+fn values_from_the_terminal_are_announced() {
+    with_shells("values_from_the_terminal_are_announced", |session, _| {
+        session.line("$F parallel -k echo got-");
+        session.expect("reads values from the terminal");
+        session.input("one");
+        session.keys(CTRL_D);
+        session.expect("got- one");
+        session.prompt();
+    });
+}
+
 #[test]
 fn bg_continues_the_program_without_the_terminal() {
     with_shells("bg_continues_the_program_without_the_terminal", |session, _| {

@@ -466,3 +466,93 @@ fn jobs_of_a_file_that_grows_start_at_once() {
         place.all_ran_once(3, words);
     }
 }
+
+// ---- as the peers ----
+
+/// Runs a line by sh, in a new directory, where `$F` is forkless; its exit code and outputs.
+fn by_shell(line: &str) -> (Option<i32>, String, String) {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut shell = Command::new("/bin/bash");
+    shell.args(["-c", line]).current_dir(place.path()).env("F", env!("CARGO_BIN_EXE_forkless"));
+    let output = shell.env("PARALLEL_SHELL", "/bin/sh").stdin(Stdio::null()).output().expect("bash");
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_runner_reads_values_as_gnu_parallel() {
+    let long = "a".repeat(300);
+    let cases = [
+        // The end of the values also ends a line that goes on.
+        (r"printf '1 \nEND\n3\n' | $F parallel -k -L2 -E END echo", "1 \n".to_owned()),
+        (r"printf 'a\n1 \nEND\n3\n' | $F parallel -k -L1 -E END echo", "a\n1 \n".to_owned()),
+        (r"printf '1 \n2\nEND\n3\n' | $F parallel -k -L2 -E END echo", "1 2\n".to_owned()),
+        ("$F parallel -k -d , echo ::: 1, 2,3", "1\n\n2\n3\n".to_owned()),
+        (r"$F parallel -k -d '\t' echo ::: $'1\t2' a", "1\n2\na\n".to_owned()),
+        (r"printf 'a\0b\nc\n' | $F parallel -k printf '%s\\n'", "a\\0b\nc\n".to_owned()),
+        ("$F parallel -k -X -j1 --tagstring t{} echo ::: 1 2 3", "t1 t2 t3\t1 2 3\n".to_owned()),
+        ("$F parallel -k -N2 --tagstring t{} echo ::: 1 2 3", "t1 t2\t1 2\nt3\t3\n".to_owned()),
+        ("$F parallel -k -m -j1 --tagstring t{} echo ::: 1 2 3", "t1 2 3\t1 2 3\n".to_owned()),
+        ("mkdir d; ln -s d l; $F parallel --wd l 'echo ${PWD##*/}; pwd' ::: 1 | sed 's|.*/||'", "l\nl\n".to_owned()),
+        ("mkdir d; ln -s d l; $F parallel --wd l/../d pwd ::: 1 | sed 's|.*/||'", "d\n".to_owned()),
+        (
+            "$F parallel --joblog - echo ::: 1 | cut -f1,7,8,9",
+            "Seq\tExitval\tSignal\tCommand\n1\n1\t0\t0\techo 1\n".to_owned(),
+        ),
+        ("$F parallel --joblog - true ::: 1 >o; ls", "o\n".to_owned()),
+        ("$F parallel --retries {} 'echo x >>l{}; false' ::: 1 3 2; cat l1 l2 l3 | wc -l", "6\n".to_owned()),
+        // No value replaces the results of another one.
+        (
+            &format!(
+                "$F parallel --results r echo {{#}} ::: {long}1 {long}2 {long}1/x >/dev/null; ls r/1 | wc -l; cat r/1/*/stdout | sort"
+            ),
+            "3\n1\n2\n3\n".to_owned(),
+        ),
+    ];
+    for (line, expected) in cases {
+        let (_, out, err) = by_shell(line);
+        assert_eq!(out, expected, "{line}: {err}");
+    }
+}
+
+/// As every program that is told that nobody reads its output.
+#[test]
+fn a_runner_whose_output_nobody_reads_ends_quietly() {
+    for options in ["", "-k", "--line-buffer", "--tag", "--results -.csv", "--joblog -"] {
+        let line = format!("seq 100000 | $F parallel {options} -j2 echo | head -1 >/dev/null; echo ${{PIPESTATUS[1]}}");
+        assert_eq!(by_shell(&line), (Some(0), "141\n".to_owned(), String::new()), "{options}");
+    }
+}
+
+/// What `xargs -t` writes does not act on the terminal, and a shell reads it as the same words.
+#[test]
+fn a_traced_command_is_quoted_for_the_terminal_and_a_shell() {
+    let mut words: Vec<Vec<u8>> = (1..=255).map(|byte| vec![byte]).collect();
+    words.extend((1..=255).map(|byte| vec![b'a', byte, b'\'']));
+    words.push("é€ \u{85}'\u{1b}[2J".into());
+    words.push(Vec::new());
+    let mut xargs = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    let mut child = xargs.args(["xargs", "-0", "-n1", "-t", "true"]);
+    child = child.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().expect("xargs");
+    let input: Vec<u8> = words.iter().flat_map(|word| [&word[..], b"\0"].concat()).collect();
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn(move || stdin.write_all(&input).expect("input"));
+    let traced = child.wait_with_output().expect("xargs").stderr;
+    writer.join().expect("input");
+    let lines: Vec<&[u8]> = traced.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), words.len());
+    assert!(!text(&traced).replace('\n', "").contains(char::is_control), "a control character");
+    let script = lines
+        .iter()
+        .flat_map(|line| [b"printf '%s\\0' ", &line[b"true ".len()..], b"\n"].concat())
+        .collect::<Vec<u8>>();
+    let mut bash = Command::new("/bin/bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash");
+    let mut stdin = bash.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn(move || stdin.write_all(&script).expect("a script"));
+    let read = bash.wait_with_output().expect("bash").stdout;
+    writer.join().expect("a script");
+    let read: Vec<&[u8]> = read.split(|byte| *byte == 0).collect();
+    for (word, read) in words.iter().zip(read) {
+        assert_eq!(word, read, "{:?}", text(word));
+    }
+}

@@ -130,3 +130,33 @@ fn every_spelling_of_gnu_parallel_is_known_or_refused() {
     }
     assert!(count == 299 && unknown.is_empty(), "{count}: {unknown:#?}");
 }
+
+/// A share of the jobs is a percentage, and one job is its exit status.
+#[test]
+fn halt_returns_the_exit_status_of_gnu_parallel() {
+    let mut wrong = Vec::new();
+    for line in include_str!("parallel/halt.txt").lines().filter(|line| !line.starts_with('#')) {
+        let [halt, statuses, expected] = line.split(" | ").collect::<Vec<_>>().try_into().expect("three columns");
+        let whens: &[&str] = if halt.contains("WHEN") { &["soon", "now"] } else { &[""] };
+        for when in whens {
+            let mut ours = Command::new(env!("CARGO_BIN_EXE_forkless"));
+            ours.args(["parallel", "--halt", &halt.replace("WHEN", when), "-j1", "exit", "{}", ":::"]);
+            ours.args(statuses.split(' ')).env("PARALLEL_SHELL", "/bin/sh").stdin(Stdio::null()).stderr(Stdio::null());
+            let code = ours.status().expect("a run").code();
+            if code.map(|code| code.to_string()).as_deref() != Some(expected) {
+                wrong.push(format!("{when} {line}: {code:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Jobs that the halt has ended have not failed by themselves.
+#[test]
+fn jobs_that_a_halt_kills_are_not_named() {
+    let mut ours = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    ours.args(["parallel", "--halt", "now,fail=1", "-j2", "sleep {}; exit 3", ":::", "0.2", "600"]);
+    let output = ours.stdin(Stdio::null()).output().expect("a run");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("this job failed").count(), 1, "{output:?}");
+}

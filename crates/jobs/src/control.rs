@@ -28,6 +28,7 @@ struct Inner {
     /// Milliseconds between ticks, 0 for none; [`NO_CHANGE`]: they stay as they are.
     tick: AtomicU32,
     notifies: AtomicBool,
+    suspends: AtomicBool,
 }
 
 const NO_CHANGE: u32 = u32::MAX;
@@ -40,8 +41,8 @@ impl Control {
     pub fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (stop, slots, more, signal) = Default::default();
-        let (tick, notifies) = (AtomicU32::new(NO_CHANGE), AtomicBool::new(false));
-        Ok(Self(Arc::new(Inner { wake, stop, slots, more, signal, tick, notifies })))
+        let (tick, notifies, suspends) = (AtomicU32::new(NO_CHANGE), AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self(Arc::new(Inner { wake, stop, slots, more, signal, tick, notifies, suspends })))
     }
 
     /// Starts no further job; those that run go on.
@@ -86,6 +87,13 @@ impl Control {
         self.wake();
     }
 
+    /// Stops each job that runs by SIGTSTP, as Ctrl-Z does, calls [`Events::suspended`](crate::Events::suspended), and then continues
+    /// the jobs.
+    pub fn suspend(&self) {
+        self.0.suspends.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
     fn wake(&self) {
         // Fails only when it is readable already.
         let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
@@ -123,6 +131,10 @@ impl Control {
 
     pub(crate) fn take_notice(&self) -> bool {
         self.0.notifies.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn take_suspension(&self) -> bool {
+        self.0.suspends.swap(false, Ordering::SeqCst)
     }
 
     pub(crate) fn take_signal(&self) -> Option<i32> {

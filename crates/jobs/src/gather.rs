@@ -211,7 +211,7 @@ impl<'a> Gather<'a> {
         (job.run, job.stdin, job.env) = (Run::default(), Stdin::Null, Vec::new());
         let Came { ending, timed_out, started, runtime, tries, slot, .. } = came;
         let place = Place { seq, slot };
-        let ended = Ended { job, place, ending, timed_out, started, runtime, tries, received };
+        let ended = Ended { job, place, ending, timed_out, cut_short: false, started, runtime, tries, received };
         match ended.ending {
             Ending::NotStarted(_) => self.summary.not_started += 1,
             _ => self.summary.ran += 1,

@@ -32,6 +32,8 @@ pub struct Job {
     pub results: Option<PathBuf>,
     /// How long it may run; the shorter one of this and [`Options::timeout`](crate::Options::timeout) counts.
     pub timeout: Option<Duration>,
+    /// How often it is launched, at most, until it succeeds; otherwise [`Options::tries`](crate::Options::tries) counts.
+    pub tries: Option<u32>,
     /// Values of the caller, such as the columns of its input. They come back with the job's end.
     pub values: Vec<Vec<u8>>,
 }

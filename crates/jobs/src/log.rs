@@ -46,6 +46,13 @@ impl Log {
         Self::append(path)
     }
 
+    /// A new log in an open file, such as a pipe.
+    pub fn to(file: File) -> Self {
+        let mut log = Self { file, host: ":".to_owned(), left: HEAD.as_bytes().to_vec(), lost: false };
+        let _ = log.flush();
+        log
+    }
+
     /// Adds to a log, or makes a new one. If its last line is not whole, because its writer was killed, a new line is
     /// begun.
     ///

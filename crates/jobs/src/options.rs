@@ -219,6 +219,11 @@ impl Options {
         }
     }
 
+    /// How often this job is launched at most.
+    pub(crate) fn tries_of(&self, job: &Job) -> u32 {
+        job.tries.unwrap_or(self.tries)
+    }
+
     /// Sets how many jobs run at once: one at least.
     pub fn slots(mut self, slots: usize) -> Self {
         self.slots = slots.max(1);

@@ -139,6 +139,10 @@ pub trait Events {
     /// [`Control::notify`](crate::Control::notify) has been called: once or more.
     fn notified(&mut self) {}
 
+    /// [`Control::suspend`](crate::Control::suspend) has been called, and the jobs have been stopped. They go on when this
+    /// returns.
+    fn suspended(&mut self) {}
+
     /// Called about every [`Options::tick`](crate::Options::tick), and once at the end.
     fn tick(&mut self, progress: &Progress) {
         let _ = progress;

@@ -49,6 +49,8 @@ pub struct Ended {
     pub ending: Ending,
     /// It was killed because of [`Options::timeout`](crate::Options::timeout).
     pub timed_out: bool,
+    /// The end of the run has ended it, or kept it from running: it has no line in the log.
+    pub cut_short: bool,
     /// When it was launched.
     pub started: SystemTime,
     /// How long it ran.

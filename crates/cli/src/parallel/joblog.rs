@@ -22,6 +22,8 @@ pub(super) struct LogFile {
     path: PathBuf,
     /// Lines are added to what is there.
     appends: bool,
+    /// `-`.
+    is_stdout: bool,
     host: String,
 }
 
@@ -36,13 +38,17 @@ impl LogFile {
                 Ok(None)
             };
         };
+        let is_stdout = text == "-";
+        if is_stdout && resumes {
+            return Err("--joblog -: the log on standard output cannot be resumed: name a file".to_owned());
+        }
         let name = text.as_bytes().strip_prefix(b"+");
         let path = Path::new(std::ffi::OsStr::from_bytes(name.unwrap_or(text.as_bytes())));
         let (path, host) = match shard {
             Some(shard) => (named(path, shard), format!("{}/{}", shard.index, shard.count)),
             None => (path.to_owned(), ":".to_owned()),
         };
-        Ok((!given.dry_run || resumes).then_some(Self { path, appends: name.is_some() || resumes, host }))
+        Ok((!given.dry_run || resumes).then_some(Self { path, appends: name.is_some() || resumes, is_stdout, host }))
     }
 
     /// Opens the log for the engine, and reads what is to be skipped. Returns the lines to run again, if it is about
@@ -67,17 +73,23 @@ impl LogFile {
         if given.dry_run {
             return Ok(again);
         }
-        let log = if self.appends { Log::append(&self.path) } else { Log::create(&self.path) };
+        let log = match (self.is_stdout, self.appends) {
+            (true, _) => rustix::io::dup(rustix::stdio::stdout()).map(|fd| Log::to(fd.into())).map_err(Into::into),
+            (_, true) => Log::append(&self.path),
+            (_, false) => Log::create(&self.path),
+        };
         options.log = Some(log.map_err(failed)?.host(&self.host));
         // Without it, it is known that the run has not ended.
-        let _ = fs::remove_file(self.summary());
+        if !self.is_stdout {
+            let _ = fs::remove_file(self.summary());
+        }
         Ok(again)
     }
 
     /// Says how the run ended.
     pub(super) fn end(&self, summary: &Summary) -> io::Result<()> {
         // Not beside /dev/stderr and the like.
-        if !fs::metadata(&self.path)?.is_file() {
+        if self.is_stdout || !fs::metadata(&self.path)?.is_file() {
             return Ok(());
         }
         fs::write(self.summary(), format!("{summary}\n"))

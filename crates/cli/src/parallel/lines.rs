@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use forkless::planted;
 use forkless_jobs::{Job, Next, Place, Run, Source};
 
+use super::options::Retries;
 use super::pack::Packer;
 use super::records::Pull;
 use super::results::Naming;
@@ -27,6 +28,8 @@ pub(super) struct Maker {
     pub(super) slots: usize,
     pub(super) total: u64,
     pub(super) tag: Option<Template>,
+    /// How often a job is launched, if each has its own number.
+    pub(super) tries: Option<Template>,
     pub(super) directory: Option<Template>,
     pub(super) results: Option<Naming>,
     /// The command goes to standard output before its output.
@@ -55,6 +58,11 @@ impl Maker {
         }
         if self.shows_command {
             job.head = [&job.tag[..], &line, b"\n"].concat();
+        }
+        if let Some(tries) = &self.tries {
+            let text = tries.expand(args, numbers);
+            let times = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+            job.tries = Some(times.map_or(1, Retries::most));
         }
         if let Some(naming) = &self.results {
             job.results = Some(naming.directory(args, numbers));

@@ -129,7 +129,9 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
         }
     };
     plan.report.end();
-    for error in &summary.errors {
+    // Nobody reads the output any more, as after `| head`: that is no error, and every other program ends by the signal.
+    let is_unread = |error: &&io::Error| error.raw_os_error() == Some(libc::EPIPE);
+    for error in summary.errors.iter().filter(|error| !is_unread(error)) {
         say(format_args!("{error}"));
     }
     if let Some(Err(error)) = plan.log.map(|log| log.end(&summary)) {
@@ -142,6 +144,9 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }
+    if summary.errors.iter().any(|error| is_unread(&error)) && !planted!("runner-reports-a-broken-pipe") {
+        let _ = signal_hook::low_level::emulate_default_handler(libc::SIGPIPE);
+    }
     Ok(exit_code(&summary, halt.map(|halt| (halt.on, halt.limit))))
 }
 
@@ -151,10 +156,17 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
     if !summary.errors.is_empty() {
         return FAILED;
     }
+    let percentage = || (summary.failed * 100).div_ceil(summary.total.max(1)).min(100) as u8;
     if let (Some((on, limit)), Some((status, signal))) = (halt, summary.halted_by) {
+        // A share that is one job is one job.
+        let is_one = match limit {
+            Limit::Count(count) => count == 1,
+            Limit::Percent(percent) => percent * summary.total as f64 == 100.0,
+        };
         return match (on, limit) {
             (HaltOn::Success, _) => 0,
-            (_, Limit::Percent(_)) => (summary.failed * 100).div_ceil(summary.total.max(1)).min(100) as u8,
+            (_, Limit::Percent(_)) if !is_one => percentage(),
+            _ if !is_one => failed(),
             // A job that has timed out may have exited with 0.
             (HaltOn::Fail, _) if (status, signal) == (0, 0) => FAILED,
             _ if signal > 0 => (SIGNALLED + signal) as u8,
@@ -168,6 +180,7 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
     }
     match failed() {
         0 if !summary.is_complete() => FAILED,
+        _ if matches!(halt, Some((_, Limit::Percent(_)))) => percentage(),
         code => code,
     }
 }

@@ -175,9 +175,9 @@ pub(crate) struct ParallelOptions {
     #[arg(help_heading = JOBS, short = 'j', short_alias = 'P', long, alias = "max-procs", value_name = "N", allow_hyphen_values = true)]
     pub(super) jobs: Option<String>,
 
-    /// Run a failed job up to N times; 0: until it succeeds
-    #[arg(help_heading = JOBS, long, value_name = "N")]
-    pub(super) retries: Option<u32>,
+    /// Run a failed job up to N times; 0: until it succeeds. N may contain replacement strings
+    #[arg(help_heading = JOBS, long, value_name = "N", value_parser = Retries::parse)]
+    pub(super) retries: Option<Retries>,
 
     /// Kill a job after DURATION, or after N% of the median time
     #[arg(help_heading = JOBS, long, value_name = "DURATION", value_parser = values::timeout)]
@@ -431,6 +431,34 @@ Exit codes:
   255      another error
   75       in a Slurm job: a signal stopped the run; the same command with --resume does the rest
 with --halt: the exit status of the job that ended the run, or the percentage of failed jobs";
+
+/// How often a job is launched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Retries {
+    Times(u32),
+    /// A text with replacement strings: each job has its own number.
+    OfJob(String),
+}
+
+impl Retries {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(times) => Ok(Self::Times(times)),
+            Err(_) if text.contains('{') => Ok(Self::OfJob(text.to_owned())),
+            Err(_) => Err("must be a whole number, or a replacement string".to_owned()),
+        }
+    }
+
+    /// Whether a job may run again.
+    pub(super) fn is_any(&self) -> bool {
+        *self != Self::Times(1)
+    }
+
+    /// The number for the engine: 0 has no limit.
+    pub(super) fn most(times: u32) -> u32 {
+        if times == 0 { u32::MAX } else { times }
+    }
+}
 
 /// `None`: never.
 #[derive(Debug, Clone, Copy)]

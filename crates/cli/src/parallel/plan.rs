@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use forkless_core::planted;
@@ -21,11 +22,12 @@ use super::gearman::{self, Feeder};
 use super::grammar::{Asked, Given, Origin};
 use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
-use super::options::ParallelOptions;
+use super::message::say;
+use super::options::{ParallelOptions, Retries};
 use super::pack::{LONGEST, Limits, Packer};
 use super::processes;
 use super::records::{Feed, Records};
-use super::report::{Report, SlotsFile};
+use super::report::{Above, Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
 use super::shard::Shard;
 use super::shell::Shell;
@@ -85,7 +87,8 @@ impl Plan {
         options.shell.clone_from(&shell.path);
         let warm = given.warm.then(|| crate::warm::install(&mut options)).transpose()?;
         let maker = maker(given, &strings, &names, shard, shell, options.slots)?;
-        let sink = sink(given, &names, shard, maker.results.is_some())?;
+        let shown = Arc::default();
+        let sink = sink(given, &names, shard, maker.results.is_some(), &shown)?;
         let log = LogFile::of(given, shard)?;
         let again = log.as_ref().map(|log| log.open(given, &mut options)).transpose()?.flatten();
         let (mut files, slots) = (None, options.slots);
@@ -113,6 +116,7 @@ impl Plan {
             eta: given.eta,
             total: given.total_jobs.or(total),
             files,
+            shown,
             slots: given.slots_file().map(|path| SlotsFile { path, control: control.clone() }),
             ..Report::default()
         };
@@ -203,9 +207,9 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     let slots = given.slots()?;
     let mut options = Options::new(if is_here { processes::fit(slots) } else { slots }).output(output);
     options.keep_order = given.keep_order;
-    options.tries = match given.retries {
-        Some(0) => u32::MAX,
-        tries => tries.unwrap_or(1),
+    options.tries = match &given.retries {
+        Some(Retries::Times(times)) => Retries::most(*times),
+        _ => 1,
     };
     options.timeout = given.timeout.filter(|timeout| *timeout != forkless_jobs::Timeout::After(Duration::ZERO));
     if let Some(sequence) = &given.term_seq {
@@ -249,7 +253,28 @@ pub(super) fn enter(command: &mut forkless::Command, job: &Job) {
         let directory = Path::new(std::ffi::OsStr::from_bytes(directory));
         let _ = fs::create_dir_all(directory);
         command.current_dir(directory);
+        if let Some(name) = logical(directory) {
+            command.env("PWD", name);
+        }
     }
+}
+
+/// The name of a directory that a link leads to, as a shell keeps it that enters it by `cd`. None if the kernel's name is the
+/// same.
+fn logical(directory: &Path) -> Option<PathBuf> {
+    let real = fs::canonicalize(directory).ok()?;
+    let name = match directory.is_absolute() {
+        true => directory.to_owned(),
+        false => std::env::var_os("PWD").map(PathBuf::from).filter(|here| here.is_absolute())?.join(directory),
+    };
+    let mut plain = PathBuf::new();
+    for component in name.components() {
+        match component {
+            Component::ParentDir => _ = plain.pop(),
+            component => plain.push(component),
+        }
+    }
+    (plain != real && fs::canonicalize(&plain).ok() == Some(real)).then_some(plain)
 }
 
 /// The replacement strings.
@@ -310,7 +335,8 @@ fn sources(given: &ParallelOptions, asked: &Asked) -> Result<Sources, String> {
     let mut streams = Vec::new();
     for Given { origin, is_linked } in &asked.sources {
         let stream = match origin {
-            Origin::Arguments(values) => Stream::Arguments(values.clone().into_iter()),
+            Origin::Arguments(values) if given.delimiter.is_none() => Stream::Arguments(values.clone().into_iter()),
+            Origin::Arguments(values) => Stream::Arguments(split_each(values, &delimiter).into_iter()),
             Origin::File(path) => {
                 let feed = Feed::Input(open(path)?);
                 Stream::Records(if given.csv { Records::csv(feed) } else { Records::new(feed, &delimiter) })
@@ -320,6 +346,20 @@ fn sources(given: &ParallelOptions, asked: &Asked) -> Result<Sources, String> {
     }
     let combine = if given.link { Combine::Link } else { Combine::Product };
     Ok(Sources::new(streams, reading, combine))
+}
+
+/// Values of the command line, which are records like those of a file.
+fn split_each(values: &[Vec<u8>], delimiter: &[u8]) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    for value in values {
+        let mut rest = &value[..];
+        while let Some(end) = memchr::memmem::find(rest, delimiter).filter(|_| !delimiter.is_empty()) {
+            records.push(rest[..end].to_vec());
+            rest = &rest[end + delimiter.len()..];
+        }
+        records.push(rest.to_vec());
+    }
+    records
 }
 
 /// The byte between the columns of `--csv`.
@@ -333,7 +373,11 @@ fn csv_separator(given: &ParallelOptions) -> Result<u8, String> {
 
 /// Opens a file of values; `-` is standard input.
 fn open(path: &Path) -> Result<Input, String> {
-    let opened: io::Result<OwnedFd> = match path == Path::new("-") {
+    let is_stdin = path == Path::new("-");
+    if is_stdin && std::io::stdin().is_terminal() {
+        say("reads values from the terminal until Ctrl-D; or give them: ::: VALUES, or -a FILE");
+    }
+    let opened: io::Result<OwnedFd> = match is_stdin {
         true => rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(Into::into),
         false => File::open(path).map(Into::into),
     };
@@ -352,7 +396,10 @@ fn maker(
     let template = |text: &[u8]| Template::text(text, strings);
     let tag = match (&given.tagstring, given.tag) {
         (Some(text), _) if text.is_empty() => None,
-        (Some(text), _) => Some(template(&values::tag(text.as_bytes()))?),
+        (Some(text), _) => {
+            let fill = if repeats_words(given) { Fill::Words } else { Fill::Arguments };
+            Some(Template::text_filled(&values::tag(text.as_bytes()), strings, fill)?)
+        }
         (None, true) => Some(Template::text(b"{}", &Strings::default())?),
         (None, false) => None,
     };
@@ -376,6 +423,10 @@ fn maker(
         slots,
         total: 0,
         tag: tag.filter(|_| !given.ungroup),
+        tries: match &given.retries {
+            Some(Retries::OfJob(text)) => Some(template(text.as_bytes())?),
+            _ => None,
+        },
         directory: given.workdir.as_ref().map(|text| template(text.as_bytes())).transpose()?,
         results,
         shows_command: given.verbose_out > 0 && !given.dry_run,
@@ -410,6 +461,7 @@ fn sink(
     names: &[Vec<u8>],
     shard: Option<Shard>,
     has_directories: bool,
+    shown: &Arc<AtomicUsize>,
 ) -> Result<Box<dyn Sink>, String> {
     if has_directories && !given.dry_run {
         return Ok(Box::new(Silent));
@@ -423,10 +475,18 @@ fn sink(
             let table = Table::open(&path, &host, names, given.line_buffer);
             match table.map_err(|error| format!("--results: cannot open {}: {error}", path.display()))? {
                 Some(table) => Ok(Box::new(table)),
-                None => Ok(Box::new(Standard::new())),
+                None => Ok(standard(shown)),
             }
         }
-        None => Ok(Box::new(Standard::new())),
+        None => Ok(standard(shown)),
+    }
+}
+
+fn standard(shown: &Arc<AtomicUsize>) -> Box<dyn Sink> {
+    let is_beside = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    match is_beside {
+        true => Box::new(Above { sink: Standard::new(), shown: Arc::clone(shown), has_more: false }),
+        false => Box::new(Standard::new()),
     }
 }
 
@@ -520,7 +580,7 @@ fn lines(
 /// Takes the input of `--tee` out of the sources of values: standard input, or the file of `--pipe-part`.
 fn tee_input(given: &ParallelOptions, asked: &mut Asked) -> Result<PathBuf, String> {
     let refused = [
-        ("--retries", given.retries.is_some_and(|tries| tries != 1)),
+        ("--retries", given.retries.as_ref().is_some_and(Retries::is_any)),
         ("--cat", given.cat),
         ("--fifo", given.fifo),
         ("--round-robin", given.round_robin),
@@ -627,7 +687,7 @@ fn block_size(given: &ParallelOptions, path: &Path, slots: usize) -> Result<u64,
 /// `--round-robin`. What a job has got is gone, so it cannot run again.
 fn round(given: &ParallelOptions, slots: usize) -> Result<Round, String> {
     let refused = [
-        ("--retries", given.retries.is_some_and(|tries| tries != 1)),
+        ("--retries", given.retries.as_ref().is_some_and(Retries::is_any)),
         ("--resume", given.resume || given.resume_failed || given.retry_failed),
         ("--cat", given.cat),
         ("--fifo", given.fifo),

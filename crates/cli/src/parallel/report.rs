@@ -1,19 +1,21 @@
 //! What the runner tells of its jobs while they run.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use forkless::planted;
-use forkless_jobs::{Control, Ended, Events, Flow, HaltOn, Job, Place, Progress};
+use forkless_jobs::{Control, Ended, Events, Flow, HaltOn, Job, Place, Progress, Sink, Stream};
 
 use super::files::Files;
 use super::message::say;
 use super::plan::slots_of;
+use super::signals;
 
 /// Follows a run.
 #[derive(Debug, Default)]
@@ -32,7 +34,8 @@ pub(super) struct Report {
     pub(super) slots: Option<SlotsFile>,
     /// The commands that run, by the numbers of their jobs.
     pub(super) running: BTreeMap<u64, Vec<u8>>,
-    pub(super) shown: usize,
+    /// The length of the line about the progress, which stands on the terminal; 0 if none does.
+    pub(super) shown: Arc<AtomicUsize>,
 }
 
 /// The file of `--jobs FILE`, which is read again when a job has ended.
@@ -74,6 +77,10 @@ impl Events for Report {
 
     fn finished(&mut self, ended: &Ended) -> Flow {
         self.running.remove(&ended.place.seq);
+        let say = |words: fmt::Arguments<'_>| {
+            erase(&self.shown);
+            say(words);
+        };
         let command = || String::from_utf8_lossy(&ended.job.text);
         if ended.timed_out {
             say(format_args!("killed because it timed out: {}", command()));
@@ -82,7 +89,7 @@ impl Events for Report {
             say(format_args!("{error}: {}", command()));
         }
         let is_failure = ended.is_failure();
-        match self.names {
+        match self.names.filter(|_| !ended.cut_short) {
             Some(HaltOn::Fail) if is_failure => say(format_args!("this job failed: {}", command())),
             Some(HaltOn::Success) if !is_failure => say(format_args!("this job succeeded: {}", command())),
             Some(HaltOn::Done) => say(format_args!("this job finished: {}", command())),
@@ -99,9 +106,14 @@ impl Events for Report {
 
     /// Lists the jobs that run.
     fn notified(&mut self) {
+        erase(&self.shown);
         for command in self.running.values() {
             say(String::from_utf8_lossy(command));
         }
+    }
+
+    fn suspended(&mut self) {
+        signals::suspend();
     }
 
     fn tick(&mut self, progress: &Progress) {
@@ -124,9 +136,9 @@ impl Events for Report {
             line.push_str(&format!(", {} s left", left.as_secs()));
         }
         if !line.is_empty() {
-            let blanks = " ".repeat(self.shown.saturating_sub(line.len()));
+            let before = self.shown.swap(line.len(), Ordering::Relaxed);
+            let blanks = " ".repeat(before.saturating_sub(line.len()));
             let _ = io::stderr().write_all(format!("\r{line}{blanks}").as_bytes());
-            self.shown = line.len();
         }
     }
 }
@@ -139,9 +151,44 @@ impl Report {
 
     /// Ends the line.
     pub(super) fn end(&self) {
-        if self.shown > 0 {
+        if self.shown.load(Ordering::Relaxed) > 0 {
             let _ = io::stderr().write_all(b"\n");
         }
+    }
+}
+
+/// Removes the line about the progress from the terminal: something else is to be written.
+fn erase(shown: &AtomicUsize) {
+    let count = shown.swap(0, Ordering::Relaxed);
+    if count > 0 && !planted!("progress-beside-output") {
+        let _ = io::stderr().write_all(format!("\r{}\r", " ".repeat(count)).as_bytes());
+    }
+}
+
+/// Output on the terminal where the line about the progress is.
+#[derive(Debug)]
+pub(super) struct Above<S> {
+    pub(super) sink: S,
+    pub(super) shown: Arc<AtomicUsize>,
+    pub(super) has_more: bool,
+}
+
+impl<S: Sink> Sink for Above<S> {
+    fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        erase(&self.shown);
+        self.has_more = true;
+        self.sink.write(seq, stream, bytes)
+    }
+
+    fn written(&mut self, ended: &Ended) -> io::Result<()> {
+        self.sink.written(ended)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.has_more) {
+            erase(&self.shown);
+        }
+        self.sink.flush()
     }
 }
 

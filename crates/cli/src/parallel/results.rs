@@ -74,6 +74,8 @@ fn level(value: &[u8]) -> Vec<u8> {
     if value == b"." || value == b".." {
         return [b"\\", value].concat();
     }
+    /// NAME_MAX of Linux.
+    const LONGEST: usize = 255;
     let mut out = Vec::with_capacity(value.len());
     for byte in value {
         match byte {
@@ -83,8 +85,21 @@ fn level(value: &[u8]) -> Vec<u8> {
             byte => out.push(*byte),
         }
     }
+    if out.len() > LONGEST {
+        // Two values that begin alike stay apart.
+        let hash = format!(
+            "-{:016x}",
+            out.iter().fold(FNV_START, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
+        );
+        out.truncate(LONGEST - hash.len());
+        out.extend_from_slice(hash.as_bytes());
+    }
     out
 }
+
+/// Of the hash FNV-1a, which is the same in each version.
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x100_0000_01b3;
 
 /// Takes no output: it is in the results.
 #[derive(Debug)]
@@ -262,6 +277,9 @@ mod tests {
         assert_eq!(level(b"a/b\\c"), b"a\\_b\\\\c");
         assert_eq!(level(b".."), b"\\..");
         assert_eq!(level(b"/"), b"\\_");
+        let [one, other] = [b"1", b"2"].map(|end| level(&[&[b'a'; 300][..], end].concat()));
+        assert!(one.len() == 255 && other.len() == 255 && one[..238] == other[..238] && one != other);
+        assert_eq!(level(&[b'a'; 255]), [b'a'; 255]);
     }
 
     #[test]

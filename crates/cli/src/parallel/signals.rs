@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use forkless::planted;
 use forkless_jobs::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ};
 
 use super::report::Report;
 use super::{plan, slurm};
 
-/// HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
+/// TSTP, by Ctrl-Z: the jobs are stopped with this process, as GNU parallel's. They are in process groups of their own, which the
+/// terminal does not reach. HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
 /// listed, or, in a job of Slurm, no further jobs (`sbatch --signal=B:USR1@60`: its time is about to end). USR2: progress is
 /// shown, or no longer.
 pub(super) fn heed(control: &Control, report: &Report) -> io::Result<()> {
@@ -32,6 +33,10 @@ pub(super) fn heed(control: &Control, report: &Report) -> io::Result<()> {
         let lists = control.clone();
         on(SIGUSR1, move || lists.notify())?;
     }
+    if !is_ignored(SIGTSTP)? {
+        let stops = control.clone();
+        on(SIGTSTP, move || stops.suspend())?;
+    }
     let (control, progress, ticks) = (control.clone(), Arc::clone(&report.progress), report.bar || report.eta);
     on(SIGUSR2, move || {
         let shows = !progress.fetch_xor(true, Ordering::Relaxed);
@@ -43,6 +48,32 @@ fn on(signal: i32, action: impl Fn() + Send + Sync + 'static) -> io::Result<()> 
     // SAFETY: the actions of this module only change atomic numbers and make system calls by rustix, which leaves errno as it is.
     unsafe { signal_hook::low_level::register(signal, action) }?;
     Ok(())
+}
+
+fn is_ignored(signal: i32) -> io::Result<bool> {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only reads the action, which it writes to the structure.
+    let answer = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: written by the call above.
+    Ok(unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN)
+}
+
+/// Stops this process as SIGTSTP does by default, until it is continued. The kernel discards the signal if no shell watches the
+/// process group.
+pub(super) fn suspend() {
+    let mut default = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    let mut before = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the default action, with an empty mask; the action before is put back.
+    unsafe {
+        (*default.as_mut_ptr()).sa_sigaction = libc::SIG_DFL;
+        if libc::sigaction(SIGTSTP, default.as_ptr(), before.as_mut_ptr()) == 0 {
+            libc::raise(SIGTSTP);
+            libc::sigaction(SIGTSTP, before.as_ptr(), std::ptr::null_mut());
+        }
+    }
 }
 
 fn stop_soon(control: &Control, signal: i32) -> impl Fn() + Send + Sync + 'static {

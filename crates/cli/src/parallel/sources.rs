@@ -2,11 +2,13 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::vec;
 
 use regex::bytes::Regex;
 
 use super::csv::fields;
+use super::message::say;
 use super::records::{Pull, Records};
 use super::values::Trim;
 
@@ -74,9 +76,21 @@ impl Stream {
     fn pull(&mut self) -> io::Result<Pull<Vec<u8>>> {
         match self {
             Self::Arguments(values) => Ok(values.next().map_or(Pull::End, Pull::Item)),
-            Self::Records(records) => records.next(),
+            Self::Records(records) => records.next().map(|pulled| match pulled {
+                Pull::Item(record) if record.contains(&0) => Pull::Item(without_nul(&record)),
+                pulled => pulled,
+            }),
         }
     }
+}
+
+/// No argument can contain a NUL byte.
+fn without_nul(record: &[u8]) -> Vec<u8> {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        say("the input contains a NUL byte, which no argument can: it is replaced by \\0; is --null (-0) missing?");
+    }
+    record.split(|byte| *byte == 0).collect::<Vec<_>>().join(&b"\\0"[..])
 }
 
 /// One source.
@@ -97,19 +111,25 @@ struct Source {
 impl Source {
     fn pull(&mut self, reading: &Reading) -> io::Result<Pull<Row>> {
         while !self.ended {
-            let record = match self.stream.pull()? {
-                Pull::Item(record) if self.begun.is_empty() => record,
-                Pull::Item(record) => [std::mem::take(&mut self.begun), record].concat(),
-                Pull::Later => return Ok(Pull::Later),
-                Pull::End if self.begun.is_empty() => break,
-                Pull::End => std::mem::take(&mut self.begun),
-            };
-            if reading.continues && record.ends_with(b" ") | record.ends_with(b"\t") && !self.stream.is_at_end() {
+            let mut record = std::mem::take(&mut self.begun);
+            match self.stream.pull()? {
+                // Also after the start of a record, which is the last one then.
+                Pull::Item(next) if reading.eof.as_ref() == Some(&next) => self.ended = true,
+                Pull::Item(next) if record.is_empty() => record = next,
+                Pull::Item(next) => record.extend_from_slice(&next),
+                Pull::Later => {
+                    self.begun = record;
+                    return Ok(Pull::Later);
+                }
+                Pull::End => self.ended = true,
+            }
+            if self.ended && record.is_empty() {
+                break;
+            }
+            let goes_on = record.ends_with(b" ") || record.ends_with(b"\t");
+            if reading.continues && goes_on && !self.ended && !self.stream.is_at_end() {
                 self.begun = record;
                 continue;
-            }
-            if reading.eof.as_ref() == Some(&record) {
-                break;
             }
             if reading.skips_blank && record.trim_ascii().is_empty() {
                 continue;

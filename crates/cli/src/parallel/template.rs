@@ -304,14 +304,23 @@ impl Template {
 
     /// A text with replacement strings that is no shell line: values are not quoted. None are added.
     pub(super) fn text(text: &[u8], strings: &Strings) -> Result<Self, String> {
+        Self::text_filled(text, strings, Fill::Arguments)
+    }
+
+    /// The same for a text whose words may be repeated.
+    pub(super) fn text_filled(text: &[u8], strings: &Strings, fill: Fill) -> Result<Self, String> {
         let mut parts = split(text, strings)?;
         for part in &mut parts {
             if let Part::Value(value) = part {
                 value.is_code = true;
             }
         }
-        let units = vec![Unit { parts, repeats: false, gap: Vec::new() }];
-        Ok(Self { units, quoted: false, language: Language::Posix, even: None })
+        let language = Language::Posix;
+        let units = match fill {
+            Fill::Words => words_of(parts, language),
+            Fill::Arguments => vec![Unit { parts, repeats: false, gap: Vec::new() }],
+        };
+        Ok(Self { units, quoted: false, language, even: None })
     }
 
     /// Whether the line depends on the number of all jobs.

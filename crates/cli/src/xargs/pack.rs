@@ -296,14 +296,60 @@ fn replaced(word: &[u8], pattern: &[u8], by: &[u8]) -> Vec<u8> {
     text
 }
 
-/// A word as a shell reads it.
+/// A word as a shell reads it, as GNU xargs writes it. A control character would act on the terminal.
 fn quoted(word: &OsStr) -> Vec<u8> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"%+,-./:=@_".contains(&byte);
     let bytes = word.as_bytes();
-    if !bytes.is_empty() && bytes.iter().all(|&byte| is_plain(byte)) {
+    let is_special = |(place, byte): (usize, &u8)| match byte {
+        b'#' | b'~' => place == 0,
+        b'{' | b'}' => bytes.len() == 1,
+        byte => b" !\"$&'()*;<=>?[\\^`|".contains(byte),
+    };
+    let plain =
+        bytes.utf8_chunks().all(|chunk| chunk.invalid().is_empty() && !chunk.valid().contains(char::is_control));
+    if !bytes.is_empty() && plain && !bytes.iter().enumerate().any(is_special) {
         return bytes.to_vec();
     }
-    let inner: Vec<u8> =
-        bytes.iter().flat_map(|&byte| if byte == b'\'' { b"'\\''".to_vec() } else { vec![byte] }).collect();
-    [b"'", &inner[..], b"'"].concat()
+    // The other quotes are shorter.
+    let is_apostrophe =
+        plain && bytes.contains(&b'\'') && !bytes.iter().any(|byte| b"!\"#$&()*;<=>?[\\^`|~".contains(byte));
+    if is_apostrophe {
+        return [b"\"", bytes, b"\""].concat();
+    }
+    let mut out = b"'".to_vec();
+    let mut is_escaped = false;
+    let mut push = |out: &mut Vec<u8>, text: &[u8], escapes: bool| {
+        match (escapes, is_escaped) {
+            (true, false) => out.extend_from_slice(b"'$'"),
+            (false, true) => out.extend_from_slice(b"''"),
+            _ => {}
+        }
+        is_escaped = escapes;
+        out.extend_from_slice(text);
+    };
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\'' => push(&mut out, b"'\\''", false),
+                char if !char.is_control() => push(&mut out, char.encode_utf8(&mut [0; 4]).as_bytes(), false),
+                char => char.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push(&mut out, &escape(byte), true)),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| push(&mut out, &escape(*byte), true));
+    }
+    out.push(b'\'');
+    out
+}
+
+/// Within `$'…'`.
+fn escape(byte: u8) -> Vec<u8> {
+    match byte {
+        7 => b"\\a".to_vec(),
+        8 => b"\\b".to_vec(),
+        b'\t' => b"\\t".to_vec(),
+        b'\n' => b"\\n".to_vec(),
+        11 => b"\\v".to_vec(),
+        12 => b"\\f".to_vec(),
+        b'\r' => b"\\r".to_vec(),
+        byte => format!("\\{byte:03o}").into_bytes(),
+    }
 }

@@ -59,8 +59,8 @@ impl Engine<'_> {
             [None, None]
         });
         let capture = Some(Box::new(Capture::whole(out, err, copies)));
-        let ended = Ended { job, place, ending, timed_out, started, runtime, tries, received: 0 };
-        self.end(ended, capture, false);
+        let ended = Ended { job, place, ending, timed_out, cut_short: false, started, runtime, tries, received: 0 };
+        self.end(ended, capture);
     }
 
     /// The run ends without the jobs that are away: they are not in the log, so that a run with the same log runs them.

@@ -145,7 +145,7 @@ impl Engine<'_> {
             self.take_rest(&mut finished, false);
             if planted!("jobs-logged-before-their-turn") {
                 let _ = self.sink.complete(&finished.ended, None, true);
-                finished.cut_short = true;
+                finished.ended.cut_short = true;
             }
             self.output.held.insert(seq, Some(finished));
         }
@@ -170,7 +170,7 @@ impl Engine<'_> {
     /// Writes the output of a job whose turn has come.
     pub(super) fn write_out(&mut self, mut finished: Finished) {
         self.take_rest(&mut finished, true);
-        let Finished { ended, capture, cut_short } = finished;
+        let Finished { ended, capture } = finished;
         if capture.is_none() {
             let way =
                 &mut Way { seq: ended.place.seq, job: &ended.job, sink: &mut self.sink, spill: &mut self.output.spill };
@@ -180,7 +180,7 @@ impl Engine<'_> {
         }
         let is_whole = capture.is_none_or(|capture| capture.is_whole(ended.job.results.is_some()));
         let is_whole = is_whole || planted!("jobs-with-lost-output-logged");
-        if let Err(error) = self.sink.complete(&ended, None, is_whole && !cut_short) {
+        if let Err(error) = self.sink.complete(&ended, None, is_whole && !ended.cut_short) {
             self.sink_failed(error);
         }
         if planted!("jobs-kept-after-their-end") {

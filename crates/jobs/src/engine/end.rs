@@ -57,7 +57,7 @@ impl Engine<'_> {
             },
             Err(error) => Err(error),
         };
-        running.end_feed(self.options.tries > 1);
+        running.end_feed(self.options.tries_of(&running.job) > 1);
         let runtime = running.started.elapsed();
         match status {
             Ok(status) if self.is_held_open(slot) => self.linger(slot, status, runtime),
@@ -142,10 +142,20 @@ impl Engine<'_> {
         if ending.is_success() {
             self.runtimes.add(runtime);
         }
-        let ended = Ended { job, place, ending, timed_out, started: clock, runtime, tries, received: 0 };
+        let mut ended = Ended {
+            job,
+            place,
+            ending,
+            timed_out,
+            cut_short: has_not_run,
+            started: clock,
+            runtime,
+            tries,
+            received: 0,
+        };
         // It must run again with the same log: the run has ended it, not the job itself.
-        let cut_short = killing.is_some() && !timed_out && ended.is_failure() && !planted!("jobs-cut-short-logged");
-        self.end(ended, capture, cut_short || has_not_run);
+        ended.cut_short |= killing.is_some() && !timed_out && ended.is_failure() && !planted!("jobs-cut-short-logged");
+        self.end(ended, capture);
     }
 
     /// Launches a line again, whose program could not be executed: the shell reports that in its own words. At once, because
@@ -158,10 +168,11 @@ impl Engine<'_> {
         self.launch(waiting);
     }
 
-    /// A job has ended, in one way or another. One that was `cut_short` by the end of the run has no line in the log.
-    pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>, cut_short: bool) {
+    /// A job has ended, in one way or another.
+    pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>) {
         let streamed = matches!(ended.job.stdin, Stdin::Stream(_));
-        if ended.is_failure() && ended.tries < self.options.tries && self.flow == Flow::Continue && !streamed {
+        let most = self.options.tries_of(&ended.job);
+        if ended.is_failure() && ended.tries < most && self.flow == Flow::Continue && !streamed {
             self.events.again(&ended);
             self.discard(capture);
             let slot = ended.place.slot - 1;
@@ -184,8 +195,8 @@ impl Engine<'_> {
         ended.job.run = Run::default();
         ended.job.stdin = Stdin::Null;
         ended.job.env = Vec::new();
-        let cut_short = cut_short || planted!("jobs-not-logged-while-others-run") && self.running > 0;
-        self.ended.push(Finished { ended, capture, cut_short });
+        ended.cut_short |= planted!("jobs-not-logged-while-others-run") && self.running > 0;
+        self.ended.push(Finished { ended, capture });
     }
 
     /// Stops the run if the limit of [`Options::halt`](crate::Options::halt) has been reached.

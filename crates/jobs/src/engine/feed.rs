@@ -55,7 +55,7 @@ impl Engine<'_> {
             }
         }
         if !feed.goes_on {
-            running.end_feed(self.options.tries > 1);
+            running.end_feed(self.options.tries_of(&running.job) > 1);
             return;
         }
         // It is writable until there are bytes for it.
@@ -66,7 +66,7 @@ impl Engine<'_> {
     /// A job takes no more.
     fn close_feed(&mut self, slot: usize, seq: u64) {
         if let Slot::Running(running) = &mut self.slots[slot] {
-            running.end_feed(self.options.tries > 1);
+            running.end_feed(self.options.tries_of(&running.job) > 1);
         }
         self.source.closed(seq);
     }

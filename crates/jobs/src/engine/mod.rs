@@ -13,6 +13,7 @@ use crate::summary::{Ended, Progress, Summary};
 use crate::wake::{Kind, Token, Wake};
 use forkless::planted;
 use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::Signal;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
@@ -101,8 +102,6 @@ enum Supply {
 struct Finished {
     ended: Ended,
     capture: Option<Box<Capture>>,
-    /// It has no line in the log, because it has not ended by itself.
-    cut_short: bool,
 }
 
 /// Captured output that waits, and what it waits in.
@@ -302,15 +301,27 @@ impl<'a> Engine<'a> {
             self.events.notified();
         }
         if let Some(signal) = self.control.take_signal() {
-            if !planted!("jobs-launching-not-signalled") {
-                self.await_launches();
+            self.signal_all(signal);
+        }
+        if self.control.take_suspension() {
+            if !planted!("jobs-run-on-while-suspended") {
+                self.signal_all(Signal::TSTP.as_raw());
             }
-            for slot in &mut self.slots {
-                if let Slot::Running(running) = slot
-                    && running.over.is_none()
-                {
-                    running.send(signal);
-                }
+            self.events.suspended();
+            self.signal_all(Signal::CONT.as_raw());
+        }
+    }
+
+    /// Signals each job that runs.
+    fn signal_all(&mut self, signal: i32) {
+        if !planted!("jobs-launching-not-signalled") {
+            self.await_launches();
+        }
+        for slot in &mut self.slots {
+            if let Slot::Running(running) = slot
+                && running.over.is_none()
+            {
+                running.send(signal);
             }
         }
     }

@@ -392,7 +392,8 @@ impl Engine<'_> {
     fn end_unstarted(&mut self, waiting: Waiting, ending: Ending, cut_short: bool) {
         let Waiting { job, place, tries, .. } = waiting;
         let (started, runtime) = (SystemTime::now(), Duration::ZERO);
-        let ended = Ended { job, place, ending, timed_out: false, started, runtime, tries: tries + 1, received: 0 };
-        self.end(ended, None, cut_short);
+        let ended =
+            Ended { job, place, ending, timed_out: false, cut_short, started, runtime, tries: tries + 1, received: 0 };
+        self.end(ended, None);
     }
 }

@@ -28,7 +28,7 @@ use std::time::Duration;
 use forkless_jobs::{Control, Events, Gather, Options, Output, Sink, Source, Summary, Timeout};
 
 use super::grammar::{self, Asked, Origin};
-use super::options::ParallelOptions;
+use super::options::{ParallelOptions, Retries};
 use super::plan;
 use super::shell::Shell;
 
@@ -100,6 +100,15 @@ pub(super) fn run(
     Ok(summary)
 }
 
+/// The value of `--retries` for the workers.
+fn times(given: &ParallelOptions) -> Result<Option<String>, String> {
+    match &given.retries {
+        None => Ok(None),
+        Some(Retries::Times(times)) => Ok(Some(times.to_string())),
+        Some(Retries::OfJob(text)) => Err(format!("--retries {text}: not with --slurm: give a number")),
+    }
+}
+
 /// The command that starts the workers.
 fn starter(given: &ParallelOptions) -> Result<Starter, String> {
     let nodes = env::var("SLURM_JOB_NUM_NODES").or_else(|_| env::var("SLURM_NNODES"));
@@ -121,7 +130,7 @@ fn starter(given: &ParallelOptions) -> Result<Starter, String> {
     });
     let numbers = [
         ("--jobs=", given.jobs.clone()),
-        ("--retries=", given.retries.map(|retries| retries.to_string())),
+        ("--retries=", times(given)?),
         ("--timeout=", timeout),
         ("--term-seq=", given.term_seq.clone()),
         ("--delay=", given.delay.map(seconds)),
