@@ -84,6 +84,8 @@ function toRequest(options, settings) {
   const { file, args, envPairs, cwd, detached, uid, gid } = options;
   // Node accepts a Buffer, which its binding reads in one way for spawn and in another for spawnSync.
   if (cwd != null && typeof cwd !== 'string') return undefined;
+  // For libuv, no arguments are none at all, and no variables are those of the process.
+  if (!Array.isArray(args) || !Array.isArray(envPairs)) return undefined;
   const stdio = [];
   for (const one of options.stdio ?? []) {
     const what = toDescriptor(one);
@@ -195,6 +197,10 @@ const ours = {
   close(callback) {
     if (this[kOurs]) {
       this[kOurs] = false;
+      // A closed handle reports no end.
+      if (this[kProcess] !== undefined) native.leave(this[kProcess]);
+      lines.delete(this.pid);
+      this[kProcess] = undefined;
       release(this);
     }
     return own.close.call(this, callback);

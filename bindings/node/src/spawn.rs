@@ -111,6 +111,12 @@ pub fn kill(env: &Env, number: u32, signal: i32) -> i32 {
     }
 }
 
+/// Reports the child's end no longer, as libuv after the close of a handle.
+#[napi]
+pub fn leave(env: &Env, number: u32) {
+    watch::with(env.raw(), number, Watch::leave);
+}
+
 /// Sets whether the child keeps the event loop alive, as it does at first.
 #[napi]
 pub fn set_ref(env: &Env, number: u32, on: bool) {

@@ -1,5 +1,10 @@
 //! Children whose end libuv's loop sees: a pidfd becomes readable when its process has ended.
 //!
+//! libuv handles the ends of children last in a turn of its loop, when it has read what the children have written. So does this: a
+//! poll only notes that the child has ended, and a `uv_check_t`, which runs right after all polls, reports it. If the loop has waited
+//! for events, libuv learns of the end a turn later: the kernel runs the handler of SIGCHLD when it has returned the events. So this
+//! lets a turn pass, in which the pidfd is readable still.
+//!
 //! A child is watched by a `uv_poll_t` of its own. So it keeps the loop alive as libuv's own processes do, and ten thousand of them
 //! cost nothing until one ends. When an environment of Node ends (a worker, for example), its polls are closed and the children are
 //! left alone, as libuv does.
@@ -7,6 +12,7 @@
 use crate::request::{Launched, Line};
 use forkless::{Child, planted};
 use napi::sys;
+use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -23,12 +29,41 @@ struct Poll {
     _data: [u8; 0],
 }
 
+/// `uv_check_t`, likewise.
+#[repr(C)]
+struct Check {
+    _data: [u8; 0],
+}
+
+/// `UV_CHECK` of `uv_handle_type`. A `uv_prepare_t` has the same size.
+const UV_CHECK: c_int = 2;
 /// `UV_POLL` of `uv_handle_type`.
 const UV_POLL: c_int = 8;
 /// The highest number of a watch: JavaScript has it as a small integer.
 const HIGHEST: u32 = i32::MAX as u32;
 /// `UV_READABLE` of `enum uv_poll_event`.
 const UV_READABLE: c_int = 1;
+
+/// Real time, and the CPU time of this thread, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Clocks(i64, i64);
+
+impl Clocks {
+    fn now() -> Self {
+        let nanoseconds = |clock| {
+            let time = clock_gettime(clock);
+            time.tv_sec * 1_000_000_000 + time.tv_nsec
+        };
+        Self(nanoseconds(ClockId::Monotonic), nanoseconds(ClockId::ThreadCPUTime))
+    }
+
+    /// Whether the thread has waited since then.
+    fn has_slept(self) -> bool {
+        const SHORT: i64 = 10_000;
+        let Self(real, own) = Self::now();
+        real - self.0 - (own - self.1) > SHORT
+    }
+}
 
 // Node exports libuv's functions to addons; their binary interface does not change within libuv 1.
 unsafe extern "C" {
@@ -37,6 +72,12 @@ unsafe extern "C" {
     fn uv_handle_set_data(handle: *mut Poll, data: *mut c_void);
     fn uv_poll_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Poll, fd: c_int) -> c_int;
     fn uv_poll_start(handle: *mut Poll, events: c_int, call: unsafe extern "C" fn(*mut Poll, c_int, c_int)) -> c_int;
+    fn uv_check_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Check) -> c_int;
+    fn uv_check_start(handle: *mut Check, call: unsafe extern "C" fn(*mut Check)) -> c_int;
+    fn uv_check_stop(handle: *mut Check) -> c_int;
+    fn uv_prepare_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Check) -> c_int;
+    fn uv_prepare_start(handle: *mut Check, call: unsafe extern "C" fn(*mut Check)) -> c_int;
+    fn uv_prepare_stop(handle: *mut Check) -> c_int;
     fn uv_close(handle: *mut Poll, call: Option<unsafe extern "C" fn(*mut Poll)>);
     fn uv_ref(handle: *mut Poll);
     fn uv_unref(handle: *mut Poll);
@@ -53,6 +94,12 @@ pub(crate) struct Watch {
     line: RefCell<Option<Line>>,
     /// The turns of the loop in which the message of the line's shell could not be written.
     turns: Cell<u32>,
+    /// Noted for the end of this turn.
+    is_due: Cell<bool>,
+    /// So many turns pass before the end is reported. None: it has not been seen yet.
+    turns_left: Cell<Option<u32>>,
+    /// The exit code and the signal of a line, which has ended.
+    result: Cell<Option<(i32, i32)>>,
     /// Null from the call of `uv_close` on.
     poll: Cell<*mut Poll>,
     /// What JavaScript must not collect before the end: the function to call, and its `this`.
@@ -69,8 +116,15 @@ pub(crate) struct Kept {
 }
 
 /// The watches of one environment of Node.
-#[derive(Default)]
 struct Registry {
+    /// What reports the ends of a turn: a `uv_check_t`. Null until the first launch.
+    check: *mut Check,
+    /// What runs before the polls: a `uv_prepare_t`. Null until the first launch.
+    prepare: *mut Check,
+    /// When the polls of this turn began.
+    turn: Clocks,
+    /// The children that have ended in this turn.
+    due: Vec<u32>,
     watches: HashMap<u32, Rc<Watch>>,
     /// The number of the watch that was made last.
     last: u32,
@@ -80,6 +134,14 @@ struct Registry {
     closing: usize,
     /// Set when the environment ends: what must be told that nothing is left.
     ending: Option<sys::napi_async_cleanup_hook_handle>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        let (watches, due) = Default::default();
+        let (check, prepare) = (null_mut(), null_mut());
+        Self { check, prepare, turn: Clocks::now(), due, watches, last: 0, launched: None, closing: 0, ending: None }
+    }
 }
 
 thread_local! {
@@ -151,8 +213,10 @@ impl Watch {
     /// When the loop cannot poll it. The child is then killed.
     pub(crate) fn start(env: sys::napi_env, child: Child, line: Option<Line>, kept: Kept) -> io::Result<u32> {
         let (child, line) = (RefCell::new(Some(child)), RefCell::new(line));
-        let (number, turns, poll) = (Cell::new(0), Cell::new(0), Cell::new(null_mut()));
-        let watch = Rc::new(Self { env, number, child, line, turns, poll, kept: Cell::new(None) });
+        let (number, turns, is_due, poll) = (Cell::new(0), Cell::new(0), Cell::new(false), Cell::new(null_mut()));
+        let (turns_left, result) = Default::default();
+        let watch =
+            Rc::new(Self { env, number, child, line, turns, is_due, turns_left, result, poll, kept: Cell::new(None) });
         if let Err(error) = watch.poll() {
             if let Some(mut child) = watch.child.take() {
                 let _ = child.kill();
@@ -169,6 +233,9 @@ impl Watch {
                     break;
                 }
             }
+            if registry.watches.is_empty() {
+                registry.prepare(env);
+            }
             watch.number.set(registry.last);
             registry.watches.insert(registry.last, Rc::clone(&watch));
             registry.last
@@ -179,11 +246,7 @@ impl Watch {
         let child = self.child.borrow();
         let pidfd = child.as_ref().and_then(Child::pidfd).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
         let of_uv = |code: c_int| if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) };
-        let mut uv_loop = null_mut();
-        // SAFETY: a live environment, in whose thread this runs.
-        if unsafe { sys::napi_get_uv_event_loop(self.env, &raw mut uv_loop) } != sys::Status::napi_ok {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
+        let uv_loop = loop_of(self.env).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
         // SAFETY: malloc of the size that libuv names; null is checked for.
         let poll: *mut Poll = unsafe { libc::malloc(uv_handle_size(UV_POLL)) }.cast();
         if poll.is_null() {
@@ -225,21 +288,53 @@ impl Watch {
         }
     }
 
-    /// Reaps the child if it has ended, and reports that.
-    fn look(&self) {
-        let ended = self.child.borrow_mut().as_mut().map_or(Ok(None), Child::try_wait);
-        let (code, signal) = match ended {
-            Ok(None) => return,
+    /// Leaves the child alone: its end is not reported. It is reaped, when it has ended and something else is launched.
+    pub(crate) fn leave(&self) {
+        self.close();
+        drop(self.child.take());
+        if let Some(kept) = self.kept.take() {
+            kept.forget(self.env);
+        }
+    }
+
+    /// Reaps the child if it has ended, and returns its exit code and signal. None: not yet.
+    fn reap(&self) -> Option<(i32, i32)> {
+        match self.child.borrow_mut().as_mut().map_or(Ok(None), Child::try_wait) {
+            Ok(None) => None,
             // The pidfd stays readable, so this is called again when the loop has read what is there.
-            Ok(Some(status)) if self.waits_for_room(status) => return,
-            Ok(Some(_)) if planted!("node-status-lost") => (0, 0),
+            Ok(Some(status)) if self.waits_for_room(status) => None,
+            Ok(Some(_)) if planted!("node-status-lost") => Some((0, 0)),
             Ok(Some(status)) => {
                 let status = self.line.take().map_or(status, |line| line.end(status));
-                (status.code().unwrap_or(0), status.signal().unwrap_or(0))
+                Some((status.code().unwrap_or(0), status.signal().unwrap_or(0)))
             }
             // Another part of the process has reaped it.
-            Err(error) => (-forkless::errno(&error).unwrap_or(libc::ECHILD), 0),
+            Err(error) => Some((-forkless::errno(&error).unwrap_or(libc::ECHILD), 0)),
+        }
+    }
+
+    /// Whether the end is reported in this turn. `has_waited`: the loop has waited for events.
+    fn is_over(&self, has_waited: bool) -> bool {
+        let left = match self.turns_left.get() {
+            Some(left) => left,
+            None => {
+                let is_line = self.line.borrow().is_some();
+                if is_line {
+                    // Its end of the standard error is closed now. JavaScript shall see that in the next turn, before the end.
+                    let Some(result) = self.reap() else { return false };
+                    self.result.set(Some(result));
+                }
+                if is_line { 2 } else { u32::from(has_waited) }
+            }
         };
+        self.turns_left.set(Some(left.saturating_sub(1)));
+        left == 0
+    }
+
+    /// Reports the end of the child, if it has ended.
+    fn look(&self) {
+        self.is_due.set(false);
+        let Some((code, signal)) = self.result.take().or_else(|| self.reap()) else { return };
         self.close();
         // libuv has no more use for the pidfd. It is closed before JavaScript is called, which may need the number for a launch.
         drop(self.child.take());
@@ -344,7 +439,119 @@ unsafe extern "C" fn ended(poll: *mut Poll, _status: c_int, _events: c_int) {
         Rc::increment_strong_count(watch);
         Rc::from_raw(watch)
     };
-    watch.look();
+    let has_waited = of(watch.env, |registry| registry.turn.has_slept());
+    let is_early = planted!("node-ends-before-data");
+    if watch.is_due.get() || !is_early && !watch.is_over(has_waited) {
+        return;
+    }
+    watch.is_due.set(true);
+    let number = watch.number.get();
+    if is_early || !of(watch.env, |registry| registry.note(number)) {
+        watch.look();
+    }
+}
+
+/// The loop of an environment, in whose thread this runs.
+fn loop_of(env: sys::napi_env) -> Option<*mut sys::uv_loop_s> {
+    let mut uv_loop = null_mut();
+    // SAFETY: a live environment, in whose thread this runs.
+    let status = unsafe { sys::napi_get_uv_event_loop(env, &raw mut uv_loop) };
+    (status == sys::Status::napi_ok).then_some(uv_loop)
+}
+
+impl Registry {
+    /// Makes the handles of this registry, and has the first one called. What fails has no effect but on the order of events.
+    fn prepare(&mut self, env: sys::napi_env) {
+        if self.check.is_null() {
+            self.check = made(env, uv_check_init);
+        }
+        if self.prepare.is_null() {
+            self.prepare = made(env, uv_prepare_init);
+        }
+        if !self.prepare.is_null() {
+            // SAFETY: an initialized handle, which does not keep the loop alive.
+            unsafe {
+                uv_unref(self.prepare.cast());
+                uv_prepare_start(self.prepare, before_polls);
+            }
+        }
+    }
+
+    /// Has a child's end reported at the end of this turn of the loop. False if that cannot be.
+    fn note(&mut self, number: u32) -> bool {
+        // Each time again: libuv runs the one that was started last first, so before the callbacks of setImmediate.
+        // SAFETY: an initialized handle that is not being closed.
+        let is_started =
+            !self.check.is_null() && (!self.due.is_empty() || unsafe { uv_check_start(self.check, reported) } >= 0);
+        if is_started {
+            self.due.push(number);
+        }
+        is_started
+    }
+}
+
+/// A handle in the loop of an environment, which is its data. Null if that fails.
+fn made(env: sys::napi_env, init: unsafe extern "C" fn(*mut sys::uv_loop_s, *mut Check) -> c_int) -> *mut Check {
+    let Some(uv_loop) = loop_of(env) else { return null_mut() };
+    // SAFETY: malloc of the size that libuv names; null is checked for. Then memory for the handle, and the loop of this thread.
+    unsafe {
+        let handle: *mut Check = libc::malloc(uv_handle_size(UV_CHECK)).cast();
+        if handle.is_null() || init(uv_loop, handle) < 0 {
+            libc::free(handle.cast());
+            return null_mut();
+        }
+        uv_handle_set_data(handle.cast(), env.cast());
+        handle
+    }
+}
+
+/// The environment of a handle.
+///
+/// # Safety
+/// A handle of [`made`] that has not been freed.
+unsafe fn env_of(handle: *const Check) -> sys::napi_env {
+    // SAFETY: the caller's promise.
+    unsafe { uv_handle_get_data(handle.cast()) }.cast()
+}
+
+/// Called by the loop before the polls of a turn.
+unsafe extern "C" fn before_polls(prepare: *mut Check) {
+    // SAFETY: called for the handle of a registry, which is not freed before the environment ends.
+    let env = unsafe { env_of(prepare) };
+    let has_children = of(env, |registry| {
+        registry.turn = Clocks::now();
+        !registry.watches.is_empty()
+    });
+    if !has_children {
+        // SAFETY: an initialized handle.
+        unsafe { uv_prepare_stop(prepare) };
+    }
+}
+
+/// Called by the loop after all polls of a turn. Children that have ended in the same turn are reported in the order of their
+/// launches, as by libuv.
+unsafe extern "C" fn reported(check: *mut Check) {
+    // SAFETY: called for the handle of a registry, which is not freed before the environment ends.
+    let env = unsafe {
+        uv_check_stop(check);
+        env_of(check)
+    };
+    let mut due = of(env, |registry| std::mem::take(&mut registry.due));
+    due.sort_unstable();
+    for number in due {
+        with(env, number, Watch::look);
+    }
+}
+
+/// Called by the loop when libuv has no more use for a handle of [`made`].
+unsafe extern "C" fn made_closed(handle: *mut Poll) {
+    // SAFETY: its data is still the environment; made by malloc, and the loop is done with it.
+    let env = unsafe {
+        let env = env_of(handle.cast());
+        libc::free(handle.cast());
+        env
+    };
+    one_closed(env);
 }
 
 /// Called by the loop when libuv has no more use for the poll.
@@ -358,6 +565,11 @@ unsafe extern "C" fn closed(poll: *mut Poll) {
     let Some(owner) = owner else { return };
     // The pidfd is closed now, and not when JavaScript collects what refers to the watch.
     drop(owner.child.take());
+    one_closed(env);
+}
+
+/// One of the handles of an environment is closed. After the last one, the environment may end.
+fn one_closed(env: sys::napi_env) {
     let last = REGISTRIES.with_borrow_mut(|all| {
         let registry = all.get_mut(&env)?;
         registry.closing -= 1;
@@ -374,14 +586,17 @@ unsafe extern "C" fn clean_up(handle: sys::napi_async_cleanup_hook_handle, env: 
     let open = REGISTRIES.with_borrow_mut(|all| {
         let registry = all.entry(env).or_default();
         registry.ending = Some(handle);
+        let handles = [&mut registry.check, &mut registry.prepare].map(|handle| std::mem::replace(handle, null_mut()));
+        for handle in handles.into_iter().filter(|handle| !handle.is_null()) {
+            registry.closing += 1;
+            // SAFETY: an initialized handle that has not been closed, since the registry held it.
+            unsafe { uv_close(handle.cast(), Some(made_closed)) };
+        }
         registry.watches.values().map(Rc::clone).collect::<Vec<_>>()
     });
     if !planted!("node-polls-left-open") {
         for watch in &open {
-            watch.close();
-            if let Some(kept) = watch.kept.take() {
-                kept.forget(env);
-            }
+            watch.leave();
         }
     }
     let is_done = REGISTRIES.with_borrow(|all| all.get(&env).is_none_or(|registry| registry.closing == 0));

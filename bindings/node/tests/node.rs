@@ -81,6 +81,11 @@ fn lines_answer_as_from_the_shell() {
 }
 
 #[test]
+fn events_come_in_the_orders_of_nodes_own() {
+    passes("orders.test.js");
+}
+
+#[test]
 fn own_functions_work() {
     passes("own.test.js");
 }
