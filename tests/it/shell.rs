@@ -115,7 +115,10 @@ fn a_broken_rule_is_detected() {
 
 #[test]
 fn real_lines_have_the_same_result() {
-    is_same(&["--commands", concat!(env!("CARGO_MANIFEST_DIR"), "/cases/commands.txt")]);
+    const COMMANDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/commands.txt");
+    for shell in ["/bin/sh"].into_iter().chain(bash()) {
+        is_same(&["--commands", COMMANDS, "--shell", shell]);
+    }
 }
 
 /// The shell reports failures: the message is the shell's, and so are the effects of the parts before it.

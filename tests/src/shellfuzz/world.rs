@@ -199,6 +199,8 @@ impl World {
             format!("PATH={}", place.display()),
             format!("FUZZ_REPORT={}.report", self.name()),
             "HOME=/root".into(),
+            // Without it, bash may read a file.
+            "SHLVL=1".into(),
         ])
     }
 

@@ -181,13 +181,14 @@ impl Places {
     }
 
     /// The versions of the others.
-    pub(super) fn versions(&self) -> Vec<(String, String)> {
+    pub(super) fn versions(&self, shell: &Path) -> Vec<(String, String)> {
         let first_line = |words: &[&str]| {
             let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             Some(text.lines().next()?.to_owned())
         };
         let known = [
+            ("called from", fs::canonicalize(shell).ok().map(|shell| shell.display().to_string())),
             ("xargs", first_line(&["xargs", "--version"])),
             ("busybox", first_line(&["busybox"])),
             ("GNU parallel", first_line(&["parallel", "--version"])),

@@ -10,6 +10,8 @@ use std::process::Command;
 /// The programs of `bench/runners`, and files that all runs share.
 pub(super) struct Tools {
     place: PathBuf,
+    /// The shell of the runners that start one.
+    shell: PathBuf,
 }
 
 /// One run of a runner.
@@ -33,7 +35,7 @@ impl Run {
 impl Tools {
     /// # Errors
     /// If cc fails.
-    pub(super) fn build(place: &Path) -> Result<Tools> {
+    pub(super) fn build(place: &Path, shell: &Path) -> Result<Tools> {
         fs::create_dir_all(place).with_context(|| format!("{}", place.display()))?;
         let place = fs::canonicalize(place)?;
         let sources = dist::root().join("bench/runners");
@@ -45,7 +47,7 @@ impl Tools {
         let mut cc = Command::new("cc");
         cc.args(["-static", "-nostdlib", "-o"]).arg(place.join("exit0"));
         dist::run(cc.arg(dist::root().join("crates/bench/c/target.c")))?;
-        Ok(Tools { place })
+        Ok(Tools { place, shell: shell.to_owned() })
     }
 
     pub(super) fn place(&self) -> &Path {
@@ -65,12 +67,20 @@ impl Tools {
         self.measure(places, runner, work).with_context(|| format!("{}, {work:?}", runner.name()))
     }
 
+    /// As called from that shell.
+    fn surround(&self, command: &mut Command) {
+        // What GNU parallel remembers must not go to the user's directory.
+        command
+            .env("PARALLEL_HOME", self.place.join("gnu-parallel"))
+            .env("PARALLEL_SHELL", &self.shell)
+            .env("SHLVL", "1");
+    }
+
     fn measure(&self, places: &Places, runner: Runner, work: Work) -> Result<Run> {
         let mut measure = Command::new(self.place.join("measure"));
         measure.arg(self.numbers(work.jobs)?).arg(self.place.join("output")).arg(self.place.join("errors"));
         measure.args(places.words(runner, work)?).env("MARKS", self.place.join("marks"));
-        // What GNU parallel remembers must not go to the user's directory.
-        measure.env("PARALLEL_HOME", self.place.join("gnu-parallel")).env("PARALLEL_SHELL", "/bin/sh");
+        self.surround(&mut measure);
         let output = measure.output().context("measure")?;
         ensure!(output.status.success(), "measure: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout)?;
@@ -142,7 +152,7 @@ impl Tools {
             let report = self.place.join("calls");
             let mut strace = Command::new("strace");
             strace.args(["-c", "-o"]).arg(&report).args(places.words(runner, work)?);
-            strace.env("PARALLEL_HOME", self.place.join("gnu-parallel")).env("PARALLEL_SHELL", "/bin/sh");
+            self.surround(&mut strace);
             let output = match strace.stdin(fs::File::open(self.numbers(jobs)?)?).output() {
                 Err(_) => return Ok(None),
                 Ok(output) => output,

@@ -29,6 +29,9 @@ pub struct Options {
     /// Write the record to bench/record/DATE-runners
     #[arg(long, conflicts_with = "out")]
     record: bool,
+    /// Shell for the lines of GNU parallel and forkless parallel, as if they were called from it
+    #[arg(long, value_name = "FILE", default_value = "/bin/sh")]
+    shell: PathBuf,
     /// Write runners.md, runners.json and runners.svg to DIR
     #[arg(long, value_name = "DIR", default_value = "target/runners/record")]
     out: PathBuf,
@@ -85,11 +88,16 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
     let place = std::path::absolute(target)?.join("runners");
     let out = if options.record {
         let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
-        dist::root().join(format!("bench/record/{}-runners", String::from_utf8(date.stdout)?.trim()))
+        let shell = options
+            .shell
+            .file_name()
+            .filter(|name| *name != "sh")
+            .map_or_else(String::new, |name| format!("-{}", name.display()));
+        dist::root().join(format!("bench/record/{}-runners{shell}", String::from_utf8(date.stdout)?.trim()))
     } else {
         options.out.clone()
     };
-    let record = measure_all(&Effort::of(options), &place, built, true)?;
+    let record = measure_all(&Effort::of(options), &options.shell, &place, built, true)?;
     record.write(&out)?;
     println!("{}", record.markdown());
     Ok(())
@@ -102,15 +110,15 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
 pub fn smoke(built: Built, out: &Path, place: &Path) -> Result<Vec<String>> {
     let longest = Duration::from_secs(1);
     let effort = Effort { jobs: 40, longest, rounds: 2, marks: 40, starts: 2, calls: [10, 30], million: Some(50) };
-    let record = measure_all(&effort, place, built, false)?;
+    let record = measure_all(&effort, Path::new("/bin/sh"), place, built, false)?;
     record.write(out)?;
     Ok(record.skipped)
 }
 
-fn measure_all(effort: &Effort, place: &Path, built: Built, may_install: bool) -> Result<Record> {
-    let tools = Tools::build(place)?;
+fn measure_all(effort: &Effort, shell: &Path, place: &Path, built: Built, may_install: bool) -> Result<Record> {
+    let tools = Tools::build(place, shell)?;
     let places = Places::find(tools.place(), built, may_install);
-    let mut record = Record::new(effort.jobs, effort.longest, effort.rounds, places.versions());
+    let mut record = Record::new(effort.jobs, effort.longest, effort.rounds, places.versions(shell));
     let mut runners = Vec::new();
     for runner in Runner::ALL {
         match places.lacks(runner) {
