@@ -56,6 +56,7 @@ fn after(options: &RunOptions) -> Vec<Row> {
     let (filters, limits) = (&options.filters, &options.limits);
     vec![
         (options.report.is_some(), "--report", "forkless writes it when the program has ended"),
+        (options.json_status_fd.is_some(), "--json-status-fd", "forkless writes to it when the program has ended"),
         (options.usage, "--usage", "forkless reports when the program has ended"),
         (options.child.foreground, "--foreground", "forkless takes the terminal back"),
         (options.signal_exit_code, "--signal-exit-code", "forkless turns the signal into an exit code"),
