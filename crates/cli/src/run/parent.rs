@@ -46,6 +46,7 @@ fn during(options: &RunOptions) -> Vec<Row> {
         (options.sandbox.sandbox.is_some(), "--sandbox", "forkless starts the init of the sandbox and signals it"),
         (times_out, "--timeout", "forkless signals the program"),
         (options.capture.is_some(), "--capture", "forkless reads the output"),
+        (options.child.die_with_parent, "--die-with-parent", "forkless dies with its parent, and the program with it"),
         (leaves_terminal, "--process-group", "forkless lends it the terminal"),
         (options.child.pty.is_some(), "--pty", "forkless relays input and output"),
     ]

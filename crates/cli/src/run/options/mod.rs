@@ -256,6 +256,11 @@ impl RunOptions {
         self.mounts.changes_root() || self.sandbox.sandbox.is_some()
     }
 
+    /// Does this look like a command line of bwrap(1), whose program would see only what is mounted?
+    pub(crate) fn looks_like_bwrap(&self) -> bool {
+        !self.changes_root() && self.mounts.look_like_a_root(self.namespaces.unshare_all)
+    }
+
     /// The seccomp filter of the command line with the option that sets it.
     pub(crate) fn seccomp_filter(&self) -> Option<(&'static str, Vec<BpfInstruction>)> {
         let named = self.filters.program().map(|program| ("--system-call-filter", program.to_vec()));
