@@ -1,6 +1,7 @@
 //! Builds and installs the C libraries: `lib/libforkless.so.0`, `libforkless.so`, `libforkless.a`, `include/forkless.h` and
 //! `lib/pkgconfig/forkless.pc` below a prefix, the same of `popen_noshell`, `lib/libforkless_preload.so` and
-//! `lib/forkless/libforkless_warm.so`. Then the command `forkless` with its man pages, completions and licences.
+//! `lib/forkless/libforkless_warm.so`. Then the command `forkless` with its man pages, completions and licences. `installed` puts them
+//! below the prefix.
 //!
 //! rustc builds one static library with everything. Each shared library is linked from it with a version script. Each static
 //! library is rewritten to export only its own names: otherwise two Rust libraries could not be linked into one program.
@@ -66,13 +67,17 @@ impl Place {
         Ok(Self { prefix: fs::canonicalize(prefix)?, libdir: "lib".into(), destdir: None })
     }
 
-    /// The directory below the prefix, as it is written to.
-    fn directory(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
-        let prefix = match &self.destdir {
+    /// The prefix, as it is written to.
+    pub(crate) fn root(&self) -> PathBuf {
+        match &self.destdir {
             None => self.prefix.clone(),
             Some(destdir) => destdir.join(self.prefix.strip_prefix("/").unwrap_or(&self.prefix)),
-        };
-        let directory = prefix.join(name);
+        }
+    }
+
+    /// The directory below the prefix, as it is written to.
+    fn directory(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
+        let directory = self.root().join(name);
         fs::create_dir_all(&directory).with_context(|| format!("{}", directory.display()))?;
         Ok(directory)
     }
@@ -147,7 +152,7 @@ pub fn command(place: &Place, target: &Path, environment: &[(&str, String)]) -> 
 ///
 /// # Errors
 /// If the command fails.
-pub(crate) fn install_command(place: &Place, built: &Path) -> Result<()> {
+pub fn install_command(place: &Place, built: &Path) -> Result<()> {
     let installed = place.directory("bin")?.join("forkless");
     // Replace the file: a running program cannot be written to.
     let new = installed.with_extension("new");

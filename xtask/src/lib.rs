@@ -4,6 +4,7 @@
 pub mod background;
 pub mod dist;
 pub mod fuzz;
+pub mod installed;
 pub mod inventory;
 pub mod kernels;
 pub mod modules;

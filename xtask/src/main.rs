@@ -129,11 +129,19 @@ fn task() -> Result<()> {
             );
             let prefix = std::path::absolute(prefix)?;
             let place = dist::Place { prefix, libdir: libdir.clone(), destdir: destdir.clone() };
-            dist::libraries(&place, &target, &[])?;
-            if !libraries {
-                dist::command(&place, &target, &[])?;
+            // Below a directory of its own first: the list of installed files must have exactly these.
+            let stage = std::path::absolute(&target)?.join("dist-stage");
+            if stage.exists() {
+                std::fs::remove_dir_all(&stage)?;
             }
-            return dist::licences(&place);
+            let staged = dist::Place { destdir: Some(stage.clone()), ..place.clone() };
+            dist::libraries(&staged, &target, &[])?;
+            if !libraries {
+                dist::command(&staged, &target, &[])?;
+            }
+            dist::licences(&staged)?;
+            xtask::installed::install(&staged, &place)?;
+            return Ok(std::fs::remove_dir_all(stage)?);
         }
         Task::Warm { directory } => return dist::warm(directory, &target.join("warm-build")),
         Task::WarmSuites(options) => return warm_suites::run(options, &target),

@@ -52,6 +52,7 @@ mod archive;
 
 mod table;
 mod summary;
+mod digest;
 mod charts;
 mod plots;
 mod axes;
@@ -150,15 +151,23 @@ fn run(options: &BenchOptions) -> Result<Option<i32>> {
         None => write_all(options, &record)?,
         Some((_, (finished, all))) => {
             eprintln!("forkless: interrupted after {finished} of {all} rows; no files were written");
-            record.notes.push(format!("interrupted after {finished} of {all} rows"));
+            // First: of many notes, standard output has only the first ones.
+            record.notes.insert(0, format!("interrupted after {finished} of {all} rows"));
             String::new()
         }
     };
     if ![&options.json, &options.csv].into_iter().flatten().any(|path| path == Path::new("-")) {
-        let text = table::render(&record.report, &record.notes, &Layout::of_stdout(options.targets));
+        let layout = Layout::of_stdout(options.targets);
+        let text = if options.tables {
+            table::render(&record.report, &record.notes, &layout) + &end
+        } else {
+            let file = interrupted.is_none().then(|| options.out.join("table.txt"));
+            let elsewhere = file.map_or_else(|| "--tables".to_owned(), |file| file.display().to_string());
+            digest::digest(&record, &layout, &elsewhere, &end)
+        };
         let mut stdout = std::io::stdout().lock();
         // A reader that closes the pipe early (`| head`) is not an error.
-        let _ = write!(stdout, "{text}{end}").and_then(|()| stdout.flush());
+        let _ = write!(stdout, "{text}").and_then(|()| stdout.flush());
     }
     Ok(interrupted.map(|(signal, _)| signal))
 }

@@ -9,7 +9,7 @@ use super::{compare::CompareOptions, condition::OUTPUTS, contestant::Contestant,
 /// Compare methods to launch a process on this machine.
 ///
 /// Launches a static program that only exits, or PROGRAM, with each method in turn, while the launching process has more
-/// and more memory, mappings, open files and threads. Prints tables and a summary, and writes an HTML report.
+/// and more memory, mappings, open files and threads. Prints a summary, and writes tables and an HTML report.
 #[derive(Args, Debug)]
 #[command(override_usage = "forkless bench [OPTIONS] [PROGRAM [ARGS]...]\n       forkless bench report|compare …")]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -76,11 +76,11 @@ pub struct BenchOptions {
     #[arg(help_heading = SELECTION, long, value_name = "COUNT", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) samples: u64,
 
-    /// Write the results as JSON to FILE (-: to standard output, instead of the tables)
+    /// Write the results as JSON to FILE (-: to standard output, instead of the summary)
     #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Write the results as CSV to FILE (-: to standard output, instead of the tables)
+    /// Write the results as CSV to FILE (-: to standard output, instead of the summary)
     #[arg(help_heading = OUTPUT, long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
 
@@ -91,6 +91,10 @@ pub struct BenchOptions {
     /// Also measure libc's functions under this libforkless_preload.so (see cargo xtask dist)
     #[arg(help_heading = SELECTION, long, value_name = "FILE")]
     pub(crate) preload: Option<PathBuf>,
+
+    /// Print the tables of all conditions before the summary, as table.txt has them (default: the summary alone, 25 lines at most)
+    #[arg(help_heading = OUTPUT, long)]
+    pub(crate) tables: bool,
 
     /// Also judge the results by the performance targets of the project
     #[arg(help_heading = OUTPUT, long)]

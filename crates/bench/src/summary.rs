@@ -199,8 +199,8 @@ pub(crate) struct Loss {
     conditions: usize,
     of: usize,
     /// The worst condition: the ratio of the times, and the condition with the fastest method.
-    factor: f64,
-    worst: String,
+    pub(crate) factor: f64,
+    pub(crate) worst: String,
 }
 
 impl Loss {
@@ -405,7 +405,7 @@ pub(crate) fn waiting(alive: &[AliveRow]) -> Option<String> {
 }
 
 /// Launches per second for conditions with threads or tasks, else the inverse of the median time.
-fn speed(row: &Row) -> f64 {
+pub(crate) fn speed(row: &Row) -> f64 {
     if by_rate(row) { row.rate_per_s } else { 1e6 / row.total_p50_us }
 }
 
@@ -422,7 +422,7 @@ pub(crate) fn pace(row: &Row) -> String {
     if by_rate(row) { format!("{} launches/s", figure(row.rate_per_s)) } else { Unit::Time.short(row.total_p50_us) }
 }
 
-fn comparison(factor: f64) -> String {
+pub(crate) fn comparison(factor: f64) -> String {
     match factor {
         f if f >= 1.995 => format!("{} × as fast", figure(f)),
         f if (f.max(1.0 / f) - 1.0) * 100.0 < 0.5 => "equally fast".to_owned(),

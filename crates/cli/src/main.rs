@@ -68,8 +68,17 @@ fn main() -> ExitCode {
 fn begin() -> ExitCode {
     // Empty, so there is nothing to drop: the code for that would be loaded by every start.
     forkless::zygote::serve_if_asked(&ManuallyDrop::new(forkless::zygote::Registry::new()));
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let mut words: Vec<OsString> = std::env::args_os().collect();
     let subcommand = words.get(1).cloned().unwrap_or_default();
+    if subcommand == "run" {
+        match run::expand(words.split_off(2), definition_of_run) {
+            Ok(expanded) => words.extend(expanded),
+            Err(error) => {
+                run::say(error);
+                return ExitCode::from(125);
+            }
+        }
+    }
     if let Some(options) = words.get(2..).filter(|_| subcommand == "run").and_then(run::quick) {
         return run::main(&options);
     }
@@ -111,6 +120,13 @@ fn begin() -> ExitCode {
 /// All options of all subcommands.
 fn command() -> clap::Command {
     help::attach(Cli::command)
+}
+
+/// All options of `forkless run`.
+fn definition_of_run() -> clap::Command {
+    let mut root = command();
+    root.build();
+    root.find_subcommand("run").cloned().unwrap_or_default()
 }
 
 fn usage_error(error: &clap::Error, subcommand: &OsStr) -> ExitCode {

@@ -246,7 +246,7 @@ fn every_waiting_method_has_rows() {
 #[test]
 fn output_files_are_written_and_consistent() {
     let out = directory();
-    let words = ["--only=memory,threads", "--launchers=floor,std", "--memory=0,1", "--threads=1,2"];
+    let words = ["--tables", "--only=memory,threads", "--launchers=floor,std", "--memory=0,1", "--threads=1,2"];
     let output = bench(out.path(), &words);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");

@@ -22,8 +22,17 @@ fn directory() -> tempfile::TempDir {
 
 /// A short bench with all tables.
 fn words(out: &Path) -> Vec<String> {
-    let words =
-        ["bench", "--quick", "--samples=5", "--time=1", "--memory=0,1", "--mappings=100", "--fds=3,64", "--threads=2"];
+    let words = [
+        "bench",
+        "--tables",
+        "--quick",
+        "--samples=5",
+        "--time=1",
+        "--memory=0,1",
+        "--mappings=100",
+        "--fds=3,64",
+        "--threads=2",
+    ];
     let launchers = "--launchers=floor,posix_spawn,cpython,tokio,forkless-status,forkless-tokio-prepared-status";
     let mut words: Vec<String> = words.map(str::to_owned).to_vec();
     words.extend([launchers.to_owned(), "--children=120".to_owned(), format!("--out={}", out.display())]);
@@ -78,6 +87,33 @@ fn lines_fit_the_width_and_wide_terminals_show_more_columns() {
     // A file has all columns.
     let table = fs::read_to_string(out.path().join("table.txt")).expect("a table");
     assert!(table.contains("launches") && !table.contains("wider terminal"), "{table}");
+}
+
+/// The results of all conditions are in files; `--tables` prints them too.
+#[test]
+fn bench_prints_at_most_25_lines_and_the_tables_only_on_request() {
+    const MOST: usize = 25;
+    let out = directory();
+    for (tables, width) in [(false, "60"), (false, "80"), (true, "80")] {
+        let mut words = words(out.path());
+        words.retain(|word| tables || word != "--tables");
+        let output = forkless(&words).arg("--no-progress").env("COLUMNS", width).output().expect("forkless starts");
+        let text = text(&output);
+        for part in ["Summary", "Small parent", "Slower than the fastest alternative", "index.html"] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        let has_table = text.lines().any(|line| line.trim_start().starts_with("launcher "));
+        assert_eq!((text.lines().count() > MOST, has_table), (tables, tables), "{width}: {text}");
+        // The file has them always, and what is not shown is there.
+        let table = fs::read_to_string(out.path().join("table.txt")).expect("a table");
+        assert!(table.contains("2 threads at once") && table.contains("launcher "), "{table}");
+        let notes: Vec<&str> = table.lines().filter(|line| line.starts_with("- Note: ")).collect();
+        for note in notes {
+            assert_eq!(table.matches(note).count(), 1, "{table}");
+        }
+        let hint = format!("see {}/table.txt", out.path().display());
+        assert!(tables || !text.contains("Not shown") || text.replace("\n  ", " ").contains(&hint), "{text}");
+    }
 }
 
 #[test]
@@ -166,7 +202,7 @@ fn progress_is_a_line_that_is_overwritten_or_sparse_lines() {
 
 /// A bench of some seconds for each of eight conditions, with methods that have other processes.
 fn long(out: &Path) -> Vec<String> {
-    let words = ["bench", "--only=memory", "--memory=0,1,2,3,4,5,6,7", "--time=24", "--samples=100000000"];
+    let words = ["bench", "--tables", "--only=memory", "--memory=0,1,2,3,4,5,6,7", "--time=24", "--samples=100000000"];
     let launchers = "--launchers=floor,std,posix_spawn,cpython,forkless-status,forkless-zygote";
     let mut words: Vec<String> = words.map(str::to_owned).to_vec();
     words.extend([launchers.to_owned(), format!("--out={}", out.display())]);

@@ -626,4 +626,23 @@ fn the_documented_commands_run_as_written() {
         let output = command.current_dir(place.path()).output().expect("sh");
         assert!(output.status.success() && text(&output.stdout) == expected, "{script}{output:?}");
     }
+    // The page's other example is a worker that serves until it is stopped.
+    let place = tempfile::tempdir().expect("a directory");
+    let key = place.path().join("key").display().to_string();
+    fs::write(&key, "secret").expect("a file");
+    let checks = man.split("```sh\n").nth(2).and_then(|rest| rest.split("```").next()).expect("a command");
+    let checks = checks.replace("localhost:4730", &server.address()).replace("/etc/forkless/key", &key);
+    let checks = checks.replace("/usr/lib/nagios/plugins/", &format!("{}/", place.path().display()));
+    assert!(checks.contains("--checks") && checks.contains(&key) && man.matches("```sh\n").count() == 2, "{checks}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec {checks}")]).env("PATH", &path).stdin(Stdio::null());
+    let mut worker = Running(shell.spawn().expect("sh"));
+    eventually("the worker serves the checks", || {
+        assert_eq!(worker.0.try_wait().expect("a status"), None, "{checks}");
+        let status =
+            Command::new("gearadmin").args(["-h", "127.0.0.1", "-p", &server.port.to_string(), "--status"]).output();
+        text(&status.expect("gearadmin, of gearman-tools").stdout).lines().any(|line| line.starts_with("service\t"))
+    });
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.status("the worker ends").code(), Some(0));
 }

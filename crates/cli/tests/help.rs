@@ -5,6 +5,7 @@ mod callers;
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output},
 };
@@ -12,9 +13,13 @@ use std::{
 use callers::skipped;
 
 const RUN_TEXT: &str = include_str!("../src/help/man/run.md");
-const TEXTS: [(&str, &str, usize); 5] = [
+/// The pages with their examples, which run here, and the least number of them. `gearman.rs` runs those of gearman-worker.
+const TEXTS: [(&str, &str, usize); 8] = [
     ("run", RUN_TEXT, 10),
-    ("forkless", include_str!("../src/help/man/forkless.md"), 2),
+    ("forkless", include_str!("../src/help/man/forkless.md"), 5),
+    ("parallel", include_str!("../src/help/man/parallel.md"), 4),
+    ("completions", include_str!("../src/help/man/completions.md"), 2),
+    ("man", include_str!("../src/help/man/man.md"), 2),
     ("bench", include_str!("../src/help/man/bench.md"), 2),
     ("doctor", include_str!("../src/help/man/doctor.md"), 2),
     ("xargs", include_str!("../src/help/man/xargs.md"), 3),
@@ -265,9 +270,6 @@ fn man_pages_are_written_for_all_subcommands() {
             assert!(text.contains(&format!("\n.SH {section}\n")), "{name}: {section}");
         }
     }
-    let text = fs::read_to_string(directory.join("forkless.1")).expect("a page");
-    let is_named = |name: &String| text.contains(&format!("forkless\\-{}", name.replace('-', "\\-")));
-    assert!(subcommands().iter().all(is_named), "{text}");
     let run = stdout(&["man", "run"]);
     for section in ["\"EXIT STATUS\"", "ENVIRONMENT", "EXAMPLES", "NOTES"] {
         assert!(run.contains(&format!("\n.SH {section}\n")), "{section}");
@@ -280,6 +282,46 @@ fn man_pages_are_written_for_all_subcommands() {
     let none = output(&["man", "nonsense"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&none.stderr).contains("the pages are forkless, run"), "{none:?}");
+}
+
+/// The sections of a page, in order.
+fn sections(page: &str) -> Vec<(&str, &str)> {
+    let parts = page.split("\n.SH ").skip(1).filter_map(|part| part.split_once('\n'));
+    parts.map(|(title, text)| (title.trim_matches('"'), text)).collect()
+}
+
+#[test]
+fn man_pages_begin_with_examples() {
+    for name in subcommands().into_iter().chain(["forkless".to_owned()]) {
+        let page = stdout(&["man", &name]);
+        let sections = sections(&page);
+        let titles: Vec<&str> = sections.iter().map(|(title, _)| *title).collect();
+        assert_eq!(titles[..4], ["NAME", "SYNOPSIS", "EXAMPLES", "DESCRIPTION"], "{name}");
+        let once: BTreeSet<&&str> = titles.iter().collect();
+        assert!(titles.contains(&"OPTIONS") && once.len() == titles.len(), "{name}: {titles:?}");
+        // A line to run, and a sentence that says what for.
+        let examples = sections[2].1;
+        assert!(examples.contains("\n.EX\n") && examples.contains("forkless"), "{name}: {examples}");
+        assert!(!examples.starts_with(".PP\n.RS"), "{name}: {examples}");
+        let is_run = name == "gearman-worker" || TEXTS.iter().any(|(page, ..)| *page == name);
+        assert!(is_run, "{name}: no test runs the examples of its page");
+    }
+}
+
+#[test]
+fn man_page_of_forkless_explains_the_whole_command() {
+    let page = stdout(&["man"]);
+    let sections = sections(&page);
+    let of = |title: &str| sections.iter().find(|(name, _)| *name == title).map_or("", |(_, text)| *text);
+    for title in ["DESCRIPTION", "COMMANDS", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"] {
+        assert!(of(title).lines().count() >= 4, "{title}: {}", of(title));
+    }
+    for name in subcommands() {
+        let tag = format!("forkless\\-{}", name.replace('-', "\\-"));
+        let entry = of("COMMANDS").split(".TP\n").find(|entry| entry.starts_with(&format!("\\fB{tag}\\fR(1)\n")));
+        assert!(entry.is_some_and(|entry| entry.lines().count() >= 2), "no line on {name}: {}", of("COMMANDS"));
+        assert!(of("SEE ALSO").contains(&tag), "{name}");
+    }
 }
 
 #[test]
@@ -348,14 +390,27 @@ fn matches(output: &str, expected: &str) -> bool {
     rest.is_empty() || last.trim().is_empty() && last != first
 }
 
+/// May this user make user namespaces?
+fn namespaces() -> bool {
+    let made = Command::new("unshare").args(["--user", "--map-root-user", "true"]).output();
+    made.is_ok_and(|output| output.status.success())
+}
+
 fn examples_run(name: &str, text: &str, least: usize) {
     let bin = Path::new(env!("CARGO_BIN_EXE_forkless")).parent().expect("a directory").to_str().expect("text");
     let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
     let page = stdout(&["man", name]).replace("\\-", "-");
     let examples = examples(text);
     assert!(examples.len() >= least, "{name}: {examples:?}");
-    for (command, expected) in examples {
+    // `slurm.rs` runs it.
+    for (command, expected) in examples.into_iter().filter(|(command, _)| !command.contains("--slurm")) {
         let place = tempfile::tempdir().expect("temporary directory");
+        // A sandbox of root runs as nobody.
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+        if command.contains("--sandbox") && !namespaces() {
+            skipped(&command, "user namespaces are refused");
+            continue;
+        }
         let mut shell = Command::new("sh");
         shell.args(["-c", &command]).current_dir(place.path()).env("PATH", &path).env("LC_ALL", "C");
         let output = shell.output().expect("sh");

@@ -102,3 +102,65 @@ fn a_report_says_how_the_program_ended() {
     assert_eq!(code(&["--report", "/dev/full", "true"]), 125);
     assert_eq!(code(&["--report", "fd:77", "true"]), 125);
 }
+
+#[test]
+fn json_status_has_the_child_and_its_exit_code_if_it_was_executed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("status");
+    let status = |options: &str, program: &str| {
+        let script = format!("exec \"$0\" run {options} --json-status-fd 7 {program} 7>status");
+        let mut shell = Command::new("bash");
+        let output = shell.args(["-c", &script, env!("CARGO_BIN_EXE_forkless")]).current_dir(&directory).output();
+        let text = fs::read_to_string(&file).expect("a file");
+        let objects: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        (output.expect("bash"), objects, text)
+    };
+    let (output, objects, text) = status("", "sh -c 'echo $$; exit 42'");
+    let pid: u32 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a PID");
+    assert_eq!((&objects[0]["child-pid"], &objects[1]["exit-code"]), (&pid.into(), &42.into()), "{text}");
+    // As scripts search for it.
+    assert!(objects.len() == 2 && text.contains("\"exit-code\": 42}"), "{text}");
+    let (_, killed, text) = status("", "sh -c 'kill -KILL $$'");
+    assert_eq!((killed.len(), &killed[1]["exit-code"]), (2, &137.into()), "{text}");
+    for options in ["", "--sandbox --chdir /"] {
+        let (output, objects, text) = status(options, "/no/such/program");
+        assert!(!output.status.success() && !text.contains("exit-code") && objects.len() < 2, "{options}: {text}");
+    }
+    let (output, objects, text) = status("--sandbox --chdir /", "sh -c 'exit 5'");
+    assert!(output.status.code() == Some(125) || objects[1]["exit-code"] == 5, "{text}");
+    let (output, _, _) = status("--explain", "true");
+    assert!(output.status.success() && fs::read_to_string(&file).expect("a file").is_empty());
+    assert_eq!(code(&["--json-status-fd", "77", "true"]), 125);
+    // A reader that has gone does not stop the program.
+    let script = "\"$0\" run --json-status-fd 7 sh -c 'exit 6' 7>/dev/full";
+    let output = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_forkless")]).output().expect("bash");
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+}
+
+#[test]
+fn report_on_a_sandbox_that_could_not_execute_the_program_says_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("report");
+    code(&["--report", file.to_str().expect("text"), "--sandbox", "--chdir", "/", "/no/such/program"]);
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).expect("a report")).expect("JSON");
+    assert!(report["started"] == false && report["program_exit_code"].is_null(), "{report}");
+}
+
+#[test]
+fn options_may_come_from_descriptors() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("one"), "--chdir\0/\0--env\0A=a b\nc\0").expect("writable");
+    fs::write(directory.path().join("two"), "--env\0A=last\0").expect("writable");
+    let run = |line: &str| {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("\"$0\" run {line}"), env!("CARGO_BIN_EXE_forkless")]).current_dir(&directory);
+        shell.output().expect("bash")
+    };
+    let shown = |line: &str| String::from_utf8(run(line).stdout).expect("text");
+    assert_eq!(shown("--args 3 sh -c 'echo \"$PWD $A\"' 3<one"), "/ a b\nc\n");
+    assert_eq!(shown("--args 3 --args=4 sh -c 'echo \"$PWD $A\"' 3<one 4<two"), "/ last\n");
+    assert_eq!(shown("echo --args 3"), "--args 3\n");
+    let failed = run("--args 3 true 3</dev/zero");
+    assert!(failed.status.code() == Some(125) && String::from_utf8_lossy(&failed.stderr).contains("--args: "));
+}

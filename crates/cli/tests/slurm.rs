@@ -358,8 +358,10 @@ fn the_documented_commands_run_as_written() {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_forkless")).parent().expect("a directory");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("PATH"));
     let page = include_str!("../../../docs/runner.md");
-    let blocks = blocks(page, "\n### Slurm\n");
-    assert_eq!(blocks.len(), 3);
+    let man = include_str!("../src/help/man/parallel.md");
+    let example = blocks(man, "## EXAMPLES\n").into_iter().filter(|block| block.contains("--slurm"));
+    let blocks: Vec<String> = blocks(page, "\n### Slurm\n").into_iter().chain(example).collect();
+    assert_eq!(blocks.len(), 4);
     for block in blocks {
         for name in ["log", "results"] {
             let _ = std::fs::remove_file(cluster.work(name));

@@ -151,6 +151,8 @@ pub use child::{Ending, Released};
 #[doc(hidden)]
 pub use command::posix;
 pub use command::values::*;
+#[doc(hidden)]
+pub use command::FilePlace;
 pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
 pub use command::{Command, CommandArgs, CommandEnvs};
 pub use error::Error;

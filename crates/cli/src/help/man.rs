@@ -1,4 +1,5 @@
-//! Man pages, made from the definition of the options and a text per page (`man/`).
+//! Man pages, made from the definition of the options and a text per page (`man/`). Each page begins with its examples: most
+//! readers look for a line that they can change.
 
 use std::{
     fs,
@@ -40,7 +41,12 @@ const TEXTS: &[(&str, &str)] = &[
     ("bench", include_str!("man/bench.md")),
     ("doctor", include_str!("man/doctor.md")),
     ("xargs", include_str!("man/xargs.md")),
+    ("completions", include_str!("man/completions.md")),
+    ("man", include_str!("man/man.md")),
 ];
+
+/// The sections of a text that are put before the options.
+const FIRST: [&str; 2] = ["## EXAMPLES", "## DESCRIPTION"];
 
 /// The document that has the table of signals.
 const RUN: &str = include_str!("../../run.md");
@@ -112,15 +118,23 @@ fn page(command: &Command, name: &str, version: &str, others: &[String]) -> Stri
     let (first, rest) = about.split_at(about.chars().next().map_or(0, char::len_utf8));
     markdown::plain(&mut page, &format!("{name} - {}{rest}", first.to_lowercase()));
     synopsis(&mut page, command);
+    let text = TEXTS.iter().find(|(short, _)| *short == command.get_name()).map_or("", |(_, text)| text.trim_end());
+    let [examples, description] = FIRST.map(|heading| section(text, heading));
+    markdown::document(&mut page, &format!("{}\n{examples}", FIRST[0]));
     page.control("SH", ["DESCRIPTION"]);
     let long = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     // The first paragraph is the one under NAME.
     let (first, rest) = long.split_once("\n\n").unwrap_or((&long, ""));
-    let text = if rest.is_empty() { format!("{}.", first.trim_end_matches('.')) } else { rest.to_owned() };
-    markdown::document(&mut page, &text);
+    let about = if rest.is_empty() { format!("{}.", first.trim_end_matches('.')) } else { rest.to_owned() };
+    markdown::document(&mut page, if description.is_empty() { &about } else { &description });
+    if name == "forkless" {
+        subcommands(&mut page, command, name);
+    }
     page.control("SH", ["OPTIONS"]);
     arguments(&mut page, command);
-    subcommands(&mut page, command, name);
+    if name != "forkless" {
+        subcommands(&mut page, command, name);
+    }
     if name == "forkless-run" {
         let signals = section(RUN, "## Signals");
         if !signals.is_empty() {
@@ -128,7 +142,7 @@ fn page(command: &Command, name: &str, version: &str, others: &[String]) -> Stri
         }
     }
     exit_status(&mut page, command);
-    let text = TEXTS.iter().find(|(short, _)| *short == command.get_name()).map_or("", |(_, text)| text.trim_end());
+    let text = FIRST.iter().fold(text.to_owned(), |text, heading| without(&text, heading));
     let all = ["forkless".to_owned()];
     let related: Vec<String> =
         all.iter().chain(others).filter(|other| *other != name).map(|other| format!("`{other}`(1)")).collect();
@@ -289,6 +303,19 @@ fn section(document: &str, heading: &str) -> String {
     lines.take_while(|line| !line.starts_with("## ")).flat_map(|line| [line, "\n"]).collect()
 }
 
+/// The document without that section.
+fn without(document: &str, heading: &str) -> String {
+    let mut is_inside = false;
+    let outside = |line: &&str| {
+        if line.starts_with("## ") {
+            is_inside = line.starts_with(heading);
+        }
+        !is_inside
+    };
+    let text: String = document.lines().filter(outside).flat_map(|line| [line, "\n"]).collect();
+    text.trim_end().to_owned()
+}
+
 /// Today, or the day that a reproducible build gives.
 fn date() -> String {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse().ok());
@@ -334,5 +361,7 @@ mod tests {
         let document = "# A\n## Signals and jobs\n\none\n### two\n## Other\nthree\n";
         assert_eq!(section(document, "## Signals"), "\none\n### two\n");
         assert_eq!(section(document, "## None"), "");
+        assert_eq!(without(document, "## Signals"), "# A\n## Other\nthree");
+        assert_eq!(without(document, "## None"), document.trim_end());
     }
 }

@@ -25,10 +25,10 @@ mod wait;
 use std::process::ExitCode;
 
 pub(crate) use failure::say;
-pub(crate) use options::{RunOptions, amount, look, quick, step_names};
+pub(crate) use options::{RunOptions, amount, expand, look, quick, step_names};
 pub(crate) use remedy::of_program;
 
-use self::{failure::Failure, request::Asked, sandbox::Sandbox};
+use self::{failure::Failure, report::Reports, request::Asked, sandbox::Sandbox};
 
 /// How forkless is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +40,10 @@ enum Outcome {
 
 /// Runs the program and returns the exit code of forkless.
 pub(crate) fn main(options: &RunOptions) -> ExitCode {
-    let outcome = match report::open(options) {
-        Ok(None) => run(options, &mut None),
-        Ok(Some(file)) => reported(options, file),
-        Err(failure) => Err(failure),
-    };
+    let outcome = Reports::open(options).and_then(|mut reports| {
+        let outcome = run(options, &mut reports);
+        reports.finish(options, outcome)
+    });
     match outcome {
         Ok(Outcome::Code(code)) => ExitCode::from(code),
         Ok(Outcome::Signal(signal)) => {
@@ -55,19 +54,6 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
             say(remedy::words(&failure, options));
             ExitCode::from(failure.code)
         }
-    }
-}
-
-/// Runs the program and writes the report.
-fn reported(options: &RunOptions, file: std::fs::File) -> Result<Outcome, Failure> {
-    let mut ended = None;
-    let outcome = run(options, &mut ended);
-    let program = options.words.iter().find(|word| parse::split(word, b'=').is_none());
-    let program = program.or(options.shell.as_ref()).cloned().unwrap_or_default();
-    let written = report::write(file, &program, ended.as_ref(), &outcome);
-    match (written, outcome) {
-        (Err(error), Ok(_)) => Err(Failure::before(format_args!("--report: cannot write it: {error}"))),
-        (_, outcome) => outcome,
     }
 }
 
@@ -90,7 +76,7 @@ fn check_user(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// Returns only if the program was run by a child, was explained, or could not be run.
-fn run(options: &RunOptions, report: &mut Option<report::Ended>) -> Result<Outcome, Failure> {
+fn run(options: &RunOptions, reports: &mut Reports) -> Result<Outcome, Failure> {
     check_user(options)?;
     let sandbox = Sandbox::of(options)?;
     if options.linger.is_some() && options.capture.is_none() && sandbox.is_none() {
@@ -103,8 +89,12 @@ fn run(options: &RunOptions, report: &mut Option<report::Ended>) -> Result<Outco
         explain::explain(asked, options, &reasons, sandbox.as_ref())?;
         return Ok(Outcome::Code(0));
     }
+    if options.looks_like_bwrap() && !options.quiet {
+        say("unlike with bwrap, the program keeps the root of the host; add --sandbox or --pivot-root, or --quiet");
+    }
+    options.child.die_with_parent(options.namespaces.joins(forkless::Namespace::Pid))?;
     if reasons.is_empty() {
         return Err(in_place::run(asked, options));
     }
-    supervised::run(asked, terminal, options, sandbox.as_ref(), report)
+    supervised::run(asked, terminal, options, sandbox.as_ref(), reports)
 }

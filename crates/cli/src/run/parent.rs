@@ -46,6 +46,7 @@ fn during(options: &RunOptions) -> Vec<Row> {
         (options.sandbox.sandbox.is_some(), "--sandbox", "forkless starts the init of the sandbox and signals it"),
         (times_out, "--timeout", "forkless signals the program"),
         (options.capture.is_some(), "--capture", "forkless reads the output"),
+        (options.child.die_with_parent, "--die-with-parent", "forkless dies with its parent, and the program with it"),
         (leaves_terminal, "--process-group", "forkless lends it the terminal"),
         (options.child.pty.is_some(), "--pty", "forkless relays input and output"),
     ]
@@ -56,6 +57,7 @@ fn after(options: &RunOptions) -> Vec<Row> {
     let (filters, limits) = (&options.filters, &options.limits);
     vec![
         (options.report.is_some(), "--report", "forkless writes it when the program has ended"),
+        (options.json_status_fd.is_some(), "--json-status-fd", "forkless writes to it when the program has ended"),
         (options.usage, "--usage", "forkless reports when the program has ended"),
         (options.child.foreground, "--foreground", "forkless takes the terminal back"),
         (options.signal_exit_code, "--signal-exit-code", "forkless turns the signal into an exit code"),

@@ -17,9 +17,9 @@ use super::{
     options::{OwnGroup, Place, RunOptions},
     parse::Source,
     remedy,
-    report::Ended,
+    report::{Ended, Reports},
     request::Asked,
-    sandbox::Sandbox,
+    sandbox::{Sandbox, Status},
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
 };
@@ -45,7 +45,7 @@ pub(super) fn run(
     terminal: Option<Terminal>,
     options: &RunOptions,
     sandbox: Option<&Sandbox<'_>>,
-    report: &mut Option<Ended>,
+    reports: &mut Reports,
 ) -> Result<Outcome, Failure> {
     let mut watch = watch(&mut asked, options)?;
     // Created after the signals are taken: a signal before that would kill forkless and leave the cgroup behind.
@@ -66,6 +66,7 @@ pub(super) fn run(
             (child, None, Some(inside))
         }
     };
+    reports.created(child.id());
     if options.route {
         say(format_args!("route: {}", child.route()));
         asked.line_route().into_iter().for_each(|route| say(format_args!("line: {route}")));
@@ -74,14 +75,17 @@ pub(super) fn run(
     drop(asked);
     let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
     let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
+    // A timeout may end init before it has started the program.
+    let is_started = inside.as_ref().is_none_or(Status::is_executed) || ending.timed_out.is_some();
     ending.status = inside.map_or(ending.status, |inside| inside.of(ending.status));
     // Not after a timeout: with a shell, the signal would have hit the shell itself.
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
     }
     let oom_kills = group.as_ref().map_or(0, OwnGroup::oom_kills);
-    *report =
-        Some(Ended { status: ending.status, timed_out: ending.timed_out, usage: child.usage().cloned(), oom_kills });
+    let ended =
+        || Ended { status: ending.status, timed_out: ending.timed_out, usage: child.usage().cloned(), oom_kills };
+    reports.ended = is_started.then(ended);
     let outcome = outcome(ending, options);
     let trouble = group.as_ref().and_then(OwnGroup::trouble);
     let group_usage = group.as_ref().map(OwnGroup::usage).unwrap_or_default();

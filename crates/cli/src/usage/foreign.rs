@@ -17,7 +17,7 @@ pub(crate) fn value_hint(option: &str, value: &str) -> &'static str {
 }
 
 /// The spellings, separated by spaces; the tool; the remedy.
-const HINTS: [(&str, &str, &str); 49] = [
+const HINTS: [(&str, &str, &str); 51] = [
     ("--mem --memory-limit", "other tools", "use --memory-max=BYTES"),
     ("-p", "timeout(1) use --preserve-status, for that of unshare(1)", "use --unshare-pid"),
     ("-v --verbose --debug", "env(1) and timeout(1)", "use --route, or --explain to see the steps"),
@@ -63,8 +63,10 @@ const HINTS: [(&str, &str, &str); 49] = [
     ("--workdir", "docker(1)", "use --chdir=DIR"),
     ("--pipe --collect --remain-after-exit", "systemd-run(1)", "leave it out: the program has the streams of forkless"),
     ("--bind-fd --ro-bind-fd", "bwrap(1)", "use --attach-mount FD DST, or --bind /proc/self/fd/N DST"),
-    ("--file --bind-data --ro-bind-data", "bwrap(1)", "use --bind SRC DST with a file"),
-    ("--die-with-parent", "bwrap(1)", "use --pdeathsig=KILL"),
+    ("--info-fd", "bwrap(1)", "use --json-status-fd=FD, and /proc/PID/ns for the namespaces"),
+    ("--lock-file", "bwrap(1)", "run forkless by flock(1)"),
+    ("--disable-userns --assert-userns-disabled", "bwrap(1)", "use --sandbox, which refuses new namespaces"),
+    ("--as-pid-1", "bwrap(1)", "leave it out: with --unshare-pid the program is PID 1, except in a --sandbox"),
     ("--cap-drop --cap-add", "bwrap(1) and docker(1)", "use --bounding-set=-CAP and --ambient-caps=+CAP"),
     ("--unshare-user-try --unshare-cgroup-try", "bwrap(1)", "use --unshare-user or --unshare-cgroup"),
     ("--userns --userns2", "bwrap(1)", "use --join=user=PATH"),

@@ -33,8 +33,12 @@ pub(crate) mod values;
 
 pub use capability::{Capability, CapabilitySet};
 pub(crate) use paths::Paths;
+#[doc(hidden)]
+pub use sandbox::FilePlace;
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
-pub(crate) use sandbox::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, OVERLAY, Sandbox};
+pub(crate) use sandbox::{
+    MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile, OVERLAY, Sandbox,
+};
 pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};
 

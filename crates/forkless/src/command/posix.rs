@@ -1,10 +1,12 @@
 //! What `posix_spawn(3)` offers and [`Command`] does not: steps in the caller's order, and a program's arguments and environment
 //! exactly as given.
 
-use super::{BpfInstruction, Command, Ready};
+use super::{BpfInstruction, Command, FilePlace, MountStep, NewFile, Ready};
 use crate::environment::Block;
 use std::ffi::{CStr, CString, OsString};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::Arc;
 
 /// One step of the child: `posix_spawn_file_actions_addopen(3)` and its like. Steps are done in the order in which they were
 /// added, with the numbers that descriptors have by then.
@@ -85,13 +87,33 @@ impl Command {
     }
 }
 
-/// For `forkless run --sandbox`, whose init starts one program in namespaces that were made for it.
+/// For `forkless run`. The init of its sandbox starts one program in namespaces that were made for it.
 #[doc(hidden)]
 impl Command {
     /// Mounts and changes the root in the caller's own mount namespace, for a caller that was cloned into new namespaces to
     /// start this one program in them. The caller's root changes, too.
     pub fn mounts_here(&mut self) -> &mut Self {
         self.sandbox.mounts_here = true;
+        self
+    }
+
+    /// Sets the mode of a file or directory, among the mounts. A symbolic link at the end of the path is an error.
+    pub fn set_mode<P: AsRef<Path>>(&mut self, path: P, mode: u32) -> &mut Self {
+        self.sandbox.mounts.push(MountStep::Mode { path: path.as_ref().to_owned(), mode });
+        self
+    }
+
+    /// Makes a file with this mode and the first `length` bytes of `data`, less than 2 GiB, among the mounts. `data` is a regular file
+    /// or a memfd, whose offset changes. A file that exists at the path itself is overwritten.
+    pub fn make_file<P: AsRef<Path>>(
+        &mut self,
+        (data, length): (OwnedFd, usize),
+        path: P,
+        mode: u32,
+        place: FilePlace,
+    ) -> &mut Self {
+        let content = NewFile { data: Arc::new(data), length, path: path.as_ref().to_owned(), mode, place };
+        self.sandbox.mounts.push(MountStep::NewFile(content));
         self
     }
 

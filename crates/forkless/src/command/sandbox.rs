@@ -53,6 +53,28 @@ pub(crate) enum MountStep {
     Symlink { to: PathBuf, path: PathBuf },
     /// A small `/dev`.
     Devices(PathBuf),
+    /// `openat(2)` and `fchmod(2)`.
+    Mode { path: PathBuf, mode: u32 },
+    /// A file with content.
+    NewFile(NewFile),
+}
+
+/// A file that is made with the content of another one.
+pub(crate) struct NewFile {
+    pub(crate) data: Arc<OwnedFd>,
+    pub(crate) length: usize,
+    pub(crate) path: PathBuf,
+    pub(crate) mode: u32,
+    pub(crate) place: FilePlace,
+}
+
+/// Where such a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilePlace {
+    /// At the path itself.
+    Path,
+    /// On a new tmpfs, and mounted on the path, with these attributes.
+    Mounted(u64),
 }
 
 impl MountStep {
@@ -74,6 +96,8 @@ impl MountStep {
             | Self::Attach { .. }
             | Self::Unmount(_)
             | Self::Directory { .. }
+            | Self::Mode { .. }
+            | Self::NewFile(_)
             | Self::Devices(_) => vec![self.target().as_os_str()],
         }
     }
@@ -89,6 +113,8 @@ impl MountStep {
             | Self::Unmount(path)
             | Self::Directory { path, .. }
             | Self::Symlink { path, .. }
+            | Self::Mode { path, .. }
+            | Self::NewFile(NewFile { path, .. })
             | Self::Devices(path) => path,
         }
     }
@@ -100,7 +126,12 @@ impl MountStep {
                 one.flags & MS_REMOUNT == 0 && (one.kind.is_some() || one.flags & (MS_BIND | MS_MOVE) != 0)
             }
             Self::ReadOnlyBind { .. } | Self::FileSystem { .. } | Self::Attach { .. } | Self::Devices(_) => true,
-            Self::Attributes { .. } | Self::Unmount(_) | Self::Directory { .. } | Self::Symlink { .. } => false,
+            Self::NewFile(content) => content.place != FilePlace::Path,
+            Self::Attributes { .. }
+            | Self::Unmount(_)
+            | Self::Directory { .. }
+            | Self::Mode { .. }
+            | Self::Symlink { .. } => false,
         }
     }
 

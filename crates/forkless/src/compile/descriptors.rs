@@ -1,6 +1,6 @@
 //! The descriptors of the child: their numbers, and the source of each.
 
-use crate::command::{Command, MountStep};
+use crate::command::{Command, MountStep, NewFile};
 use crate::error::Error;
 use crate::plan::TERMINAL_SLOT;
 use crate::route::Launcher;
@@ -163,8 +163,8 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         found.ruleset = Some(found.lend(command, fd, false)?);
     }
     for one in &command.sandbox.mounts {
-        if let MountStep::Attach { tree, .. } = one {
-            let number = found.lend(command, tree, false)?;
+        if let MountStep::Attach { tree: fd, .. } | MountStep::NewFile(NewFile { data: fd, .. }) = one {
+            let number = found.lend(command, fd, false)?;
             found.trees.push(number);
         }
     }

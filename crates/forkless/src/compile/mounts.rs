@@ -12,6 +12,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+mod files;
+
 /// The variables in which calls store descriptors for later calls.
 const FIRST: u32 = CALLER_VARIABLES as u32;
 
@@ -30,6 +32,9 @@ const SECOND_TREE: u32 = CONTEXT + 2;
 /// A copy of all mounts, from before those of the root were restricted.
 const BEFORE: u32 = CONTEXT + 3;
 
+/// A file that is open only during its step.
+const FILE: u32 = CONTEXT + 4;
+
 const NOTHING: Arg = Arg::Number(0);
 
 const MNT_DETACH: u64 = 2;
@@ -41,7 +46,7 @@ const ATTR_NO_SUID: u64 = 2;
 const ATTR_NO_EXEC: u64 = 8;
 const ATTR_STRICT_ATIME: u64 = 0x20;
 
-/// `trees`: the descriptors of detached mounts, by their numbers in the child.
+/// `trees`: the descriptors of detached mounts and of contents, by their numbers in the child.
 pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     let sandbox = steps.sandbox;
     let mut trees = trees.iter();
@@ -76,6 +81,11 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
             MountStep::Directory { path, mode } => make_dir(steps, path, *mode),
             MountStep::Symlink { to, path } => symlink(steps, to, path),
             MountStep::Devices(target) => devices(steps, target),
+            MountStep::Mode { path, mode } => files::set_mode(steps, path, *mode),
+            MountStep::NewFile(content) => {
+                let data = trees.next().map_or(-1, |number| *number);
+                files::make_file(steps, content, Arg::Number(data as u64));
+            }
         }
         steps.places.follow(one);
     }

@@ -51,6 +51,10 @@ pub(crate) struct ChildOptions {
     #[arg(long, value_name = "SIG", value_parser = death_signal)]
     pdeathsig: Option<DeathSignal>,
 
+    /// Kill forkless and the program when the process that started forkless dies
+    #[arg(long, conflicts_with_all = ["pdeathsig", "shell"])]
+    pub(crate) die_with_parent: bool,
+
     /// Kill the program when forkless ends, even by SIGKILL (Linux 7.1; needs --no-new-privs or CAP_SYS_ADMIN)
     // A sandbox ends with forkless in any case, and its process 1 does not keep the pidfd.
     #[arg(long, conflicts_with = "sandbox")]
@@ -165,6 +169,22 @@ impl ChildOptions {
         if self.pdeathsig.is_none() && !cannot {
             command.parent_death_signal(libc::SIGKILL);
         }
+    }
+
+    /// Makes the kernel kill forkless with its parent. The program then dies with forkless, as [`Self::supervised`] says.
+    pub(crate) fn die_with_parent(&self, joins_pids: bool) -> Result<(), Failure> {
+        if !self.die_with_parent {
+            return Ok(());
+        }
+        let failed = |why: &dyn std::fmt::Display| Failure::before(format_args!("--die-with-parent: {why}"));
+        if joins_pids || self.launcher() == ByName::PosixSpawn {
+            return Err(failed(&"the program would not die with forkless; leave out --join pid= and --launcher"));
+        }
+        let parent = rustix::process::getppid();
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+            .map_err(|error| failed(&error))?;
+        // The parent may have died before the request.
+        if rustix::process::getppid() != parent { Err(failed(&"the parent has died")) } else { Ok(()) }
     }
 
     /// The file to execute in place of PROGRAM.

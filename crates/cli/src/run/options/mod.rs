@@ -1,6 +1,7 @@
 //! The options of `forkless run`. They have the names of the corresponding options of env(1), timeout(1) and
 //! setsid(1); each module names the tools that its options follow.
 
+mod arguments;
 mod cgroup;
 mod child;
 mod filters;
@@ -31,6 +32,7 @@ use super::{
     parse::{self, Assignment, FdRequest, Source},
 };
 
+pub(crate) use arguments::expand;
 pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::{ChildOptions, Place, step_names};
 pub(crate) use identity::{Ids, names};
@@ -96,6 +98,10 @@ pub(crate) struct RunOptions {
     #[arg(help_heading = FILES, long, value_name = "N=SOURCE", value_parser = OsStringValueParser::new().try_map(parse::open_request))]
     pub(crate) open: Vec<FdRequest>,
 
+    /// Read more options from inherited descriptor FD, each word ended by NUL, and take them in the place of this one
+    #[arg(help_heading = PROGRAM, long, value_name = "FD")]
+    pub(crate) args: Vec<u32>,
+
     /// Inherit all file descriptors that are not close-on-exec (default: only the standard streams and those named)
     #[arg(help_heading = FILES, long)]
     pub(crate) inherit_all: bool,
@@ -146,6 +152,11 @@ pub(crate) struct RunOptions {
     /// docs/run.md)
     #[arg(help_heading = REPORTS, long, value_name = "FILE")]
     pub(crate) report: Option<OsString>,
+
+    /// Write {"child-pid": N} to inherited descriptor FD when the child exists, and {"exit-code": N} at the end of the program,
+    /// each on a line
+    #[arg(help_heading = REPORTS, long, value_name = "FD")]
+    pub(crate) json_status_fd: Option<u32>,
 
     /// Do not print remarks on a program that ran: steps skipped by --best-effort, kills by the OOM killer; errors are printed
     #[arg(help_heading = REPORTS, short = 'q', long)]
@@ -247,6 +258,11 @@ impl RunOptions {
     /// Has the program another root, so that its paths are not those of forkless?
     pub(crate) fn changes_root(&self) -> bool {
         self.mounts.changes_root() || self.sandbox.sandbox.is_some()
+    }
+
+    /// Does this look like a command line of bwrap(1), whose program would see only what is mounted?
+    pub(crate) fn looks_like_bwrap(&self) -> bool {
+        !self.changes_root() && self.mounts.look_like_a_root(self.namespaces.unshare_all)
     }
 
     /// The seccomp filter of the command line with the option that sets it.

@@ -2,12 +2,14 @@
 
 use std::{
     ffi::OsString,
+    fs::File,
+    io::{self, Read},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
 use clap::{ArgMatches, Args, FromArgMatches, error::ErrorKind};
-use forkless::{Command, mount_attribute};
+use forkless::{Command, FilePlace, mount_attribute};
 
 use crate::near::did_you_mean;
 
@@ -49,7 +51,7 @@ struct Flags {
     #[arg(long, value_name = "BYTES", value_parser = amount)]
     size: Vec<u64>,
 
-    /// Set the mode of the next --tmpfs or --dir (--dir also applies the umask)
+    /// Set the mode of the next --tmpfs, --dir, --file, --bind-data or --ro-bind-data (--dir also applies the umask)
     #[arg(long, value_name = "OCTAL", value_parser = |word: &str| octal(word, 0o7777))]
     perms: Vec<u32>,
 
@@ -81,6 +83,22 @@ struct Flags {
     /// Create a symbolic link DST that points to SRC
     #[arg(long, num_args = 2, value_names = ["SRC", "DST"])]
     symlink: Vec<PathBuf>,
+
+    /// Copy inherited descriptor FD to the file DST, which is made or overwritten (default mode: 666)
+    #[arg(long, num_args = 2, value_names = ["FD", "DST"])]
+    file: Vec<OsString>,
+
+    /// Mount a new file with the content of inherited descriptor FD on the file DST (default mode: 600)
+    #[arg(long, num_args = 2, value_names = ["FD", "DST"])]
+    bind_data: Vec<OsString>,
+
+    /// As --bind-data, read-only
+    #[arg(long, num_args = 2, value_names = ["FD", "DST"])]
+    ro_bind_data: Vec<OsString>,
+
+    /// Set the mode of PATH, which must not be a symbolic link
+    #[arg(long, num_args = 2, value_names = ["OCTAL", "PATH"])]
+    chmod: Vec<OsString>,
 
     /// Make the mount at DST and all mounts below it read-only
     #[arg(long, value_name = "DST")]
@@ -127,11 +145,14 @@ pub(crate) enum Mount {
     Attributes { set: u64, clear: u64, target: PathBuf },
     FileSystem { kind: String, parameters: Vec<(String, Option<String>)>, attributes: u64, target: PathBuf },
     Attach(u32, PathBuf),
+    Mode(u32, PathBuf),
+    File { number: u32, target: PathBuf, mode: u32, place: FilePlace },
     Unmount(PathBuf),
 }
 
 /// What a bind mount leaves out, as in bwrap(1).
 const NO_PRIVILEGES: u64 = mount_attribute::NO_SUID | mount_attribute::NO_DEV;
+const READ_ONLY_DATA: u64 = NO_PRIVILEGES | mount_attribute::READ_ONLY;
 
 impl Mount {
     pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
@@ -161,6 +182,10 @@ impl Mount {
                 let tree: OwnedFd = open_fd("--attach-mount", *number)?;
                 command.attach_mount(tree, target)
             }
+            Self::Mode(mode, path) => command.set_mode(path, *mode),
+            Self::File { number, target, mode, place } => {
+                command.make_file(content(*number, *place)?, target, *mode, *place)
+            }
             Self::Unmount(target) => command.unmount(target),
         };
         Ok(())
@@ -180,8 +205,19 @@ impl Mount {
             | Self::Attributes { target, .. }
             | Self::FileSystem { target, .. }
             | Self::Attach(_, target)
+            | Self::Mode(_, target)
+            | Self::File { target, .. }
             | Self::Unmount(target) => target,
         }
+    }
+
+    /// The same, but for a mounted file, from which no program is executed.
+    pub(crate) fn not_executable(&self) -> Self {
+        let mut one = self.clone();
+        if let Self::File { place: FilePlace::Mounted(attributes), .. } = &mut one {
+            *attributes |= mount_attribute::NO_EXEC;
+        }
+        one
     }
 
     /// The same at another path.
@@ -200,6 +236,8 @@ impl Mount {
             | Self::Attributes { target, .. }
             | Self::FileSystem { target, .. }
             | Self::Attach(_, target)
+            | Self::Mode(_, target)
+            | Self::File { target, .. }
             | Self::Unmount(target) => *target = path,
         }
         moved
@@ -233,6 +271,14 @@ impl Mounts {
     /// The mounts, in order.
     pub(crate) fn steps(&self) -> &[Mount] {
         &self.mounts
+    }
+
+    /// Are there bind mounts, and with them the parts of a whole system?
+    pub(crate) fn look_like_a_root(&self, is_apart: bool) -> bool {
+        let any = |is_it: fn(&Mount) -> bool| self.mounts.iter().any(is_it);
+        let system = any(|mount| matches!(mount, Mount::Proc(_))) && any(|mount| matches!(mount, Mount::Devices(_)));
+        let binds = |mount: &Mount| matches!(mount, Mount::Bind(..) | Mount::ReadOnlyBind(..) | Mount::DeviceBind(..));
+        any(binds) && (system || is_apart)
     }
 
     /// The paths that are mounted upon or made.
@@ -306,7 +352,7 @@ type Words = (&'static str, usize, Vec<Word>);
 
 impl Flags {
     /// The uses of each option.
-    fn words(self) -> Result<[Words; 21], String> {
+    fn words(self) -> Result<[Words; 25], String> {
         let one = |paths: Vec<PathBuf>, new: fn(PathBuf) -> Mount| -> Vec<Word> {
             paths.into_iter().map(|path| Word::Mount(new(path))).collect()
         };
@@ -345,6 +391,14 @@ impl Flags {
             ("remount", 2, self.remount.chunks_exact(2).map(remount).collect::<Result<_, _>>()?),
             ("mount", 3, self.mount.chunks_exact(3).map(file_system).collect::<Result<_, _>>()?),
             ("attach_mount", 2, self.attach_mount.chunks_exact(2).map(attach).collect::<Result<_, _>>()?),
+            ("file", 2, files("--file", &self.file, 0o666, FilePlace::Path)?),
+            ("bind_data", 2, files("--bind-data", &self.bind_data, 0o600, FilePlace::Mounted(NO_PRIVILEGES))?),
+            (
+                "ro_bind_data",
+                2,
+                files("--ro-bind-data", &self.ro_bind_data, 0o600, FilePlace::Mounted(READ_ONLY_DATA))?,
+            ),
+            ("chmod", 2, self.chmod.chunks_exact(2).map(chmod).collect::<Result<_, _>>()?),
             ("umount", 1, one(self.umount, Mount::Unmount)),
         ])
     }
@@ -356,12 +410,16 @@ fn with_modifiers(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, Strin
     let (mut size, mut mode, mut sources) = (None, None, Vec::new());
     for word in words {
         let mut mount = match word {
+            // For tmpfs, 0 is no limit at all, and a number that overflows may become one.
+            Word::Size(bytes) if bytes == 0 || i64::try_from(bytes).is_err() => {
+                return Err("--size must be from 1 to 2^63-1 bytes; leave it out for half of RAM".to_owned());
+            }
             Word::Size(bytes) => {
-                size = Some(bytes);
+                once("--size", size.replace(bytes))?;
                 continue;
             }
             Word::Mode(bits) => {
-                mode = Some(bits);
+                once("--perms", mode.replace(bits))?;
                 continue;
             }
             Word::Source(path) => {
@@ -377,7 +435,7 @@ fn with_modifiers(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, Strin
                 let mode = mode.take().map(|mode| format!("mode={mode:o}"));
                 *options = size.into_iter().chain(mode).collect::<Vec<_>>().join(",");
             }
-            Mount::Directory(_, bits) => *bits = mode.take().unwrap_or(*bits),
+            Mount::Directory(_, bits) | Mount::File { mode: bits, .. } => *bits = mode.take().unwrap_or(*bits),
             Mount::Overlay(lower, upper, _) => {
                 // The kernel expects the topmost layer first.
                 *lower = sources.drain(..).rev().collect();
@@ -394,13 +452,20 @@ fn with_modifiers(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, Strin
     Ok(mounts)
 }
 
+/// Of two, it is not clear which one is meant.
+fn once<T>(flag: &str, before: Option<T>) -> Result<(), String> {
+    before.map_or(Ok(()), |_| Err(format!("{flag} is given twice for one mount; keep one")))
+}
+
 /// An unused modifier is an error: the user meant it for another option.
 fn check_modifiers_used(size: Option<u64>, mode: Option<u32>, sources: &[PathBuf]) -> Result<(), String> {
     if size.is_some() {
         return Err("--size sets the size of the next --tmpfs, and none follows; add --tmpfs DST after it".to_owned());
     }
     if mode.is_some() {
-        return Err("--perms sets the mode of the next --tmpfs or --dir, and none follows; add one after it".to_owned());
+        return Err(
+            "--perms sets the mode of the next --tmpfs, --dir or --file, and none follows; add one after it".to_owned()
+        );
     }
     if !sources.is_empty() {
         return Err(
@@ -468,6 +533,39 @@ fn attach(words: &[OsString]) -> Result<Word, String> {
     Ok(Word::Mount(Mount::Attach(number as u32, PathBuf::from(&words[1]))))
 }
 
+/// `FD DST`, twice as long as there are uses.
+fn files(flag: &str, words: &[OsString], mode: u32, place: FilePlace) -> Result<Vec<Word>, String> {
+    let file = |two: &[OsString]| {
+        let number = super::super::parse::fd_number(&two[0]).map_err(|why| format!("{flag}: {why}"))? as u32;
+        Ok(Word::Mount(Mount::File { number, target: PathBuf::from(&two[1]), mode, place }))
+    };
+    words.chunks_exact(2).map(file).collect()
+}
+
+/// What the descriptor has, to its end, in a memfd, with its length: one system call of the child copies it.
+fn content(number: u32, place: FilePlace) -> Result<(OwnedFd, usize), Failure> {
+    const LESS_THAN: u64 = 0x7fff_f000;
+    let flag = match place {
+        FilePlace::Path => "--file",
+        FilePlace::Mounted(set) if set & mount_attribute::READ_ONLY != 0 => "--ro-bind-data",
+        FilePlace::Mounted(_) => "--bind-data",
+    };
+    let failed = |error: io::Error| Failure::before(format_args!("{flag}: cannot copy fd {number}: {error}"));
+    let mut source = File::from(open_fd(flag, number)?).take(LESS_THAN);
+    let memory = rustix::fs::memfd_create("content", rustix::fs::MemfdFlags::CLOEXEC);
+    let mut memory = File::from(memory.map_err(|error| failed(error.into()))?);
+    let length = io::copy(&mut source, &mut memory).map_err(failed)?;
+    if length == LESS_THAN {
+        return Err(Failure::before(format_args!("{flag}: fd {number} has 2 GiB or more; bind a file instead")));
+    }
+    Ok((memory.into(), length as usize))
+}
+
+fn chmod(words: &[OsString]) -> Result<Word, String> {
+    let mode = octal(text("--chmod", &words[0])?, 0o7777).map_err(|why| format!("--chmod: {why}"))?;
+    Ok(Word::Mount(Mount::Mode(mode, PathBuf::from(&words[1]))))
+}
+
 fn text<'a>(flag: &str, word: &'a OsString) -> Result<&'a str, String> {
     word.to_str().ok_or_else(|| format!("{flag}: {:?} is not UTF-8", Path::new(word)))
 }
@@ -518,7 +616,8 @@ mod tests {
     #[test]
     fn modifiers_apply_to_the_next_mount_only() {
         let words = "x --perms 700 --size 1M --tmpfs /a --tmpfs /b --perms 1777 --dir /c --dir /d --overlay-src /e \
-                     --overlay-src /f --ro-overlay /g --overlay-src /h --overlay /i /j /k";
+                     --overlay-src /f --ro-overlay /g --overlay-src /h --overlay /i /j /k --perms 640 --file 3 /l \
+                     --bind-data 4 /m --ro-bind-data 5 /n --chmod 1777 /o";
         let wanted = [
             Mount::Tmpfs(path("/a"), "size=1048576,mode=700".to_owned()),
             Mount::Tmpfs(path("/b"), String::new()),
@@ -526,10 +625,22 @@ mod tests {
             Mount::Directory(path("/d"), 0o755),
             Mount::Overlay(vec![path("/f"), path("/e")], None, path("/g")),
             Mount::Overlay(vec![path("/h")], Some((path("/i"), path("/j"))), path("/k")),
+            Mount::File { number: 3, target: path("/l"), mode: 0o640, place: FilePlace::Path },
+            Mount::File { number: 4, target: path("/m"), mode: 0o600, place: FilePlace::Mounted(NO_PRIVILEGES) },
+            Mount::File { number: 5, target: path("/n"), mode: 0o600, place: FilePlace::Mounted(READ_ONLY_DATA) },
+            Mount::Mode(0o1777, path("/o")),
         ];
         assert_eq!(mounts(words).as_deref(), Ok(&wanted[..]));
         for (words, flag) in [
             ("x --size 1M", "--size"),
+            ("x --size 0 --tmpfs /a", "--size must be"),
+            ("x --size 9223372036854775809 --tmpfs /a", "--size must be"),
+            ("x --size unlimited --tmpfs /a", "--size must be"),
+            ("x --size 1M --size 2M --tmpfs /a", "--size is given twice"),
+            ("x --perms 700 --perms 700 --dir /a", "--perms is given twice"),
+            ("x --perms 700 --chmod 700 /a", "--perms"),
+            ("x --chmod 888 /a", "--chmod"),
+            ("x --file x /a", "--file"),
             ("x --size 1M --dir /a --tmpfs /b", "--size"),
             ("x --perms 700 --proc /a", "--perms"),
             ("x --overlay-src /a --tmpfs /b", "--overlay-src"),

@@ -49,7 +49,7 @@ pub(crate) struct Namespaces {
 
     /// Create all of these namespaces except time
     #[arg(long)]
-    unshare_all: bool,
+    pub(crate) unshare_all: bool,
 
     /// Create a user namespace in which the current user and group are root
     #[arg(long, conflicts_with_all = ["sandbox", "map_current_user"])]

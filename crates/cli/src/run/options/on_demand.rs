@@ -44,14 +44,14 @@ macro_rules! groups {
 
 groups! {
     0 SignalOptions: |option| ["default-signal", "ignore-signal", "inherit-signal", "block-signal", "empty-signal-mask"].contains(&option);
-    1 ChildOptions: |option| ["setsid", "new-session", "ctty", "pty", "process-group", "foreground", "pdeathsig", "pidfd-autokill", "chdir-fd", "exec-fd", "fexec", "retry-busy", "best-effort", "launcher", "syscall"].contains(&option);
+    1 ChildOptions: |option| ["setsid", "new-session", "ctty", "pty", "process-group", "foreground", "pdeathsig", "die-with-parent", "pidfd-autokill", "chdir-fd", "exec-fd", "fexec", "retry-busy", "best-effort", "launcher", "syscall"].contains(&option);
     2 Identity: |option| ["reuid", "user", "uid", "regid", "group", "gid", "groups", "clear-groups", "init-groups", "keep-groups", "umask"].contains(&option);
     // The options of `Filters` conflict with some of these.
     3 Privileges: |option| Filters::has(option) || ["no-new-privs", "nnp", "bounding-set", "permitted-caps", "permitted", "effective-caps", "effective", "inh-caps", "ambient-caps", "securebits", "seccomp", "seccomp-filter", "landlock"].contains(&option);
     4 Filters: |option| ["system-call-filter", "landlock-access", "landlock-rule"].contains(&option);
     5 Namespaces: |option| ["unshare-user", "unshare-pid", "unshare-net", "unshare-mount", "unshare-uts", "unshare-ipc", "unshare-cgroup", "unshare-time", "unshare-all", "map-root-user", "map-current-user", "map-users", "map-groups", "join", "hostname"].contains(&option);
     6 ControlGroup: |option| ["cgroup", "new-cgroup", "memory-max", "memory-high", "memory-swap-max", "tasks-max", "cpu-quota", "cpu-weight", "io-weight"].contains(&option);
-    7 Mounts: |option| ["bind", "dev-bind", "ro-bind", "bind-try", "dev-bind-try", "ro-bind-try", "tmpfs", "size", "perms", "proc", "dev", "overlay-src", "overlay", "ro-overlay", "dir", "symlink", "remount-ro", "remount", "mount", "attach-mount", "umount", "pivot-root", "chroot", "root"].contains(&option);
+    7 Mounts: |option| ["bind", "dev-bind", "ro-bind", "bind-try", "dev-bind-try", "ro-bind-try", "tmpfs", "size", "perms", "proc", "dev", "overlay-src", "overlay", "ro-overlay", "dir", "symlink", "file", "bind-data", "ro-bind-data", "chmod", "remount-ro", "remount", "mount", "attach-mount", "umount", "pivot-root", "chroot", "root"].contains(&option);
     8 Scheduling: |option| ["nice", "adjustment", "cpu-list", "cpus", "scheduler", "ionice", "personality", "no-aslr", "addr-no-randomize"].contains(&option);
     9 Settings: Settings::has_option;
     10 Limits: Limits::has_option;

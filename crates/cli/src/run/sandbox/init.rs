@@ -52,6 +52,7 @@ pub(super) fn run(
     }
     let mut child = command.launch()?;
     child.wait_exec()?;
+    status.executed.store(1, Ordering::Release);
     let program = child.id() as i32;
     // Its descriptor is closed with all others, and its destructor makes calls that the filter of init refuses.
     std::mem::forget(child);

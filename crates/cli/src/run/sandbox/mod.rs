@@ -347,13 +347,15 @@ impl<'a> Sandbox<'a> {
 pub(crate) struct Status {
     /// A page shared with init: 1 plus the wait status of the program; 0 if it has not ended.
     word: &'static AtomicI32,
+    /// In the same page: 1 as soon as the program is executed.
+    executed: &'static AtomicI32,
     alive: Option<OwnedFd>,
 }
 
 impl Status {
     fn new() -> Result<Self, Failure> {
         // SAFETY: a new mapping, chosen by the kernel and never unmapped; zero is a valid number.
-        let word = unsafe {
+        let [word, executed] = unsafe {
             let page = libc::mmap(
                 std::ptr::null_mut(),
                 4096,
@@ -365,9 +367,14 @@ impl Status {
             if page == libc::MAP_FAILED {
                 return Err(failed("shared memory", io::Error::last_os_error()));
             }
-            &*page.cast::<AtomicI32>()
+            &*page.cast::<[AtomicI32; 2]>()
         };
-        Ok(Self { word, alive: None })
+        Ok(Self { word, executed, alive: None })
+    }
+
+    /// Whether the program was executed: init ends by itself if it could not start it.
+    pub(crate) fn is_executed(&self) -> bool {
+        self.executed.load(Ordering::Acquire) != 0
     }
 
     /// How the program ended, if init ended because of that.

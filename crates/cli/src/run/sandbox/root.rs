@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use forkless::{Command, mount_attribute};
+use forkless::{Command, FilePlace, mount_attribute};
 use forkless_core::{planted, sys};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -179,6 +179,11 @@ fn is_directory(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_dir())
 }
 
+/// Whether the mount point is a directory.
+fn is_on_directory(mount: &Mount, tree: Option<&OwnedFd>) -> bool {
+    !matches!(mount, Mount::File { .. }) && tree.is_none_or(is_directory)
+}
+
 /// What may be done below a file or directory.
 struct Rule(OwnedFd, BitFlags<AccessFs>);
 
@@ -208,9 +213,12 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     for (mount, tree) in sandbox.options.mounts.steps().iter().zip(&trees) {
         if matches!(mount, Mount::Symlink(..)) {
             made.push(sandbox.is_in_root(mount) && skeleton.symlink(mount)?);
+        } else if matches!(mount, Mount::Mode(..) | Mount::File { place: FilePlace::Path, .. }) {
+            // No mount point.
+            made.push(false);
         } else {
             made.push(false);
-            let (target, is_directory) = (absolute(mount.target()), tree.as_ref().is_none_or(is_directory));
+            let (target, is_directory) = (absolute(mount.target()), is_on_directory(mount, tree.as_ref()));
             skeleton.place(&target, is_directory)?;
             // The file system at /dev hides the place just made.
             in_dev.extend(target.strip_prefix("/dev").map(|path| (path.to_owned(), is_directory)));
@@ -233,7 +241,9 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     for (mount, tree) in sandbox.options.mounts.steps().iter().zip(&trees) {
         let target = absolute(mount.target());
         for (place, held) in [("/tmp", &tmp), ("/var/tmp", &tmp), ("/dev/shm", &shm)] {
-            if let (Ok(path), Some(false)) = (target.strip_prefix(place), tree.as_ref().map(is_directory)) {
+            let is_mount = !matches!(mount, Mount::Mode(..) | Mount::File { place: FilePlace::Path, .. });
+            let is_on_file = is_mount && !is_on_directory(mount, tree.as_ref());
+            if let (Ok(path), true) = (target.strip_prefix(place), is_on_file) {
                 Skeleton(held.as_fd()).place(path, false)?;
             }
         }
@@ -252,6 +262,7 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
             Mount::Devices(_) => Some(own_tree("dev")?),
             _ => tree,
         };
+        let mount = if strict == 0 { mount } else { &mount.not_executable() };
         rules.extend(add(command, mount, tree, write)?);
     }
     command.pivot_root(PLACE);
