@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -96,8 +97,14 @@ def test_an_unknown_version_keeps_the_standard_functions():
                 raise AssertionError
         subprocess.Popen._execute_child = Popen._execute_child
         import forkless
-        forkless._install._FORK_EXEC.clear()
+        forkless._install._PARAMETERS = None
         before = _posixsubprocess.fork_exec
+        import warnings
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            forkless.install()
+        print(len(seen), "fork_exec" in str(seen[0].message))
+        warnings.simplefilter("ignore")
         print(forkless.install(), forkless.is_installed(), _posixsubprocess.fork_exec is before)
         # Settings are refused instead of being ignored.
         try:
@@ -105,7 +112,23 @@ def test_an_unknown_version_keeps_the_standard_functions():
         except NotImplementedError:
             print("refused")
     """
-    assert python(code) == "False False True\nrefused\n"
+    assert python(code) == "1 True\nFalse False True\nrefused\n"
+
+
+def test_parameters_of_fork_exec_are_taken_from_its_own_signature():
+    parameters, needed = forkless._install._parameters, forkless._install._NEEDED
+
+    def of(names):
+        return parameters(types.SimpleNamespace(__text_signature__=f"($module, {', '.join(names)}, /)"), (4, 0))
+
+    # Python 3.12 and 3.13; 3.14; a version that has another order.
+    for names in ([*needed[:16], "pgid_to_set", *needed[16:], "allow_vfork"], [*needed[:16], "pgid_to_set", *needed[16:]], needed[::-1]):
+        assert of(names) == names
+    assert of([*needed, "a_new_one"]) is None
+    assert of(needed[1:]) is None
+    without = types.SimpleNamespace()
+    assert [parameters(without, version) is None for version in ((3, 9), (3, 10), (3, 11), (3, 12))] == [False, False, False, True]
+    assert forkless._install._PARAMETERS is not None
 
 
 def test_direct_calls_of_fork_exec_launch_through_forkless(installed, launches):
@@ -115,7 +138,7 @@ def test_direct_calls_of_fork_exec_launch_through_forkless(installed, launches):
     words = [["/bin/echo", "x"], [b"/bin/echo"], True, (write,), None, [b"A=b"], -1, -1, -1, write, -1, -1, read, write, True, False]
     words += [-1] if sys.version_info >= (3, 11) else []
     words += [None, None, None, -1, None]
-    words += [False] if sys.version_info >= (3, 11) else []
+    words += [False] if (3, 11) <= sys.version_info < (3, 14) else []
     pid = _posixsubprocess.fork_exec(*words)
     os.close(write)
     assert os.read(read, 100) == b"x\n" and os.waitpid(pid, 0)[1] == 0 and len(launches) == 1

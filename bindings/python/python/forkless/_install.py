@@ -4,6 +4,7 @@ import _posixsubprocess
 import os
 import subprocess
 import sys
+import warnings
 
 from . import _forkless, _launch
 
@@ -15,10 +16,15 @@ def install():
     """Makes the standard `subprocess` module launch through forkless, and so asyncio, and multiprocessing's spawn and forkserver. Their
     behaviour stays the same. Launches that forkless does not support (preexec_fn) still use the original functions.
 
-    Returns whether anything was replaced: in an unknown version of Python the originals stay. Calling it again has no effect.
+    Returns whether anything was replaced: where the parameters of Python's `fork_exec` are unknown, the originals stay, with a warning.
+    Calling it again has no effect.
     """
     if _undo:
         return True
+    if _PARAMETERS is None:
+        message = "forkless does not know the parameters of this Python's fork_exec: subprocess and multiprocessing stay as they are"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return False
     inner = subprocess.Popen._execute_child
     if _launch.is_known(inner):
 
@@ -26,10 +32,9 @@ def install():
             _launch.execute_child(*words)
 
         _set(subprocess.Popen, "_execute_child", _execute_child)
-    if sys.version_info[:2] in _FORK_EXEC:
-        _set(_posixsubprocess, "fork_exec", fork_exec)
-        if hasattr(subprocess, "_fork_exec"):
-            _set(subprocess, "_fork_exec", fork_exec)
+    _set(_posixsubprocess, "fork_exec", fork_exec)
+    if hasattr(subprocess, "_fork_exec"):
+        _set(subprocess, "_fork_exec", fork_exec)
     return bool(_undo)
 
 
@@ -52,8 +57,31 @@ def _set(owner, name, new):
     setattr(owner, name, new)
 
 
-# The number of parameters of the interpreter's fork_exec, by version.
-_FORK_EXEC = {(3, 9): 21, (3, 10): 21, (3, 11): 23, (3, 12): 23, (3, 13): 23}
+# The parameters of every fork_exec, in the order of Python 3.9 and 3.10; then those that later versions have among them.
+_NEEDED = (
+    "args executable_list close_fds pass_fds cwd env p2cread p2cwrite c2pread c2pwrite errread errwrite errpipe_read errpipe_write"
+    " restore_signals call_setsid gid extra_groups uid child_umask preexec_fn"
+).split()
+_OTHERS = ["pgid_to_set", "allow_vfork"]
+
+
+def _parameters(function, version):
+    """The names of the function's parameters: from its own signature, which it has since Python 3.12. None if they are unknown."""
+    signature = getattr(function, "__text_signature__", None)
+    if signature is not None:
+        names = [name.strip() for name in signature.strip("()").split(",")]
+        names = [name for name in names if name not in ("$module", "/")]
+    elif version == (3, 11):
+        names = [*_NEEDED[:16], "pgid_to_set", *_NEEDED[16:], "allow_vfork"]
+    elif version in ((3, 9), (3, 10)):
+        names = _NEEDED
+    else:
+        return None
+    known = set(_NEEDED) <= set(names) <= {*_NEEDED, *_OTHERS}
+    return names if known and len(set(names)) == len(names) else None
+
+
+_PARAMETERS = _parameters(_standard_fork_exec, sys.version_info[:2])
 
 
 # Handles of children that were stopped by a signal before they executed their programs. A dropped handle would be reaped by a later
@@ -63,14 +91,13 @@ _stopped = {}
 
 def fork_exec(*words):
     """Replaces `_posixsubprocess.fork_exec`, which multiprocessing calls directly."""
-    if len(words) != _FORK_EXEC[sys.version_info[:2]] or not isinstance(words[0], (list, tuple)):
+    if len(words) != len(_PARAMETERS) or not isinstance(words[0], (list, tuple)):
         return _standard_fork_exec(*words)
-    args, executables, close_fds, pass_fds, cwd, env = words[:6]
-    p2cread, _, _, c2pwrite, _, errwrite, _, errpipe = words[6:14]
-    restore_signals, start_new_session = words[14:16]
-    rest = list(words[16:])
-    process_group = rest.pop(0) if len(words) == 23 else -1
-    gid, gids, uid, umask, preexec_fn = rest[:5]
+    given = dict(zip(_PARAMETERS, words))
+    args, executables, close_fds, pass_fds, cwd, env = (given[name] for name in _NEEDED[:6])
+    p2cread, c2pwrite, errwrite, errpipe = (given[name] for name in ("p2cread", "c2pwrite", "errwrite", "errpipe_write"))
+    restore_signals, start_new_session, gid, gids, uid, umask, preexec_fn = (given[name] for name in _NEEDED[14:])
+    process_group = given.get("pgid_to_set", -1)
     # The error pipe is not passed on: errors are raised here.
     passed = [fd for fd in pass_fds if fd != errpipe]
     plain = preexec_fn is None and len(executables) == 1 and os.path.dirname(executables[0]) and not (
