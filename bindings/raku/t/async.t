@@ -215,4 +215,41 @@ subtest 'environment, working directory, argv[0]' => {
     is $signals.map({ :16(.words[1]) +& 0x7fffffff }).sum, 0, 'no signal is ignored or blocked';
 }
 
+# Each way to wait for a child, or for its output, ends with the error: a tap, a list, a channel, a promise, a descriptor, a write.
+subtest 'a program that cannot be started leaves nothing open' => {
+    sub ended(Str $what, &waits) {
+        my $name;
+        within(start { try waits(); $name = $!.^name });
+        like $name, / ^ 'X::Forkless' /, $what;
+    }
+    my @kinds = text => { .stdout }, bytes => { .stdout(:bin) }, 'standard error' => { .stderr }, merged => { .Supply };
+    for @kinds -> (:key($kind), :value(&stream)) {
+        my $proc = Ours.new('does-not-exist', :w);
+        my $supply = stream($proc);
+        my $before = Promise.new;
+        $supply.tap({;}, quit => { $before.break($_) }, done => { $before.keep('done') });
+        ended "$kind: start", { await $proc.start };
+        ended "$kind: a tap from before", { await $before };
+        for ^2 {
+            my $after = Promise.new;
+            $supply.tap({;}, quit => { $after.break($_) }, done => { $after.keep('done') });
+            ended "$kind: tap $_", { await $after };
+        }
+        ended "$kind: list", { $supply.list.elems };
+        ended "$kind: channel", { $supply.Channel.receive };
+        ended "$kind: promise", { await $supply.Promise };
+        ended "$kind: descriptor", { await $supply.native-descriptor };
+        ended "$kind: ready", { await $proc.ready };
+        ended "$kind: write", { await $proc.write(Blob.new(1)) };
+    }
+    my ($first, $second) = Ours.new('does-not-exist'), Ours.new('cat');
+    my $output = $second.stdout;
+    $second.bind-stdin($first.stdout);
+    my $end = $second.start;
+    ended 'bound: the first', { await $first.start };
+    ended 'bound: the second', { await $end };
+    ended 'bound: its output', { $output.list.elems };
+    ended 'bound: its pid', { await $second.ready };
+}
+
 done-testing;

@@ -2,6 +2,7 @@
 unit module Forkless::Output;
 
 use Forkless::Native;
+use Forkless::Planted;
 use Forkless::Waiter;
 
 # A Supply that starts to read the pipe when it is tapped, and that can give the pipe's descriptor away instead.
@@ -13,7 +14,16 @@ class OutputPipe is Supply is export {
 my class OnTap does Tappable {
     has Tappable $.delegate;
     has &.tapped;
+    # Why the child has not started.
+    has &.failure;
     method tap(|arguments) {
+        with &!failure() -> $why {
+            my (&, &, &quit, &tap) := arguments.list;
+            my $tap = Tap.new({ Nil });
+            tap($tap);
+            quit($why);
+            return $tap;
+        }
         &!tapped();
         $!delegate.tap(|arguments)
     }
@@ -35,6 +45,7 @@ class Output is export {
     has Bool $!given = False;
     has $!scheduler;
     has &!finished;
+    has $!failure;
     # Data for the taps, which one task of the scheduler takes at a time, so that it stays in order.
     has @!queue;
     has Bool $!running = False;
@@ -60,7 +71,7 @@ class Output is export {
     }
 
     method !pipe(Supply $supply --> Supply) {
-        my $tappable = OnTap.new(delegate => $supply.Tappable, tapped => { self.tapped });
+        my $tappable = OnTap.new(delegate => $supply.Tappable, tapped => { self.tapped }, failure => { $!failure });
         OutputPipe.bless(:$tappable, descriptor => { self.descriptor })
     }
 
@@ -79,8 +90,14 @@ class Output is export {
         self!read if $read;
     }
 
-    # The child has not started.
-    method failed(Exception $why --> Nil) { $!descriptor.break($why) if $!given }
+    # The child has not started. Whoever taps a supply, or asks for the descriptor, gets that as the answer, before and after.
+    method failed(Exception $why, $scheduler --> Nil) {
+        return if PLANTED("raku-failed-supplies-stay-open");
+        $!failure = $why;
+        $!descriptor.break($why);
+        # For those that have tapped already. One that does not handle it ends the program, as with Rakudo's own.
+        $scheduler.cue({ $!supplier.quit($why) }) if $!tapped;
+    }
 
     method tapped(--> Nil) {
         my $read = $!lock.protect: {

@@ -95,9 +95,21 @@ method start(Forkless::Proc::Async:D: :$scheduler = $*SCHEDULER, :$ENV, :$cwd = 
     my %env := $ENV ?? $ENV.hash !! %*ENV;
     return self!launch($scheduler, %env, $cwd) unless $!stdin-from ~~ Promise;
     start {
-        $!stdin-from = await $!stdin-from;
-        await self!launch($scheduler, %env, $cwd);
+        my $why;
+        {
+            CATCH { default { $why = $_ } }
+            $!stdin-from = await $!stdin-from;
+        }
+        await $why.defined ?? self!failed($why, $!exited.vow, $scheduler) !! self!launch($scheduler, %env, $cwd);
     }
+}
+
+# Nothing was started: all that waits for the child, or for its output, ends.
+method !failed($why, $vow, $scheduler --> Promise) {
+    .failed($why, $scheduler) for ($!stdout, $!stderr, $!merge).grep(*.defined);
+    $!ready.break($why);
+    $vow.break($why);
+    $!exited
 }
 
 method !launch($scheduler, %env, $cwd --> Promise) {
@@ -143,12 +155,7 @@ method !launch($scheduler, %env, $cwd --> Promise) {
         });
     }
     self!close-bound;
-    with $why {
-        .key.failed($why) for @outputs;
-        $!ready.break($why);
-        $vow.break($why);
-        return $!exited;
-    }
+    return self!failed($why, $vow, $scheduler) with $why;
     for @outputs.kv -> $n, (:key($output), :value($)) {
         $output.started(@descriptors[$n], $scheduler, &settled);
     }
