@@ -162,9 +162,18 @@ static void check_taint(pTHX_ const char *what, SSize_t first, SSize_t count) {
     for (SSize_t n = 0; n < count && !TAINT_get; n++) (void)SvPV_nolen_const(PL_stack_base[first + n]);
     TAINT_PROPER(what);
 }
+
+/* perl looks at the command of readpipe before it looks at the environment. */
+static void check_taint_of_readpipe(pTHX_ SV *command) {
+    if (!TAINTING_get) return;
+    (void)SvPV_nolen_const(command);
+    TAINT_PROPER("``");
+    TAINT_ENV();
+}
 #else
 #define HAS_TAINT 0
 #define check_taint(...) NOOP
+#define check_taint_of_readpipe(...) NOOP
 #endif
 
 static OP *pp_system_forkless(pTHX) {
@@ -296,7 +305,7 @@ static OP *pp_readpipe_forkless(pTHX) {
     struct ends *ends = NULL;
     pid_t pid = -1;
     int status = -1, saved;
-    check_taint(aTHX_ "``", SP - PL_stack_base, 1);
+    check_taint_of_readpipe(aTHX_ TOPs);
     ENTER;
     how.streams[1] = STREAM_AS_OUT; /* It must be open, even if perl's is closed. */
     int is_ready = ops_ready(aTHX_ &how, NULL, SP - PL_stack_base, 1);

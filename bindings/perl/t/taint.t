@@ -3,13 +3,37 @@ use v5.16;
 use warnings;
 use Test::More;
 
+# Perl's own.
+my %own = (
+    'system'         => sub { system $_[0] },
+    'system of list' => sub { system $_[0], 'x' },
+    'qx'             => sub { my $out = `$_[0]` },
+    'qx in a list'   => sub { my @out = `$_[0]` },
+);
+
 use Forkless qw(system readpipe popen open2 open3 capture);
+
+my %ours = (
+    'system'         => sub { system $_[0] },
+    'system of list' => sub { system $_[0], 'x' },
+    'qx'             => sub { my $out = `$_[0]` },
+    'qx in a list'   => sub { my @out = `$_[0]` },
+);
 
 # With -T, as with perl's own functions, tainted data is not executed.
 delete @ENV{qw(IFS CDPATH ENV BASH_ENV)};
 my $tainted = substr $^X, 0, 0;
 my $path    = $ENV{PATH};
 plan skip_all => 'this perl has no taint checks' if !eval { require Scalar::Util } || !Scalar::Util::tainted($tainted);
+# What is looked at first decides on the message.
+for my $is_tainted ([0, 0], [1, 0], [0, 1], [1, 1]) {
+    local $ENV{PATH} = $is_tainted->[1] ? $path : '/bin:/usr/bin';
+    my $command = '/bin/true' . ($is_tainted->[0] ? $tainted : '');
+    for my $name (sort keys %own) {
+        my ($expected, $found) = map { eval { $_->{$name}->($command); 1 } ? '' : $@ =~ s/ at .*//sr } \%own, \%ours;
+        is($found, $expected, "$name, tainted command and PATH: @$is_tainted");
+    }
+}
 ok(!eval { system '/bin/true'; 1 }, 'a tainted PATH is refused');
 like($@, qr/Insecure \$ENV\{PATH\}/, '… with perl\'s message');
 $ENV{PATH} = '/bin:/usr/bin';
