@@ -44,9 +44,13 @@ my $fds = open_fds();
     is($value, 'again', 'wait returns its value');
     is($?, 15, '… and its signal');
     $? = 0;
-    $set->insert(Forkless->new(cmd => ['true'], cwd => '/no/such')->launch, 'not executed');
-    ($ended, $value) = $set->wait;
-    is_deeply([$ended->status, $value, $?, $! + 0], [undef, 'not executed', -1, ENOENT], 'a launched program that was not executed has no status');
+    # A failure may be known already when launch returns.
+    SKIP: {
+        my $failing = Forkless->new(cmd => ['true'], cwd => '/no/such')->launch or skip 'launch has reported the failure itself', 1;
+        $set->insert($failing, 'not executed');
+        ($ended, $value) = $set->wait;
+        is_deeply([$ended->status, $value, $?, $! + 0], [undef, 'not executed', -1, ENOENT], 'a launched program that was not executed has no status');
+    }
     ok(!eval { $set->signal(12345, 'TERM') }, 'an unknown key is refused');
     ok(!eval { $set->insert('x'); 1 }, 'a value that is no child is refused');
     eval {

@@ -407,8 +407,9 @@ typedef struct forkless_prepared forkless_prepared;
 
 /* Start the program and return when it has been executed, or fail with the error that prevented it. */
 int forkless_command_spawn(forkless_command *command, forkless_child **child, forkless_error *error);
-/* Return as soon as the child exists. forkless_child_wait_exec and _wait report whether the program could be executed. Under a
- * debugger, and for a child that enters another cgroup or changes its IDs, the call does wait for the exec. */
+/* Return as soon as the child exists. forkless_child_wait_exec and _wait report whether the program could be executed; the call itself
+ * fails if that is known already. Under a debugger, and for a child that enters another cgroup or changes its IDs, it does wait for the
+ * exec. */
 int forkless_command_launch(forkless_command *command, forkless_child **child, forkless_error *error);
 /* Run the program and wait until it has ended. The status is that of waitpid(2). */
 int forkless_command_status(forkless_command *command, int *status, forkless_error *error);

@@ -343,7 +343,8 @@ Starts the program and returns a L<Forkless::Child> once the program has been ex
 
     my $child = $command->launch;
 
-Returns as soon as the child exists. C<wait> or C<wait_exec> of the child reports whether the program could be executed.
+Returns as soon as the child exists. C<wait> or C<wait_exec> of the child reports whether the program could be executed. If it is known already that it
+could not be, C<launch> returns undef, as C<spawn> does.
 
 =head2 status
 
