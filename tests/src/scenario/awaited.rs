@@ -9,6 +9,7 @@ use forkless::{Error, Step};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::future::Future;
 use std::io::{ErrorKind, Result};
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitStatus;
@@ -272,14 +273,22 @@ pub fn runtime_gone(_: &[String]) {
         drop(runtime);
         assert!(child.try_wait().expect("wait").is_none());
         one_thread().block_on(async {
-            // The child's end can no longer be noticed: this is an error, and not a hang.
-            timeout(limit(), child.wait()).await.expect("no hang").expect_err("nobody watches");
+            // The child runs on, and is watched by this runtime.
+            timeout(Duration::from_millis(20), child.wait()).await.expect_err("it has not ended");
             let mut stream = child.stdout.take().expect("a pipe");
             timeout(limit(), stream.read_u8()).await.expect("no hang").expect_err("nobody watches");
         });
         child.start_kill().expect("kill");
-        eventually("its end", || child.try_wait().expect("wait").is_some());
+        // That one has gone, too.
+        let status = one_thread().block_on(async { timeout(limit(), child.wait()).await.expect("no hang") });
+        assert_eq!(status.expect("wait").signal(), Some(libc::SIGKILL));
         assert_eq!(child.id(), None);
+    });
+    on_both(|runtime| {
+        let mut ended = runtime.block_on(async { Command::new("/bin/true").spawn().expect("spawn") });
+        drop(runtime);
+        let status = one_thread().block_on(async { timeout(limit(), ended.wait()).await.expect("no hang") });
+        assert!(status.expect("wait").success());
     });
     on_both(|runtime| {
         let outside = runtime.block_on(async { sleeper().kill_on_drop(true).spawn().expect("spawn") });

@@ -214,8 +214,8 @@ impl Child {
     ///
     /// # Errors
     /// After [`launch`](super::Command::launch): why the program could not be executed. `ECHILD` inside if another part
-    /// of the program reaped the child and the kernel is older than 6.15. If the runtime that the child was started in
-    /// is gone.
+    /// of the program reaped the child and the kernel is older than 6.15. If the current runtime is being shut down. Another runtime
+    /// than the one that the child was started in may wait for it, also when that one is gone.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         self.watched.process.child.end_input();

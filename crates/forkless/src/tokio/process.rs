@@ -1,5 +1,6 @@
 //! A child, and the reactor's watch on its pidfd: waiting without a thread.
 
+use forkless_core::planted;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -7,6 +8,7 @@ use std::process::ExitStatus;
 use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
 
 /// A child that may be watched. When it is dropped, the child is kept as an orphan, like any other.
 #[derive(Debug)]
@@ -62,6 +64,10 @@ impl Process {
 
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
         loop {
+            // Not watched: it has ended, or its runtime had gone when it was last waited for.
+            if self.watch.is_none() && self.child.is_running() && Handle::try_current().is_ok() {
+                self.watch()?;
+            }
             let Some(watch) = &self.watch else { return Poll::Ready(self.over()) };
             // A pidfd is readable when its process has ended, even before it was registered. So a wait before that would be a
             // useless system call.
@@ -70,8 +76,14 @@ impl Process {
             match (answer, ended) {
                 // It has ended, but a tracer is notified first. The pidfd wakes this task again.
                 (Ok(None), Ok(mut news)) => news.clear_ready(),
-                // The runtime is being shut down.
-                (Ok(None), Err(error)) => return Poll::Ready(Err(error)),
+                // The runtime has gone. This one is another, or it is the same, which takes no more descriptors.
+                (Ok(None), Err(error)) => {
+                    self.watch = None;
+                    if Handle::try_current().is_err() || planted!("awaited-in-one-runtime-only") {
+                        return Poll::Ready(Err(error));
+                    }
+                    self.watch()?;
+                }
                 (answer, _) => {
                     self.watch = self.watch.take().filter(|_| self.child.is_running());
                     return Poll::Ready(answer.transpose().unwrap_or_else(|| self.over()));
