@@ -11,18 +11,33 @@ const { play } = require('./compare.js');
 const player = path.join(__dirname, 'orders.js');
 // Both have rare orders, which come by chance.
 const RARE = 0.25;
+// So a difference counts only if it comes in each of so many rounds.
+const ROUNDS = 3;
 
-test('events come in the same orders', async (all) => {
+// What is different in one round, by case.
+function differences() {
   const [stock, ours] = ['stock', 'forkless'].map((how) => play(player, how));
   assert.ok(stock.size >= 20);
+  const found = new Map([...stock.keys()].map((name) => [name, undefined]));
   for (const [name, expected] of stock) {
-    const found = ours.get(name);
-    await all.test(name, () => {
-      for (const [one, other, whose] of [[found, expected, 'forkless'], [expected, found, 'Node']]) {
-        for (const [order, share] of Object.entries(one)) assert.ok(share < RARE || order in other, `only ${whose}, ${share}: ${order}\n${JSON.stringify([expected, found])}`);
+    const own = ours.get(name);
+    for (const [one, other, whose] of [[own, expected, 'forkless'], [expected, own, 'Node']]) {
+      for (const [order, share] of Object.entries(one)) {
+        if (share >= RARE && !(order in other)) found.set(name, `only ${whose}, ${share}: ${order}\n${JSON.stringify([expected, own])}`);
       }
-    });
+    }
   }
+  return found;
+}
+
+test('events come in the same orders', async (all) => {
+  let left = differences();
+  const isSame = () => [...left.values()].every((one) => one === undefined);
+  for (let round = 1; round < ROUNDS && !isSame(); round++) {
+    const now = differences();
+    left = new Map([...left].map(([name, one]) => [name, one && now.get(name)]));
+  }
+  for (const [name, difference] of left) await all.test(name, () => assert.strictEqual(difference, undefined, difference));
 });
 
 test('what a child has written is there at its exit', () => {
