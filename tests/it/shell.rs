@@ -195,7 +195,7 @@ fn lines_with_settings_that_affect_a_shell_are_run_by_the_shell() {
     // In a thread of another effective user.
     let route = std::thread::spawn(|| {
         // SAFETY: by the plain call it is this thread's alone.
-        let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) };
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, 65533, -1) };
         (changed == 0).then(|| forkless::shell("ls").route())
     });
     match route.join().expect("a thread") {
