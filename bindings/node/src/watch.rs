@@ -29,14 +29,16 @@ struct Poll {
     _data: [u8; 0],
 }
 
-/// `uv_check_t`, likewise.
+/// `uv_check_t` or `uv_prepare_t`, of which only libuv knows the size.
 #[repr(C)]
 struct Check {
     _data: [u8; 0],
 }
 
-/// `UV_CHECK` of `uv_handle_type`. A `uv_prepare_t` has the same size.
+/// `UV_CHECK` of `uv_handle_type`.
 const UV_CHECK: c_int = 2;
+/// `UV_PREPARE` of `uv_handle_type`.
+const UV_PREPARE: c_int = 9;
 /// `UV_POLL` of `uv_handle_type`.
 const UV_POLL: c_int = 8;
 /// The highest number of a watch: JavaScript has it as a small integer.
@@ -463,10 +465,10 @@ impl Registry {
     /// Makes the handles of this registry, and has the first one called. What fails has no effect but on the order of events.
     fn prepare(&mut self, env: sys::napi_env) {
         if self.check.is_null() {
-            self.check = made(env, uv_check_init);
+            self.check = made(env, UV_CHECK, uv_check_init);
         }
         if self.prepare.is_null() {
-            self.prepare = made(env, uv_prepare_init);
+            self.prepare = made(env, UV_PREPARE, uv_prepare_init);
         }
         if !self.prepare.is_null() {
             // SAFETY: an initialized handle, which does not keep the loop alive.
@@ -491,11 +493,15 @@ impl Registry {
 }
 
 /// A handle in the loop of an environment, which is its data. Null if that fails.
-fn made(env: sys::napi_env, init: unsafe extern "C" fn(*mut sys::uv_loop_s, *mut Check) -> c_int) -> *mut Check {
+fn made(
+    env: sys::napi_env,
+    kind: c_int,
+    init: unsafe extern "C" fn(*mut sys::uv_loop_s, *mut Check) -> c_int,
+) -> *mut Check {
     let Some(uv_loop) = loop_of(env) else { return null_mut() };
     // SAFETY: malloc of the size that libuv names; null is checked for. Then memory for the handle, and the loop of this thread.
     unsafe {
-        let handle: *mut Check = libc::malloc(uv_handle_size(UV_CHECK)).cast();
+        let handle: *mut Check = libc::malloc(uv_handle_size(kind)).cast();
         if handle.is_null() || init(uv_loop, handle) < 0 {
             libc::free(handle.cast());
             return null_mut();

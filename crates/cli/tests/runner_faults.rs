@@ -514,12 +514,20 @@ fn the_runner_reads_values_as_gnu_parallel() {
     }
 }
 
-/// As every program that is told that nobody reads its output.
+/// It dies of SIGPIPE, as other programs do, and leaves no temporary files.
 #[test]
 fn a_runner_whose_output_nobody_reads_ends_quietly() {
     for options in ["", "-k", "--line-buffer", "--tag", "--results -.csv", "--joblog -"] {
         let line = format!("seq 100000 | $F parallel {options} -j2 echo | head -1 >/dev/null; echo ${{PIPESTATUS[1]}}");
         assert_eq!(by_shell(&line), (Some(0), "141\n".to_owned(), String::new()), "{options}");
+    }
+    for option in ["--cat", "--fifo"] {
+        let jobs = format!("$F parallel --pipe {option} -N10 -j2 'cat {{}}; head -c 100000 /dev/zero'");
+        let line = format!(
+            "mkdir t; seq 20000 | TMPDIR=$PWD/t {jobs} | head -c 10 >/dev/null; echo ${{PIPESTATUS[1]}} $(ls -A t)"
+        );
+        let (_, out, err) = by_shell(&line);
+        assert_eq!(out, "141\n", "{option}: {err}");
     }
 }
 

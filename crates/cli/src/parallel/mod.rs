@@ -129,7 +129,7 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
         }
     };
     plan.report.end();
-    // Nobody reads the output any more, as after `| head`: that is no error, and every other program ends by the signal.
+    // Nobody reads the output any more, as after `| head`: that is no error, and other programs die of SIGPIPE then.
     let is_unread = |error: &&io::Error| error.raw_os_error() == Some(libc::EPIPE);
     for error in summary.errors.iter().filter(|error| !is_unread(error)) {
         say(format_args!("{error}"));
@@ -145,6 +145,8 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
         }
     }
     if summary.errors.iter().any(|error| is_unread(&error)) && !planted!("runner-reports-a-broken-pipe") {
+        // The signal ends the process without dropping anything: temporary directories are removed before.
+        drop((plan.source, plan.report, plan.sink, plan.warm));
         let _ = signal_hook::low_level::emulate_default_handler(libc::SIGPIPE);
     }
     Ok(exit_code(&summary, halt.map(|halt| (halt.on, halt.limit))))

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 /// What many lines have in common, so that it is looked at once: for
 /// [`ShellCommand::surroundings`](crate::ShellCommand::surroundings).
 ///
-/// It holds as long as nobody replaces the shell, moves the working directory, or makes the program of a line a link to procfs, and
+/// It holds as long as nobody replaces the shell, moves the working directory, removes the directory of OLDPWD, or makes the program of a line a link to procfs, and
 /// this process keeps its ids, its signal mask, its root and its working directory. Take a new one from time to time.
 ///
 /// ```

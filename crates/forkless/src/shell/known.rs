@@ -4,6 +4,7 @@ use crate::once::OnceFor;
 use forkless_core::planted;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::BufRead;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -66,8 +67,16 @@ fn look(shell: &Path) -> Kind {
 /// Whether the file contains a version whose behaviour is known: with the version, the order of the environment and what
 /// is forked change.
 fn is_known_bash(file: &Path) -> bool {
-    const VERSIONS: [&[u8]; 3] = [b"@(#)Bash version 5.1.", b"@(#)Bash version 5.2.", b"@(#)Bash version 5.3."];
-    fs::read(file).is_ok_and(|content| content.windows(VERSIONS[0].len()).any(|window| VERSIONS.contains(&window)))
+    let Ok(content) = fs::read(file) else { return false };
+    let mut rest = &content[..];
+    // A search byte by byte would take longer than bash.
+    while matches!(rest.skip_until(b'@'), Ok(1..)) {
+        let version = rest.strip_prefix(b"(#)Bash version 5.");
+        if matches!(version, Some([b'1'..=b'3', b'.', ..])) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The name by which a shell is called, which is a part of its behaviour.
