@@ -3,6 +3,7 @@
 
 pub mod background;
 pub mod dist;
+pub mod distros;
 pub mod fuzz;
 pub mod installed;
 pub mod inventory;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, dist, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners, settings,
-    site, slurm, soak, suite, targets, tools, trust, version, warm_suites, wrappers,
+    background, dist, distros, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners,
+    settings, site, slurm, soak, suite, targets, tools, trust, version, warm_suites, wrappers,
 };
 
 #[derive(Parser)]
@@ -80,6 +80,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Measure published tables and graphs on slow launches again
     Background(background::Options),
+    /// Run the tests in other releases of Debian, in directories that debootstrap makes (needs root)
+    Distros(distros::Options),
     /// Boot real kernels in qemu and run the tests in them
     Kernels(kernels::Options),
     /// Compare forkless run with env, nice, setpriv, prlimit, timeout and bwrap
@@ -160,6 +162,7 @@ fn task() -> Result<()> {
         Task::Runners(options) => return runners::compare(options, &target),
         Task::Tools(options) => return tools::compare(options, &target),
         Task::Background(options) => return background::compare(options, &target),
+        Task::Distros(options) => return distros::run(options, &target),
         Task::Kernels(options) => return kernels::run(options, &target),
         Task::Wrappers(options) => return wrappers::compare(options, &target),
         Task::Soak(options) => return soak::run(options, &target),

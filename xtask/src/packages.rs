@@ -57,6 +57,11 @@ const DEBIAN: &[(&str, &str)] = &[
     ("rakudo", "the Raku distribution's tests; the curve of Raku in cargo xtask background"),
 ];
 
+/// The Debian packages that tests need.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    DEBIAN.iter().map(|(name, _)| *name)
+}
+
 /// Debian packages of which tests only read files: unpacked, not installed, because they have many dependencies.
 const UNPACKED: &[(&str, &str)] = &[
     ("golang-github-docker-docker-dev", "tests under Docker's seccomp profile"),

@@ -69,7 +69,7 @@ impl Sources {
             true => toml::from_str(&text("tests/planted.toml")?).context("tests/planted.toml")?,
             false => Planted::default(),
         };
-        let kernels = record::read(root)?.map_or_else(Vec::new, |(_, kernels)| kernels);
+        let kernels = record::read(root, record::KERNELS)?.map_or_else(Vec::new, |(_, kernels)| kernels);
         Ok(Self { promises: promises.promise, faults: planted.fault, kernels })
     }
 

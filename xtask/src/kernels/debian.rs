@@ -199,7 +199,7 @@ pub(crate) fn own_suite() -> String {
 }
 
 /// The address of the machine's own mirror of its main suite.
-fn mirror() -> Result<String> {
+pub(crate) fn mirror() -> Result<String> {
     let suite = own_suite();
     let format = "$(RELEASE) $(COMPONENT) $(REPO_URI)";
     let targets = output(Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]))?;

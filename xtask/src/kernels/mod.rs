@@ -5,9 +5,9 @@
 
 mod arch;
 pub(crate) mod debian;
-mod guest;
+pub(crate) mod guest;
 mod image;
-mod output;
+pub(crate) mod output;
 pub mod page;
 pub mod record;
 mod suites;
@@ -122,7 +122,7 @@ impl Options {
         let is_good = job.is_good();
         if self.record {
             let _lock = record::lock(&root().join("bench/record"))?;
-            record::write(&root(), record::Entry { version, job, is_part: self.choice.is_part() })?;
+            record::write(&root(), record::KERNELS, record::Entry { version, job, is_part: self.choice.is_part() })?;
             write_pages()?;
         }
         Ok(is_good)

@@ -17,8 +17,8 @@ pub fn read(done: &Done) -> Job {
     };
     let mut job =
         Job { name: done.name.clone(), seconds: done.seconds, tests, skipped, total: running, ..Job::default() };
-    if let Some(rest) = result {
-        let count = |word: &str| crate::count(&rest, word);
+    if let Some(counts) = result {
+        let count = |word: &str| counts[COUNTED.iter().position(|known| *known == word).expect("a counted word")];
         let of = |outcome| job.tests.values().filter(|other| **other == outcome).count() as u64;
         // Some programs do not name their tests.
         (job.more_passed, job.more_failed) =
@@ -35,8 +35,13 @@ pub fn read(done: &Done) -> Job {
     job
 }
 
+/// What the harness counts in its last line.
+const COUNTED: [&str; 4] = ["passed", "failed", "ignored", "filtered"];
+
 #[derive(Default)]
 struct Reader {
+    /// The name of the test program and `: `, where cargo runs several.
+    program: String,
     tests: BTreeMap<String, Outcome>,
     skipped: BTreeMap<String, u64>,
     /// How many tests the program has, or else how many the harness says that it runs.
@@ -45,13 +50,20 @@ struct Reader {
     open: Option<String>,
     /// What follows was written by the tests.
     is_shown: bool,
-    result: Option<String>,
+    /// The sums of all programs.
+    result: Option<[u64; 4]>,
 }
 
 impl Reader {
     fn line(&mut self, line: &str) {
         if let Some(rest) = line.strip_prefix("test result: ") {
-            self.result = Some(rest.to_owned());
+            let before = self.result.unwrap_or_default();
+            self.result = Some(std::array::from_fn(|at| before[at] + crate::count(rest, COUNTED[at])));
+            self.is_shown = false;
+        } else if let Some(rest) = line.trim_start().strip_prefix("Running ") {
+            // `tests/it/x.rs (target/debug/deps/x-0123)`
+            let file = rest.rsplit(['/', '(']).next().unwrap_or(rest);
+            self.program = format!("{}: ", file.rsplit_once('-').map_or(file, |(name, _)| name));
         } else if let Some(rest) =
             line.strip_prefix("listed ").or_else(|| line.strip_prefix("running ")).filter(|_| self.running == 0)
         {
@@ -62,7 +74,7 @@ impl Reader {
             self.is_shown = true;
         } else if self.is_shown {
         } else if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-            self.open = Some(name.trim_end_matches(" - should panic").to_owned());
+            self.open = Some(format!("{}{}", self.program, name.trim_end_matches(" - should panic")));
             self.end(end);
         } else {
             self.end(line);
@@ -120,6 +132,19 @@ mod tests {
         let job = done(text, Some(0));
         assert_eq!(job.tests.keys().collect::<Vec<_>>(), ["a", "d"]);
         assert_eq!(job.cell(), "2 passed, 1 skipped");
+    }
+
+    #[test]
+    fn results_of_several_programs_are_added_up() {
+        let one = |name: &str| {
+            format!(
+                "     Running tests/{name}.rs (/target/debug/deps/{name}-01ab)\nrunning 1 test\ntest x ... ok\nsuccesses:\n\
+                 test result: ok. 1 passed; 0 failed; 0 ignored\n"
+            )
+        };
+        let job = done(&(one("a") + &one("b")), Some(0));
+        assert_eq!(job.tests.keys().collect::<Vec<_>>(), ["a: x", "b: x"]);
+        assert_eq!(job.cell(), "2 passed");
     }
 
     #[test]

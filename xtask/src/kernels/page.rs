@@ -1,4 +1,4 @@
-//! The table by kernel in docs/platforms.md.
+//! The tables by kernel and by distribution in docs/platforms.md.
 
 use super::record::{self, Job, Kernel};
 use anyhow::{Context, Result};
@@ -9,19 +9,43 @@ use std::path::Path;
 
 pub const PAGE: &str = "docs/platforms.md";
 
-const BEGIN: &str = "<!-- The following is written by `cargo xtask kernels --page` from the record. -->";
 const END: &str = "<!-- Up to here. -->";
 
-/// The page as it should be: with the table of the newest record between its marks.
+/// The page as it should be: with the tables of the newest records between their marks.
 ///
 /// # Errors
 /// A file cannot be read, or the page has no marks.
 pub fn page(root: &Path) -> Result<String> {
     let text = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let (before, rest) = text.split_once(BEGIN).with_context(|| format!("{PAGE} has no first mark"))?;
+    let kernels: Vec<&str> = super::suites::names().collect();
+    let table = Table { system: "Linux", rows: &kernels, not_run: &|_, _| None };
+    let text = with_table(root, &text, record::KERNELS, &table)?;
+    let parts = crate::distros::parts()?;
+    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    let not_run = |name: &str, version: &str| {
+        let part = parts.iter().find(|part| part.name == name)?;
+        part.not_run.get(version).map(|why| format!("not run: {why}"))
+    };
+    with_table(root, &text, crate::distros::RECORD, &Table { system: "Debian", rows: &names, not_run: &not_run })
+}
+
+/// What a table shows beside its record.
+struct Table<'a> {
+    /// What the columns are versions of.
+    system: &'a str,
+    rows: &'a [&'a str],
+    /// Why this row is not run in this version.
+    not_run: &'a dyn Fn(&str, &str) -> Option<String>,
+}
+
+/// The text with one of the tables replaced.
+fn with_table(root: &Path, text: &str, what: &str, table: &Table<'_>) -> Result<String> {
+    let begin = format!("<!-- The following is written by `cargo xtask {what} --page` from the record. -->");
+    let (before, rest) = text.split_once(&begin).with_context(|| format!("{PAGE} has no line {begin}"))?;
     let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no second mark"))?;
-    let (file, kernels) = record::read(root)?.context("no record of kernels")?;
-    Ok(format!("{before}{BEGIN}\n\n[Record](../{})\n\n{}\n{END}{after}", file.display(), markdown(&kernels)))
+    let (file, columns) = record::read(root, what)?.with_context(|| format!("no record of {what}"))?;
+    let table = markdown(&columns, table);
+    Ok(format!("{before}{begin}\n\n[Record](../{})\n\n{table}\n{END}{after}", file.display()))
 }
 
 /// Writes it.
@@ -32,19 +56,22 @@ pub fn write(root: &Path) -> Result<()> {
     fs::write(root.join(PAGE), page(root)?).context(PAGE)
 }
 
-fn markdown(kernels: &[Kernel]) -> String {
+fn markdown(kernels: &[Kernel], &Table { system, rows, not_run }: &Table<'_>) -> String {
     let heads: Vec<&str> = kernels.iter().map(|kernel| kernel.version.as_str()).collect();
-    let mut text = format!("| test program | {} |\n| --- |{}\n", heads.join(" | "), " --- |".repeat(kernels.len()));
-    for name in super::suites::names() {
-        let jobs = kernels.iter().map(|kernel| kernel.jobs.iter().find(|job| job.name == name));
-        let cells: Vec<String> = jobs.map(|job| job.map_or_else(|| "not run".to_owned(), Job::cell)).collect();
+    let mut text = format!("| {system} | {} |\n| --- |{}\n", heads.join(" | "), " --- |".repeat(kernels.len()));
+    for name in rows {
+        let cell = |kernel: &Kernel| {
+            let job = kernel.jobs.iter().find(|job| job.name == *name);
+            job.map(Job::cell).or_else(|| not_run(name, &kernel.version)).unwrap_or_else(|| "not run".to_owned())
+        };
+        let cells: Vec<String> = kernels.iter().map(cell).collect();
         let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
     }
     for kernel in kernels {
         let failures = kernel.jobs.iter().flat_map(|job| job.failures().map(move |name| (job, name)));
         let failures: String = failures.map(|(job, name)| format!("- {}: `{name}`\n", job.name)).collect();
         if !failures.is_empty() {
-            let _ = write!(text, "\nLinux {}, failed:\n\n{failures}", kernel.version);
+            let _ = write!(text, "\n{system} {}, failed:\n\n{failures}", kernel.version);
         }
     }
     let skips = skips(kernels);
@@ -76,9 +103,16 @@ mod tests {
             Job { name: "faults".into(), more_passed: passed, skipped, ..Job::default() }
         };
         let kernel = |version: &str, jobs| Kernel { version: version.into(), jobs };
-        let text = markdown(&[kernel("5.10", vec![job(3)]), kernel("6.1", vec![job(4)]), kernel("7.2", Vec::new())]);
-        assert!(text.contains("| test program | 5.10 | 6.1 | 7.2 |\n| --- | --- | --- | --- |\n"), "{text}");
-        assert!(text.contains("| faults | 3 passed, 2 skipped | 4 passed, 2 skipped | not run |\n"), "{text}");
+        let text = markdown(
+            &[kernel("5.10", vec![job(3)]), kernel("6.1", vec![job(4)]), kernel("7.2", Vec::new())],
+            &Table {
+                system: "Linux",
+                rows: &["faults"],
+                not_run: &|_, version| (version == "7.2").then(|| "none".to_owned()),
+            },
+        );
+        assert!(text.contains("| Linux | 5.10 | 6.1 | 7.2 |\n| --- | --- | --- | --- |\n"), "{text}");
+        assert!(text.contains("| faults | 3 passed, 2 skipped | 4 passed, 2 skipped | none |\n"), "{text}");
         assert!(text.contains("\nSkipped:\n\n- faults, 5.10, 6.1: x because y\n"), "{text}");
     }
 }

@@ -1,4 +1,5 @@
-//! The record: what each test program came to in each kernel, gathered over several runs.
+//! A record: what each test program came to in each kernel, or each part of the tests in each distribution, gathered over several
+//! runs.
 
 use super::output as results;
 use crate::dist::output;
@@ -11,7 +12,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Everything that was run in one kernel.
+/// Records of the kernels: `bench/record/DATE-kernels`.
+pub const KERNELS: &str = "kernels";
+
+/// Everything that was run in one kernel or distribution.
 #[derive(Serialize, Deserialize)]
 pub struct Kernel {
     /// With the architecture after it, if it is another than amd64.
@@ -136,16 +140,16 @@ fn add(kernels: &mut Vec<Kernel>, entry: Entry<'_>) {
     // By architecture, then by number, not by letter.
     let order = |kernel: &Kernel| {
         let (number, arch) = kernel.version.split_once(' ').unwrap_or((&kernel.version, ""));
-        (arch.to_owned(), number.split('.').map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>())
+        (arch.to_owned(), number.split('.').map(|part| part.parse().unwrap_or(u32::MAX)).collect::<Vec<u32>>())
     };
     kernels.sort_by_key(order);
 }
 
-/// The newest record, `bench/record/DATE-kernels`.
-fn newest(root: &Path) -> Result<Option<PathBuf>> {
+/// The newest record, `bench/record/DATE-WHAT`.
+fn newest(root: &Path, what: &str) -> Result<Option<PathBuf>> {
     let mut found: Vec<PathBuf> = fs::read_dir(root.join("bench/record"))?
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.to_string_lossy().ends_with("-kernels"))
+        .filter(|path| path.to_string_lossy().ends_with(&format!("-{what}")))
         .map(|path| path.join("results.json"))
         .filter(|path| path.exists())
         .collect();
@@ -157,8 +161,8 @@ fn newest(root: &Path) -> Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// When it cannot be read, or is none.
-pub fn read(root: &Path) -> Result<Option<(PathBuf, Vec<Kernel>)>> {
-    let Some(file) = newest(root)? else { return Ok(None) };
+pub fn read(root: &Path, what: &str) -> Result<Option<(PathBuf, Vec<Kernel>)>> {
+    let Some(file) = newest(root, what)? else { return Ok(None) };
     let kernels = serde_json::from_str(&fs::read_to_string(&file)?).with_context(|| format!("{}", file.display()))?;
     Ok(Some((file.strip_prefix(root)?.to_owned(), kernels)))
 }
@@ -175,9 +179,9 @@ pub fn lock(directory: &Path) -> Result<Flock<File>> {
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub fn write(root: &Path, entry: Entry<'_>) -> Result<()> {
-    let new = || PathBuf::from(format!("bench/record/{}-kernels/results.json", entry.job.date));
-    let (file, mut kernels) = read(root)?.unwrap_or_else(|| (new(), Vec::new()));
+pub fn write(root: &Path, what: &str, entry: Entry<'_>) -> Result<()> {
+    let new = || PathBuf::from(format!("bench/record/{}-{what}/results.json", entry.job.date));
+    let (file, mut kernels) = read(root, what)?.unwrap_or_else(|| (new(), Vec::new()));
     add(&mut kernels, entry);
     let file = root.join(file);
     fs::create_dir_all(file.parent().context("a directory")?)?;
@@ -248,12 +252,12 @@ mod tests {
     #[test]
     fn kernels_are_in_the_order_of_their_numbers() {
         let mut kernels = Vec::new();
-        for version in ["6.1 arm64", "6.12", "5.10", "6.1"] {
+        for version in ["6.1 arm64", "6.12", "5.10", "sid", "6.1"] {
             add(&mut kernels, Entry { version, job: Job::default(), is_part: false });
         }
         assert_eq!(
             kernels.iter().map(|kernel| kernel.version.as_str()).collect::<Vec<_>>(),
-            ["5.10", "6.1", "6.12", "6.1 arm64"]
+            ["5.10", "6.1", "6.12", "sid", "6.1 arm64"]
         );
     }
 }

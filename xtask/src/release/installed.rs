@@ -2,6 +2,7 @@
 
 use super::Kind;
 use crate::dist::output;
+use crate::kernels::debian::mirror;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -18,8 +19,9 @@ struct Check {
 }
 
 /// In this order: only the last ones have a compiler.
-const CHECKS: [Check; 5] = [
-    Check { kinds: &[Kind::Archive, Kind::Deb], debian: "", script: include_str!("use.sh"), what: "command" },
+const CHECKS: [Check; 6] = [
+    Check { kinds: &[Kind::Archive], debian: "", script: include_str!("archive.sh"), what: "archive" },
+    Check { kinds: &[Kind::Deb], debian: "", script: include_str!("use.sh"), what: "Debian packages" },
     Check { kinds: &[Kind::Python], debian: "python3-venv", script: include_str!("python.sh"), what: "Python" },
     Check { kinds: &[Kind::Npm], debian: "npm", script: include_str!("node.sh"), what: "Node" },
     Check { kinds: &[Kind::Raku, Kind::Deb], debian: "raku-zef", script: include_str!("raku.sh"), what: "Raku" },
@@ -31,25 +33,25 @@ const CHECKS: [Check; 5] = [
     },
 ];
 
-/// Tries the packages of the directory `packages`, as far as they are wanted. The system is made in the directory `root`, which is
-/// removed first.
+/// Tries the packages of the directory `packages`, as far as they are wanted, in this release of Debian; returns what was tried. The
+/// system is made in the directory `root`, which is removed first.
 ///
 /// # Errors
 /// If the caller is not root, if debootstrap fails, or if a command in the system fails: it says which.
-pub(super) fn check(packages: &Path, root: &Path, wanted: impl Fn(Kind) -> bool) -> Result<()> {
+pub(super) fn check(
+    packages: &Path,
+    root: &Path,
+    release: &str,
+    wanted: impl Fn(Kind) -> bool,
+) -> Result<Vec<&'static str>> {
     let is_root = output_is(Command::new("id").arg("-u"), "0\n");
     ensure!(is_root, "--check needs root: it makes a Debian system with debootstrap and enters it with chroot");
     let checks: Vec<_> = CHECKS.iter().filter(|check| check.kinds.iter().all(|kind| wanted(*kind))).collect();
-    ensure!(
-        !checks.is_empty(),
-        "--check has nothing to do: raku needs deb too; archive and deb are checked together, with perl if wanted"
-    );
+    ensure!(!checks.is_empty(), "--check has nothing to do: raku needs deb too");
     if root.exists() {
         fs::remove_dir_all(root).with_context(|| format!("{}", root.display()))?;
     }
-    let release = Command::new("sh").args(["-c", ". /etc/os-release && echo \"$VERSION_CODENAME\""]).output()?;
-    let release = String::from_utf8(release.stdout)?;
-    output(Command::new("debootstrap").args(["--variant=minbase", release.trim()]).arg(root))
+    output(Command::new("debootstrap").args(["--variant=minbase", release]).arg(root).arg(mirror()?))
         .context("is the package debootstrap installed?")?;
     let inside = root.join("packages");
     fs::create_dir(&inside)?;
@@ -60,7 +62,7 @@ pub(super) fn check(packages: &Path, root: &Path, wanted: impl Fn(Kind) -> bool)
         }
     }
     fs::copy(crate::dist::root().join("crates/capi/examples/run.c"), inside.join("run.c"))?;
-    for check in checks {
+    for check in &checks {
         if !check.debian.is_empty() {
             // Debian's own packages come from the registry of this machine.
             for name in ["etc/resolv.conf", "etc/hosts"] {
@@ -71,7 +73,7 @@ pub(super) fn check(packages: &Path, root: &Path, wanted: impl Fn(Kind) -> bool)
         }
         enter(root, check.script).with_context(|| format!("in a Debian for the check of {}", check.what))?;
     }
-    Ok(())
+    Ok(checks.iter().map(|check| check.what).collect())
 }
 
 /// Runs a script in the system, with its own mounts and processes.

@@ -14,6 +14,7 @@ mod twice;
 mod zig;
 
 use crate::dist::{self, Place, output, root, run};
+use crate::kernels::debian::own_suite;
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use std::fs;
@@ -102,10 +103,21 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
             crates::check(&out, &std::path::absolute(target)?.join("release-packages/crates"))?;
         }
         if options.kinds != [Kind::Crates] {
-            installed::check(&out, &std::path::absolute(target)?.join("release-packages/debian"), wanted)?;
+            let root = std::path::absolute(target)?.join("release-packages/debian");
+            installed::check(&out, &root, &own_suite(), wanted)?;
         }
     }
     Ok(())
+}
+
+/// Uses packages that were made on this machine in another release of Debian, made in the directory `place`; returns what was tried.
+///
+/// # Errors
+/// If a command there fails: it says which.
+pub(crate) fn use_in(suite: &str, packages: &Path, place: &Path) -> Result<Vec<&'static str>> {
+    // The Debian packages are for the glibc of this machine and later ones; npm's need a Node that bullseye does not have.
+    let portable = [Kind::Archive, Kind::Python];
+    installed::check(packages, place, suite, |kind| suite != "bullseye" || portable.contains(&kind))
 }
 
 /// What the binary packages have in common.
@@ -202,7 +214,7 @@ fn without_paths() -> Result<[(&'static str, String); 3]> {
 }
 
 /// The directory of cargo's registry.
-fn cargo_home() -> Result<PathBuf> {
+pub(crate) fn cargo_home() -> Result<PathBuf> {
     Ok(match std::env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),
         None => std::env::home_dir().context("no home directory")?.join(".cargo"),

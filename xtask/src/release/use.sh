@@ -1,4 +1,4 @@
-# The command and the shared libraries, as a user has them.
+# The Debian packages of the command and the shared libraries, as a user has them.
 say() { { set +x; } 2>/dev/null; echo "packages: $*"; set -x; }
 # `! command` would not end the script.
 fails() { if "$@" >/dev/null 2>&1; then echo "packages: this must fail: $*" >&2; exit 1; fi; }
@@ -35,11 +35,3 @@ dpkg -r forkless libforkless0 libforkless-preload >/dev/null
 test ! -e /usr/bin/forkless
 test -z "$(find /usr -name '*forkless*')"
 say 'nothing is left after removal'
-
-mkdir -p /opt
-tar -xzf packages/forkless-*-linux-gnu.tar.gz -C /opt
-/opt/forkless-*/bin/forkless run true
-test -s /opt/forkless-*/share/man/man1/forkless-run.1
-test -s /opt/forkless-*/THIRD-PARTY.txt
-grep -q CycloneDX /opt/forkless-*/sbom.json
-say 'the archive works'

@@ -1,0 +1,168 @@
+//! The tests in other releases of Debian, each with its own compiler, glibc and interpreters: [platforms](../../../docs/platforms.md).
+//!
+//! A release is a directory that debootstrap makes. A part of the tests runs there with mounts and processes of its own, sees the
+//! sources read-only, and has Rust's toolchain and registry from this machine.
+
+mod system;
+
+use crate::dist::root;
+use crate::kernels::record::{self, Job, Outcome};
+use crate::kernels::{guest::Done, page};
+use crate::release;
+use anyhow::{Result, bail, ensure};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// Records of the distributions: `bench/record/DATE-distros`.
+pub const RECORD: &str = "distros";
+
+/// What is run, and where.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Releases of Debian: 11, 12, 13, sid (default: all)
+    names: Vec<String>,
+    /// Only these parts, such as Rust or Node
+    #[arg(long, value_name = "PART")]
+    only: Vec<String>,
+    /// What the counts of the tests are multiplied with
+    #[arg(long, default_value_t = 0.3)]
+    scale: f64,
+    /// Minutes that a part may take
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+    /// Add the results to the record in bench/record, each as soon as it is there, and write docs/platforms.md
+    #[arg(long)]
+    record: bool,
+    /// Run nothing: write docs/platforms.md from the record
+    #[arg(long)]
+    page: bool,
+}
+
+#[derive(Deserialize)]
+struct Table {
+    distribution: Vec<Distribution>,
+    part: Vec<Part>,
+}
+
+#[derive(Deserialize)]
+struct Distribution {
+    name: String,
+    suite: String,
+}
+
+/// A part of the tests.
+#[derive(Deserialize)]
+pub struct Part {
+    pub name: String,
+    run: String,
+    #[serde(default)]
+    packages: String,
+    #[serde(default)]
+    user: bool,
+    /// It uses the packages that this machine makes, if this is that release.
+    packages_of: Option<String>,
+    /// Where it is not run, with the reason.
+    #[serde(default)]
+    pub not_run: BTreeMap<String, String>,
+}
+
+fn table() -> Result<Table> {
+    Ok(toml::from_str(include_str!("distros.toml"))?)
+}
+
+/// The parts of the tests, in the order of the page.
+///
+/// # Errors
+/// If the list is wrong.
+pub fn parts() -> Result<Vec<Part>> {
+    Ok(table()?.part)
+}
+
+/// Runs the parts.
+///
+/// # Errors
+/// A test failed, a system cannot be made, or a name is unknown.
+pub fn run(options: &Options, target: &Path) -> Result<()> {
+    if options.page {
+        return page::write(&root());
+    }
+    let Table { distribution, part } = table()?;
+    for name in &options.names {
+        ensure!(distribution.iter().any(|one| one.name == *name), "no release {name}: there are 11, 12, 13 and sid");
+    }
+    for name in &options.only {
+        let names: Vec<_> = part.iter().map(|part| part.name.as_str()).collect();
+        ensure!(names.contains(&name.as_str()), "no part {name:?}: there are {}", names.join("; "));
+    }
+    let is_in = |list: &[String], name: &String| list.is_empty() || list.contains(name);
+    let target = std::path::absolute(target)?;
+    // Before the build, because the sources may change later.
+    let commit = record::commit(&root())?;
+    let mut is_good = true;
+    for one in distribution.iter().filter(|one| is_in(&options.names, &one.name)) {
+        let mut system = None;
+        for part in part.iter().filter(|part| is_in(&options.only, &part.name)) {
+            if let Some(why) = part.not_run.get(&one.name) {
+                println!("SKIPPED: {} on Debian {} because {why}", part.name, one.name);
+                continue;
+            }
+            let begin = Instant::now();
+            let (status, output) = if part.packages_of.is_some() {
+                packages(&one.suite, &target)
+            } else {
+                let system = match &mut system {
+                    Some(system) => system,
+                    none => none.insert(system::System::new(&one.suite, &target.join("distros"))?),
+                };
+                system.add(&part.packages)?;
+                system.run(&part.run, part.user, options)?
+            };
+            let seconds = begin.elapsed().as_secs();
+            let done = Done { name: part.name.clone(), status, seconds, output };
+            let job = short(record::job(&done, &[], &commit, &one.suite)?);
+            println!("Debian {}, {}: {}, {seconds} s", one.name, part.name, job.cell());
+            job.failures().for_each(|name| println!("    FAILED: {name}"));
+            job.skipped.iter().for_each(|(line, times)| println!("    SKIPPED: {line} ({times})"));
+            if !job.is_good() {
+                is_good = false;
+                let log =
+                    target.join("distros").join(format!("{}-{}.log", one.suite, part.name.replace([' ', ','], "-")));
+                std::fs::write(&log, &done.output)?;
+                println!("    output: {}", log.display());
+            }
+            if options.record {
+                let _lock = record::lock(&root().join("bench/record"))?;
+                record::write(&root(), RECORD, record::Entry { version: &one.name, job, is_part: false })?;
+                page::write(&root())?;
+            }
+        }
+    }
+    if !is_good {
+        bail!("not every test passed");
+    }
+    Ok(())
+}
+
+/// Without the names of the tests that passed, which no page shows.
+fn short(mut job: Job) -> Job {
+    let all = job.tests.len();
+    job.tests.retain(|_, outcome| *outcome == Outcome::Failed);
+    job.more_passed += (all - job.tests.len()) as u64;
+    job
+}
+
+/// Uses the packages of `cargo xtask package` in a new system.
+fn packages(suite: &str, target: &Path) -> (Option<i32>, String) {
+    let result =
+        release::use_in(suite, &target.join("packages"), &target.join("distros").join(format!("{suite}-packages")));
+    match result {
+        Ok(passed) => (Some(0), format!("{}test result: ok. {} passed; 0 failed\n", lines(&passed), passed.len())),
+        Err(error) => (Some(1), format!("test {error:#} ... FAILED\ntest result: . 0 passed; 1 failed\n")),
+    }
+}
+
+fn lines(names: &[&str]) -> String {
+    names.iter().map(|name| format!("test {name} ... ok\n")).collect()
+}

@@ -1,0 +1,165 @@
+//! A release of Debian in a directory.
+
+use super::Options;
+use crate::dist::{output, root};
+use crate::kernels::debian::mirror;
+use crate::packages;
+use anyhow::{Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Packages that the tests of this table do not use, and that need much room or services.
+const NOT_NEEDED: [&str; 10] = [
+    "chromium",
+    "libuv1-dev",
+    "libglib2.0-dev",
+    "linux-perf",
+    "lldb",
+    "mandoc",
+    "munge",
+    "moreutils",
+    "slurm-wlm",
+    "parallel",
+];
+
+/// What Debian's smallest system lacks.
+const BASE: &str = "ca-certificates gcc libc6-dev make pkgconf binutils perl python3 python3-venv libpython3-dev procps iproute2 \
+    util-linux git man-db locales-all";
+
+/// Mounts for a script, in a namespace that removes them. `$1`: the sources, `$2`: Rust's toolchain, `$3`: cargo's registry, `$4`: a
+/// script for the system.
+const ENTER: &str = r#"
+mount --bind . .
+cd "$PWD"
+mount -t proc proc proc
+mount --rbind /sys sys
+mount --rbind /dev dev
+mount -t tmpfs run run
+bind() { mkdir -p ".$2"; mount --bind "$1" ".$2"; mount -o remount,bind,ro ".$2"; }
+bind "$1" "$1"
+bind "$2" /opt/rust
+bind "$3" /opt/cargo/registry
+pivot_root . .
+umount -l .
+exec chroot . /bin/bash -c "$4"
+"#;
+
+/// A system with the packages of the tests.
+pub(super) struct System {
+    root: PathBuf,
+    registry: PathBuf,
+    toolchain: PathBuf,
+}
+
+impl System {
+    /// Makes it below `place`, if it is not there yet.
+    pub(super) fn new(suite: &str, place: &Path) -> Result<Self> {
+        let root = place.join(suite);
+        let is_root = output(Command::new("id").arg("-u"))? == "0\n";
+        ensure!(is_root, "this needs root: it makes Debian systems with debootstrap and enters them with chroot");
+        let toolchain = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let registry = crate::release::cargo_home()?.join("registry");
+        crate::dist::run(
+            Command::new("cargo").args(["fetch", "--locked", "--quiet"]).current_dir(crate::dist::root()),
+        )?;
+        let system = Self { root, registry, toolchain: toolchain.trim_end().into() };
+        if !system.root.join("made").exists() {
+            system.make(suite)?;
+            fs::write(system.root.join("made"), "")?;
+        }
+        Ok(system)
+    }
+
+    fn make(&self, suite: &str) -> Result<()> {
+        packages::install(&["debootstrap"])?;
+        println!("making Debian {suite} in {}", self.root.display());
+        let _ = fs::remove_dir_all(&self.root);
+        fs::create_dir_all(&self.root)?;
+        let mut debootstrap = Command::new("debootstrap");
+        output(debootstrap.args(["--variant=minbase", suite]).arg(&self.root).arg(mirror()?))?;
+        // A mirror may be a snapshot.
+        fs::write(self.root.join("etc/apt/apt.conf.d/90-snapshot"), "Acquire::Check-Valid-Until \"false\";\n")?;
+        for name in ["etc/resolv.conf", "etc/hosts"] {
+            fs::copy(Path::new("/").join(name), self.root.join(name))?;
+        }
+        self.script(
+            "apt-get update -q && useradd --create-home --uid 1000 user && mkdir /target && chmod 777 /opt/cargo",
+        )?;
+        let wanted = packages::names().filter(|name| !NOT_NEEDED.contains(name));
+        self.add(&wanted.chain(BASE.split_whitespace()).collect::<Vec<_>>().join(" "))?;
+        // Registries of other languages may have a certificate of this site's.
+        let certificates = "etc/ssl/certs/ca-certificates.crt";
+        if let Ok(ours) = fs::read(Path::new("/").join(certificates)) {
+            fs::write(self.root.join(certificates), ours)?;
+        }
+        Ok(())
+    }
+
+    /// Installs those of these packages that the release has.
+    pub(super) fn add(&self, names: &str) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let script = format!(
+            "missing=$(for name in {names}; do dpkg -s $name >/dev/null 2>&1 || apt-cache show $name >/dev/null 2>&1 && echo $name; done)
+             test -z \"$missing\" || apt-get install -q -y --no-install-recommends -o Dpkg::Use-Pty=0 $missing >/tmp/apt.log 2>&1 || {{ tail /tmp/apt.log; exit 1; }}"
+        );
+        self.script(&script)
+    }
+
+    fn script(&self, script: &str) -> Result<()> {
+        let output = self.enter(script, &[("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")]).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{}: {}: {text}", self.root.display(), output.status);
+        Ok(())
+    }
+
+    /// Runs a part; returns its status, and what it wrote.
+    pub(super) fn run(&self, script: &str, is_user: bool, options: &Options) -> Result<(Option<i32>, String)> {
+        fs::write(self.root.join("tmp/part.sh"), script)?;
+        fs::write(self.root.join("tmp/parts.sh"), include_str!("parts.sh"))?;
+        let as_user = if is_user {
+            "chown -R user:user /target && setpriv --reuid=1000 --regid=1000 --init-groups env HOME=/home/user USER=user"
+        } else {
+            ""
+        };
+        let here = root().canonicalize()?;
+        // In a session of its own, because the tests end process groups. Not as process 1 or its child: timeout(1) takes that for the
+        // death of its parent.
+        let limit = options.minutes * 60;
+        let script = format!(
+            "exec 2>&1; cd '{}'; {as_user} setsid -w timeout -s KILL {limit} bash /tmp/parts.sh; exit $?",
+            here.display()
+        );
+        let scale = options.scale.to_string();
+        let variables = [
+            ("CARGO_TARGET_DIR", "/target"),
+            ("CARGO_INCREMENTAL", "0"),
+            ("CARGO_PROFILE_DEV_DEBUG", "0"),
+            ("CARGO_NET_OFFLINE", "true"),
+            ("FORKLESS_TEST_SCALE", &scale),
+            (crate::modules::RUN, &*crate::modules::THIS_RUN),
+        ];
+        let output = self.enter(&script, &variables).output()?;
+        Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
+    }
+
+    /// A command that runs the script, for bash, in the system.
+    fn enter(&self, script: &str, variables: &[(&str, &str)]) -> Command {
+        let mut command = Command::new("unshare");
+        command.current_dir(&self.root).args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", ENTER, "sh"]);
+        command
+            .arg(root().canonicalize().unwrap_or_else(|_| root()))
+            .args([&self.toolchain, &self.registry])
+            .arg(script);
+        command.env_clear().env("PATH", "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        command.envs([("HOME", "/root"), ("LC_ALL", "C.UTF-8"), ("CARGO_HOME", "/opt/cargo")]);
+        // How registries are reached from this machine.
+        let is_theirs =
+            |name: &str| name.starts_with("PIP_") || name.starts_with("npm_config_") || name.ends_with("_CA_CERTS");
+        command.envs(std::env::vars().filter(|(name, _)| is_theirs(name)));
+        command.envs(variables.iter().copied()).stdin(Stdio::null()).stderr(Stdio::inherit());
+        command
+    }
+}
