@@ -5,6 +5,7 @@
 // Node's JavaScript around it stays: streams, IPC, AbortSignal, timeouts and errors. The handle's `spawn(options)` answers with 0
 // or a negated errno, sets `pid`, opens the pipes in `options.stdio`, and calls `onexit(code, signal)` at the end.
 
+const fs = require('node:fs');
 const os = require('node:os');
 const { ChildProcess } = require('node:child_process');
 const native = require('./native.js');
@@ -12,6 +13,9 @@ const { toSettings } = require('./settings.js');
 
 const NULL = -1;
 const PIPE = -2;
+
+// Of a file's name, in bytes (limits.h).
+const NAME_MAX = 255;
 
 // The number by which the addon knows the child.
 const kProcess = Symbol('forkless.process');
@@ -57,21 +61,62 @@ function toOptions(low) {
   return { file, args, cwd, envPairs, stdio, detached: (flags & detachedFlag) !== 0, uid, gid };
 }
 
-// From 1.52 on libuv takes a handle whose launch it refuses out of its list of handles, and again when the handle is closed: that
-// writes to memory which is no longer the list's.
-const [major, minor] = process.versions.uv.split('.').map(Number);
-const removesTwice = major === 1 && minor >= 52;
+function spawnByLibuv(handle, file, stdio, uid, gid) {
+  const args = [file];
+  if (detachedFlag === undefined) return own.spawn.call(handle, { file, args, envPairs: [], detached: false, stdio, uid, gid });
+  return own.spawn.call(handle, file, args, undefined, [], stdio, 0, uid, gid);
+}
 
-// Node frees a handle only after it has seen a launch, even one that failed. libuv refuses this one before it forks. Where that is
-// not safe, the handle stays, but keeps nothing else: neither the ChildProcess, nor its streams.
+const { EACCES, EAGAIN, ENOENT, ENOEXEC, ESRCH } = os.constants.errno;
+
+// Whether libuv runs a file without `#!` by /bin/sh: where it forks, it does; by posix_spawn(3), which 1.53 uses unless IDs change,
+// it does not. It is asked when that matters, and once for launches with and without IDs.
+const byShell = new Map();
+
+function changesOf({ uid, gid }) {
+  return `${uid != null} ${gid != null}`;
+}
+
+function runsScripts(options) {
+  const changes = changesOf(options);
+  if (!byShell.has(changes)) {
+    const [uid, gid] = [options.uid != null ? process.getuid() : undefined, options.gid != null ? process.getgid() : undefined];
+    byShell.set(changes, asksLibuv(uid, gid));
+  }
+  return byShell.get(changes);
+}
+
+function asksLibuv(uid, gid) {
+  // An executable file without a byte in it. A shell cannot open it: its descriptor is closed by then.
+  const fd = native.emptyProgram();
+  if (fd < 0) return true;
+  const handle = new Process();
+  handle.onexit = () => own.close.call(handle);
+  const ignored = [0, 1, 2].map(() => ({ type: 'ignore' }));
+  const answer = spawnByLibuv(handle, `/proc/self/fd/${fd}`, ignored, uid, gid);
+  fs.closeSync(fd);
+  if (answer === 0) own.unref.call(handle);
+  else own.close.call(handle);
+  return answer !== -ENOEXEC;
+}
+
+// Node frees a handle only after it has seen a launch, even one that failed. libuv refuses this one before it makes a process.
+let refused = ['', [{ type: 'fd', fd: -1 }]];
+const [major, minor] = process.versions.uv.split('.').map(Number);
+if (major === 1 && minor >= 52) {
+  // From 1.52 on libuv takes a handle with wrong stdio out of its list of handles, and again when the handle is closed: that writes
+  // to memory which is no longer the list's. posix_spawn comes after a check of the name. Where libuv still forks, a handle cannot be
+  // freed.
+  refused = mayLaunch() && !runsScripts({}) ? ['x'.repeat(NAME_MAX + 1), []] : undefined;
+}
+
 function release(handle) {
-  if (removesTwice) {
-    for (const key of Reflect.ownKeys(handle)) delete handle[key];
+  if (refused !== undefined) {
+    spawnByLibuv(handle, ...refused);
     return;
   }
-  const stdio = [{ type: 'fd', fd: -1 }];
-  if (detachedFlag === undefined) own.spawn.call(handle, { file: '', args: [''], detached: false, stdio });
-  else own.spawn.call(handle, '', [''], undefined, [], stdio, 0, undefined, undefined);
+  // It stays, but keeps nothing else: neither the ChildProcess, nor its streams.
+  for (const key of Reflect.ownKeys(handle)) delete handle[key];
 }
 
 if (mayLaunch()) {
@@ -144,7 +189,6 @@ function ended(code, signal) {
 }
 
 // After these errors Node makes streams of the pipes, which must be open.
-const { EACCES, EAGAIN, ENOENT, ESRCH } = os.constants.errno;
 const REPORTED = new Set([-EACCES, -EAGAIN, -ENOENT]);
 
 function openClosed(stdio, failure) {
@@ -157,17 +201,25 @@ function openClosed(stdio, failure) {
   return failure;
 }
 
-// Starts a child for a handle by `launch()`. Returns 0, or the addon's description of the failure.
-function begin(handle, stdio, launch) {
+// Starts a child for a handle by `launch()`, and once more if the file has no `#!` and `again()` says so. Returns 0, or the addon's
+// description of the failure.
+function begin(handle, stdio, launch, again) {
   handle[kOurs] = true;
-  const ends = launch();
+  let ends = launch();
+  if (ends.errno === -ENOEXEC && again?.()) ends = launch();
   if (!Array.isArray(ends)) return REPORTED.has(ends.errno) ? openClosed(stdio, ends) : ends;
   // The child goes on to its program meanwhile. If that fails, the other ends of these pipes are closed.
   let next = 0;
   for (const one of stdio) {
     if (toDescriptor(one) === PIPE) one.handle.open(ends[next++]);
   }
-  const child = native.executed(ended, handle);
+  let child = native.executed(ended, handle);
+  if (child.errno === -ENOEXEC && again?.()) {
+    const others = launch();
+    if (!Array.isArray(others)) return others;
+    others.forEach((end, at) => native.replace(ends[at], end));
+    child = native.executed(ended, handle);
+  }
   if (!Array.isArray(child)) return child;
   const [number, pid, isLine] = child;
   handle[kProcess] = number;
@@ -181,13 +233,20 @@ function coldReason(handle) {
   return (handle[kProcess] !== undefined && native.coldReason(handle[kProcess])) || undefined;
 }
 
+// Has the request run a file without `#!` by /bin/sh if libuv is known to do so. Otherwise returns what asks libuv, and then has it so.
+function scripted(request, options) {
+  request.scriptsByShell = byShell.get(changesOf(options)) ?? false;
+  return () => !request.scriptsByShell && (request.scriptsByShell = runsScripts(options));
+}
+
 // The functions of a handle, in place of libuv's.
 const ours = {
   spawn(...low) {
     const options = toOptions(low);
     const request = mayLaunch() ? toRequest(options) : undefined;
     if (request === undefined) return own.spawn.apply(this, low);
-    const failure = begin(this, options.stdio, () => native.launch(request));
+    const again = scripted(request, options);
+    const failure = begin(this, options.stdio, () => native.launch(request), again);
     return failure && failure.errno;
   },
   kill(signal) {
@@ -224,4 +283,4 @@ function mayLaunch() {
   return process.permission?.has('child') !== false;
 }
 
-module.exports = { Process, begin, coldReason, lines, mayLaunch, ours, own, signalName, toOptions, toRequest, watchedKill, PIPE };
+module.exports = { Process, begin, coldReason, lines, mayLaunch, ours, own, scripted, signalName, toOptions, toRequest, watchedKill, PIPE };

@@ -3,9 +3,10 @@
 // install(): child_process on forkless.
 
 const native = require('./native.js');
-const { Process, mayLaunch, ours, own, signalName, toRequest, watchedKill, PIPE } = require('./handle.js');
+const { Process, mayLaunch, ours, own, scripted, signalName, toRequest, watchedKill, PIPE } = require('./handle.js');
 
 const SIGTERM = 15;
+const { ENOEXEC } = require('node:os').constants.errno;
 const EMPTY = new Uint8Array(0);
 
 let installed = false;
@@ -47,7 +48,9 @@ function spawnSync(options) {
     maxBuffer: Number(options.maxBuffer ?? 0),
     killSignal: options.killSignal || SIGTERM,
   };
-  const ended = native.runSync(request, pipes, limits);
+  const again = scripted(request, options);
+  let ended = native.runSync(request, pipes, limits);
+  if (ended.errno === -ENOEXEC && again()) ended = native.runSync(request, pipes, limits);
   if (ended.errno !== undefined) return { error: ended.errno, status: null, signal: null, output: null, pid: 0 };
   const output = request.stdio.map(() => null);
   for (const { number, writable } of pipes) {

@@ -40,6 +40,8 @@ pub struct Request {
     pub gid: Option<u32>,
     /// For each descriptor of the child: [`NULL`], [`PIPE`], or the number of a descriptor of the caller.
     pub stdio: Vec<i32>,
+    /// Run a file without `#!` by /bin/sh (default: yes).
+    pub scripts_by_shell: Option<bool>,
     /// Settings that `child_process` does not have.
     pub settings: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -67,7 +69,7 @@ impl Request {
         (0..).zip(&self.stdio).filter(|(_, what)| **what == PIPE).map(|(number, _)| number)
     }
 
-    /// The command. As libuv does: signal actions and mask are reset, a file without `#!` is run by /bin/sh.
+    /// The command. As libuv does: signal actions and mask are reset.
     pub(crate) fn command(&self) -> Result<Command, Refusal> {
         self.command_with(|_| Ok(Stdio::socketpair()))
     }
@@ -75,7 +77,7 @@ impl Request {
     fn command_with(&self, pipe: impl FnMut(RawFd) -> Result<Stdio, Errno>) -> Result<Command, Refusal> {
         let mut command = Command::new(&self.file);
         self.fill(&mut command, pipe)?;
-        command.any_file_by_shell(true);
+        command.any_file_by_shell(self.scripts_by_shell.unwrap_or(true));
         Ok(command)
     }
 

@@ -6,8 +6,11 @@ use crate::watch::{self, Kept, Watch};
 use forkless::Command;
 use napi::bindgen_prelude::{Either, Env, Function, JsValue, Object};
 use napi_derive::napi;
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
+use rustix::io::{DupFlags, dup3};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::os::fd::{IntoRawFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// What `on_exit` gets: the exit code, and the number of the signal that killed the child, or 0.
 type OnExit<'f> = Function<'f, (i32, i32), ()>;
@@ -75,6 +78,23 @@ pub fn closed_pipe() -> i32 {
         Ok((end, _)) => end.into_raw_fd(),
         Err(errno) => -errno.raw_os_error(),
     }
+}
+
+/// Puts a second launch's end of a pipe in the place of the first one's, which libuv has as a stream and does not poll yet. Returns 0,
+/// or a negated errno.
+#[napi]
+pub fn replace(place: i32, end: i32) -> i32 {
+    // SAFETY: `end` is the caller's, which gives it up. `place` is an open descriptor of its stream, which keeps it.
+    let (end, mut place) = unsafe { (OwnedFd::from_raw_fd(end), ManuallyDrop::new(OwnedFd::from_raw_fd(place))) };
+    let moved = dup3(&end, &mut place, DupFlags::CLOEXEC);
+    let moved = moved.and_then(|()| fcntl_setfl(&*place, fcntl_getfl(&*place)? | OFlags::NONBLOCK));
+    moved.map_or_else(|errno| -errno.raw_os_error(), |()| 0)
+}
+
+/// A descriptor of an executable file without a byte in it, at `/proc/self/fd`; or a negated errno.
+#[napi]
+pub fn empty_program() -> i32 {
+    memfd_create("empty", MemfdFlags::CLOEXEC).map_or_else(|errno| -errno.raw_os_error(), IntoRawFd::into_raw_fd)
 }
 
 #[napi]
