@@ -170,6 +170,17 @@ fn is_known(name: &str) -> bool {
 /// # Errors
 /// Without `systemd-analyze`, or if that does not know the set.
 pub fn systemd(set: &str, errno: Option<i32>) -> io::Result<BpfProgram> {
+    let mut rules = Rules::default();
+    systemd_calls(set)?.iter().for_each(|name| rules.add(name, &[]));
+    let otherwise = errno.map_or(json!("kill_process"), |errno| json!({ "errno": errno }));
+    rules.compile(&otherwise, &json!("allow"))
+}
+
+/// The calls that `SystemCallFilter=` with this set allows, as the installed systemd has them.
+///
+/// # Errors
+/// As there.
+pub fn systemd_calls(set: &str) -> io::Result<BTreeSet<String>> {
     let output = Command::new("systemd-analyze").args(["syscall-filter", "--no-pager"]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -187,13 +198,10 @@ pub fn systemd(set: &str, errno: Option<i32>) -> io::Result<BpfProgram> {
         match sets.get(name) {
             Some(members) => wanted.extend(members),
             None if name.starts_with('@') => return Err(Error::other(format!("systemd-analyze knows no {name}"))),
-            None => drop(names.insert(name)),
+            None => drop(names.insert(name.to_owned())),
         }
     }
-    let mut rules = Rules::default();
-    names.iter().for_each(|name| rules.add(name, &[]));
-    let otherwise = errno.map_or(json!("kill_process"), |errno| json!({ "errno": errno }));
-    rules.compile(&otherwise, &json!("allow"))
+    Ok(names)
 }
 
 /// `RestrictNamespaces=yes`: no namespace is made or joined, and `clone3`, whose flags no filter can read, is answered with

@@ -38,6 +38,6 @@ npm_node() {
 }
 
 passed=0 failed=0
-ulimit -c 0
+ulimit -S -c 0
 . /tmp/part.sh
 test $((passed + failed)) = 0 || echo "test result: . $passed passed; $failed failed; 0 ignored; 0 measured; 0 filtered out"
