@@ -14,7 +14,8 @@ my ($include) = map { /-I(\S+)/ ? $1 : () } do {
     grep { /^INC = / } readline $makefile;
 };
 my $library = "$include/../lib/forkless/libforkless_warm.so";
-plan skip_all => 'warm programs need x86-64 and glibc' if !-e $library;
+my @where   = -e $library ? (library => $library) : ();
+plan skip_all => "no set of warm programs: $Forkless::error" if !Forkless::Warm->new(@where);
 
 # With a variable for the loader, which the tests have, launches are cold.
 delete @ENV{ grep { /^(?:LD_|MALLOC_)/ } keys %ENV };
@@ -44,7 +45,7 @@ sub started {
     return 0;
 }
 
-my $warm = Forkless::Warm->new(library => $library) or die "$Forkless::error\n";
+my $warm = Forkless::Warm->new(@where) or die "$Forkless::error\n";
 my $cold = seen(prepared()->spawn);
 is_deeply($cold, ["name one  two of this test\n/usr\nsh\n", 3 << 8], 'a cold launch');
 
@@ -98,7 +99,7 @@ sleep 0.001 while kill 0, $template;
 pass('the template ends with the last of them');
 
 # A crash ends the template.
-$warm = Forkless::Warm->new(library => $library);
+$warm = Forkless::Warm->new(@where);
 my $crash = Forkless->new(cmd => ['/bin/sh', '-c', 'kill -SEGV $$'], warm => $warm)->prepare;
 ok(started($warm, $crash), 'a program that will crash has a template');
 is($crash->status & 127, 11, '… and crashes');
