@@ -100,7 +100,10 @@ my @table =
     [Q[sh -c 'exec 2>&-; ulimit -c 0; kill -KILL $$'], True],
     |@signals.map({ ["sh -c 'ulimit -c 0; kill -$_ \$\$'", True] });
 
-my %core = shell => &CORE::shell, qx => &CORE::QX;
+# Later Rakudos have QX without a directory and an environment.
+my $core-qx = &CORE::QX;
+my $short-qx = -> $line, :$cwd, :$env { indir($cwd, { my %*ENV = $env // %*ENV; $core-qx($line) }) };
+my %core = shell => &CORE::shell, qx => $core-qx.signature.params.grep(*.named) ?? $core-qx !! $short-qx;
 my %ours = shell => &shell, qx => &QX;
 
 sub look(Proc $proc) {

@@ -3,7 +3,8 @@ use Test;
 use Forkless;
 use Forkless::Proc::Async;
 
-sub exception(&code) { (try { code(); 'none' }) // "{$!.^name}: {$!.message}" }
+# Without the reason, which later Rakudos tell, in the words of the launcher.
+sub exception(&code) { (try { code(); 'none' }) // "{$!.^name}: {$!.message.split("\n(OS error")[0]}" }
 
 # Independent of how the data is divided.
 sub text($data) { $data ~~ Blob ?? $data.list.map({ "$_ " }).join !! $data }
@@ -12,9 +13,9 @@ sub text($data) { $data ~~ Blob ?? $data.list.map({ "$_ " }).join !! $data }
 sub async($class, @command, :@writes, :$out, :$err, :$merge, :$signal, :%start, |new) {
     my $proc = $class.new(|@command, |new);
     my %seen = :done('');
-    with $out { $proc.stdout(|$out).tap({ %seen<out> ~= text($_) }, done => { %seen<done> ~= 'o' }) }
-    with $err { $proc.stderr(|$err).tap({ %seen<err> ~= text($_) }, done => { %seen<done> ~= 'e' }) }
-    with $merge { $proc.Supply(|$merge).tap({ %seen<merge> ~= text($_) }, done => { %seen<done> ~= 'm' }) }
+    with $out { $proc.stdout(|$out).tap({ %seen<out> ~= text($_) }, done => { %seen<done> ~= 'o' }, quit => { %seen<done> ~= 'O' }) }
+    with $err { $proc.stderr(|$err).tap({ %seen<err> ~= text($_) }, done => { %seen<done> ~= 'e' }, quit => { %seen<done> ~= 'E' }) }
+    with $merge { $proc.Supply(|$merge).tap({ %seen<merge> ~= text($_) }, done => { %seen<done> ~= 'm' }, quit => { %seen<done> ~= 'M' }) }
     my $end = $proc.start(|%start);
     try {
         await $proc.ready;

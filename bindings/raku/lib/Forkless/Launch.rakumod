@@ -7,10 +7,13 @@ use X::Forkless;
 
 # struct forkless_error
 constant ERROR = 512;
+constant ENOEXEC = 8;
 constant EAGAIN = 11;
 constant EINVAL = 22;
 constant EMFILE = 24;
 constant STEP-CHECK = 101;
+# MFD_CLOEXEC
+constant CLOEXEC = 1;
 # Longer than any route.
 constant ROUTE = 256;
 
@@ -122,9 +125,37 @@ class Child is export {
 # Streams of the child that are not inherited are an Int, the descriptor, or one of these.
 enum Stream is export <Piped Null Merged>;
 
+# Whether libuv, with which Rakudo launches, runs a file without `#!` by /bin/sh: where it forks, it does; by posix_spawn(3), as from
+# version 1.53 on, it does not. It is asked when that first matters.
+my Bool $by-shell;
+
+sub asks-libuv(--> Bool) {
+    # An executable file without a byte in it.
+    my $fd = memfd_create('empty', CLOEXEC);
+    my $runs = True;
+    {
+        CATCH { when X::OS { $runs = !.message.contains("(error code -{ENOEXEC})") } }
+        # The shell cannot open it, which is no matter here.
+        my $ended = await Proc::Async.new("/proc/self/fd/$fd").start;
+    }
+    close($fd);
+    $runs
+}
+
 # Starts the program. @args has argv, with argv[0]. Throws X::Forkless if the program cannot be executed. :line is for a shell with -c
 # and a line: the line runs without the shell if that makes no difference.
 sub launch(Str() $path, @args, %env, Str() $cwd, *@streams, Bool :$line --> Child) is export {
+    my $child;
+    {
+        CATCH { when X::Forkless { .rethrow if .errno != ENOEXEC || $by-shell.defined } }
+        $child = attempt($path, @args, %env, $cwd, @streams, ?$line);
+    }
+    return $child if $child;
+    $by-shell = asks-libuv;
+    attempt($path, @args, %env, $cwd, @streams, ?$line)
+}
+
+sub attempt(Str() $path, @args, %env, Str() $cwd, @streams, Bool $line --> Child) {
     my ($place, $error) = buf8.allocate(8), buf8.allocate(ERROR);
     my $program = c-string($path);
     my @words = @args.map(&c-string);
@@ -138,8 +169,8 @@ sub launch(Str() $path, @args, %env, Str() $cwd, *@streams, Bool :$line --> Chil
     }
     forkless_command_envs($command, $environment.table);
     forkless_command_current_dir($command, $directory);
-    # What libuv does, which launches for Proc::Async: execvp(3), an empty signal mask, all signals at their default.
-    forkless_command_scripts_by_shell($command, 1);
+    # What libuv does, which launches for Proc::Async: an empty signal mask, all signals at their default.
+    forkless_command_scripts_by_shell($command, $by-shell ?? 1 !! 0);
     forkless_command_inherit_signal_mask($command, 0);
     for 1..31 -> $number {
         forkless_command_signal_default($command, $number) unless $number == 9 | 19;

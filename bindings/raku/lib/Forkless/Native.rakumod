@@ -43,6 +43,7 @@ sub forkless_child_signal(size_t, int32 --> int32) is native(&library) is export
 sub read(int32, Blob, size_t --> ssize_t) is native is export {*}
 sub write(int32, Blob, size_t --> ssize_t) is native is export {*}
 sub close(int32 --> int32) is native is export {*}
+sub memfd_create(Str, uint32 --> int32) is native is export {*}
 sub poll(Blob, ulong, int32 --> int32) is native is export {*}
 sub fcntl(int32, int32, int32 --> int32) is native is export {*}
 sub epoll_create1(int32 --> int32) is native is export {*}

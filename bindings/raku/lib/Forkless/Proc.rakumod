@@ -62,6 +62,8 @@ has @!line;
 has $!pid;
 # As Proc has it: the exit code in the upper bits, the signal in the lower eight.
 has Int $!status;
+# Why it was not started.
+has Str $!os-error;
 has Int $!open = 0;
 has Lock $!finishing .= new;
 has Promise $!finished;
@@ -130,6 +132,7 @@ method out { $!out }
 method err { $!err }
 method pid { $!pid // Nil }
 method command { @!line.List }
+method os-error { $!os-error }
 
 method spawn(*@args where .so, :$cwd = $*CWD, :$env, :$arg0, :$win-verbatim-args --> Bool:D) {
     @!line = @args.List;
@@ -145,7 +148,13 @@ method !spawn($path, @args, $cwd, $env, Bool :$line --> Bool:D) {
     my $out-fd = $!output ?? Piped !! stream($!out-to);
     my $started = False;
     {
-        CATCH { when X::OS { } }
+        CATCH {
+            when X::OS {
+                $!os-error = .os-error;
+                # Later Rakudos have the errno there, as libuv gives it.
+                $!status = Proc.^can('os-error') && .?errno ?? -.errno !! 0x100;
+            }
+        }
         waiter();
         $!child = launch($path, @args, $env ?? $env.hash !! %*ENV, $cwd,
             $!in ?? Piped !! stream($!in-from),
@@ -163,9 +172,6 @@ method !spawn($path, @args, $cwd, $env, Bool :$line --> Bool:D) {
         # At once, so that the child is reaped even if nothing waits for it. Last: the thread frees the child's handle.
         my $vow = ($!ended = Promise.new).vow;
         on-end($!child, -> $status, $failed { $failed.defined ?? $vow.break($failed) !! $vow.keep($status) });
-    }
-    else {
-        $!status = 0x100;
     }
     self!finish unless $!in || $!output || $!errors;
     $started
