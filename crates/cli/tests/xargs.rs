@@ -201,8 +201,8 @@ fn code_after(ends: &[&str], program: &str) -> Option<(String, Option<i32>)> {
     Some((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code()))
 }
 
-/// What stops the run decides on the exit code, whatever failed before. findutils reports 123 then, if a command has failed
-/// and there are further arguments.
+/// What stops the run decides on the exit code, whatever failed before. findutils before 4.10 reports 123 then, if a command has
+/// failed and there are further arguments.
 #[test]
 fn the_end_that_stops_the_run_decides_on_the_exit_code() {
     let compares = theirs(&["true"], b"").is_some();
@@ -226,7 +226,8 @@ fn the_end_that_stops_the_run_decides_on_the_exit_code() {
                 if compares {
                     let theirs = code_after(&ends, "xargs").expect("xargs");
                     assert_eq!(theirs.0, ours.0, "{ends:?}");
-                    assert_eq!(theirs.1, Some(if differs { 123 } else { expected }), "{ends:?}");
+                    let is_old = differs && theirs.1 == Some(123);
+                    assert!(is_old || theirs.1 == Some(expected), "{ends:?}: {theirs:?}");
                 }
             }
         }

@@ -76,6 +76,14 @@ next! {
     attr_setcgroup_np => posix_spawnattr_setcgroup_np: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
 }
 
+/// Is libc glibc 2.`minor` or later? What changed in its functions with a version has no other sign that could be asked for.
+pub(crate) fn is_glibc(minor: u32) -> bool {
+    // SAFETY: returns a constant string.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_str().unwrap_or_default();
+    let number = version.strip_prefix("2.").and_then(|rest| rest.split('.').next());
+    number.and_then(|number| number.parse().ok()).is_some_and(|have: u32| have >= minor)
+}
+
 /// Both names end in NUL. Returns 0 if the symbol does not exist.
 pub(crate) fn look_up(name: &str, version: Option<&str>) -> usize {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();

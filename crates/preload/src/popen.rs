@@ -6,7 +6,7 @@ use crate::log::Story;
 use crate::next;
 use crate::sealed::{Mask, sealed};
 use crate::settings::{Inherit, Settings};
-use crate::spawn::RESERVED;
+use crate::spawn::reserve;
 use forkless::planted;
 use forkless::posix::FileAction;
 use forkless::{Error, ShellChild, ShellCommand};
@@ -85,9 +85,7 @@ fn open(line: &OsStr, end: End, close_on_exec: bool, mask: &Mask) -> Result<*mut
     mask.ready(command.settings());
     inherit::by_setting(command.settings(), &settings.inherit, |fd| OPEN.has(fd));
     inherit::spare(command.settings(), settings);
-    for signal in RESERVED {
-        command.settings().signal_ignore(signal);
-    }
+    reserve(command.settings());
     let mut child = start(&mut command, settings, end)?;
     story.end("popen", line, command.taken(), child.handle());
     let handle = child.handle();

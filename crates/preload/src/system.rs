@@ -2,11 +2,11 @@
 
 use crate::inherit;
 use crate::log::Story;
-use crate::next;
+use crate::next::{self, is_glibc};
 use crate::popen::{has_room, killed_by};
 use crate::sealed::{Mask, sealed};
 use crate::settings::Settings;
-use crate::spawn::RESERVED;
+use crate::spawn::reserve;
 use forkless::ShellChild;
 use forkless::planted;
 use forkless_capi::boundary::{as_libc, set_errno, shielded};
@@ -55,7 +55,7 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
             unsafe { answer.write(has_shell() as c_int) };
             return 0;
         };
-        // As of a shell that was not found, whatever the reason: so libc's function returns it, with errno.
+        // As of a shell that was not found; with errno. glibc 2.41 and later return -1 where no child could be created.
         let known = match shielded(|| begin(line, mask)) {
             Ok(Ok(mut started)) => {
                 if !planted!("preload-status-taken") {
@@ -73,7 +73,8 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
                 if !planted!("preload-line-not-started-untold") {
                     set_errno(failure.errno());
                 }
-                127 << 8
+                let has_no_child = [libc::EAGAIN, libc::ENOMEM].contains(&failure.errno());
+                if has_no_child && is_glibc(41) { -1 } else { 127 << 8 }
             }
         };
         // SAFETY: a valid pointer of the caller.
@@ -95,9 +96,7 @@ fn begin(line: &OsStr, mask: &Mask) -> Result<Result<Running, c_int>, Failure> {
     settings.pidfd(forkless_capi::stream::forgets());
     inherit::by_setting(settings, &Settings::get().inherit, |_| false);
     inherit::spare(settings, Settings::get());
-    for signal in RESERVED {
-        settings.signal_ignore(signal);
-    }
+    reserve(settings);
     match line.1.spawn() {
         Ok(mut child) => {
             story.end("system", line.0, line.1.taken(), child.handle());

@@ -119,17 +119,12 @@ impl System {
     pub(super) fn run(&self, script: &str, is_user: bool, options: &Options) -> Result<(Option<i32>, String)> {
         fs::write(self.root.join("tmp/part.sh"), script)?;
         fs::write(self.root.join("tmp/parts.sh"), include_str!("parts.sh"))?;
-        let as_user = if is_user {
-            "chown -R user:user /target && setpriv --reuid=1000 --regid=1000 --init-groups env HOME=/home/user USER=user"
-        } else {
-            ""
-        };
         let here = root().canonicalize()?;
         // In a session of its own, because the tests end process groups. Not as process 1 or its child: timeout(1) takes that for the
         // death of its parent.
         let limit = options.minutes * 60;
         let script = format!(
-            "exec 2>&1; cd '{}'; {as_user} setsid -w timeout -s KILL {limit} bash /tmp/parts.sh; exit $?",
+            "exec 2>&1; cd '{}'; setsid -w timeout -s KILL {limit} bash /tmp/parts.sh; exit $?",
             here.display()
         );
         let scale = options.scale.to_string();
@@ -139,6 +134,7 @@ impl System {
             ("CARGO_PROFILE_DEV_DEBUG", "0"),
             ("CARGO_NET_OFFLINE", "true"),
             ("FORKLESS_TEST_SCALE", &scale),
+            ("PART_USER", if is_user { "user" } else { "root" }),
             (crate::modules::RUN, &*crate::modules::THIS_RUN),
         ];
         let output = self.enter(&script, &variables).output()?;

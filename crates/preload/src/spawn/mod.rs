@@ -7,7 +7,7 @@
 use crate::heap;
 use crate::inherit::{self, Flat};
 use crate::log::Story;
-use crate::next::{self, Opaque};
+use crate::next::{self, Opaque, is_glibc};
 use crate::popen::killed_by;
 use crate::sealed::{Mask, sealed};
 use crate::settings::{Settings, without_us};
@@ -409,9 +409,7 @@ impl Request {
         if let Some(group) = self.group {
             command.process_group(group);
         }
-        for signal in RESERVED {
-            command.signal_ignore(signal);
-        }
+        reserve(command);
         for &signal in &self.default {
             command.signal_default(signal);
         }
@@ -438,8 +436,17 @@ impl Request {
     }
 }
 
-/// glibc uses these signals itself. It leaves them ignored in children, and never blocks them.
-pub(crate) const RESERVED: [c_int; 2] = [32, 33];
+/// glibc uses these signals itself, and never blocks them.
+const RESERVED: [c_int; 2] = [32, 33];
+
+/// They are ignored in the children of older C libraries: glibc before 2.38 changes each disposition by itself (`__spawni_child`).
+pub(crate) fn reserve(command: &mut Command) {
+    if !is_glibc(38) {
+        for signal in RESERVED {
+            command.signal_ignore(signal);
+        }
+    }
+}
 
 /// The signals of a set.
 fn members(set: &sigset_t) -> Vec<c_int> {

@@ -32,7 +32,11 @@ fn make() {
 #[test]
 fn make_without_its_jobserver_pipe_reports_it() {
     let Some(place) = makefiles() else { return };
-    let words = ["make", "-j4", "nothing"];
+    let help = Command::new("make").arg("--help").output().expect("make");
+    // make 4.4 and later pass the name of a FIFO, unless told otherwise.
+    let has_styles = String::from_utf8_lossy(&help.stdout).contains("--jobserver-style");
+    let style: &[&str] = if has_styles { &["--jobserver-style=pipe"] } else { &[] };
+    let words = [&["make", "-j4", "nothing"], style].concat();
     assert_eq!(place.run(&words, Way::Logged).0.err, "");
     let (seen, _) = place.run(&words, Way::Stdio);
     assert!(seen.status.success() && seen.err.contains("jobserver"), "{seen:?}");
