@@ -355,9 +355,11 @@ fn services() {
     in_each(&hosts);
 }
 
+type Refused = (&'static str, &'static str, &'static str);
+
 /// Calls that no version of `@system-service` has, or that of systemd 252 has not; with the cases that make them, and how those fail
 /// if the filter returns EPERM, and if it kills.
-const NOT_IN_SYSTEM_SERVICE: [(&str, &[(&str, &str, &str)]); 2] = [
+const NOT_IN_SYSTEM_SERVICE: [(&str, &[Refused]); 2] = [
     (
         "seccomp",
         &[

@@ -217,6 +217,20 @@ def test_children_work_in_a_loop_of_another_thread():
     assert found == [b"x\n"]
 
 
+def test_a_child_is_waited_for_in_another_loop_when_its_own_is_closed(go):
+    async def main():
+        return await create_subprocess_exec("sh", "-c", "cat; exit 3", stdin=reading)
+
+    async def twice():
+        return await asyncio.gather(child.wait(), child.wait())
+
+    reading, writing = os.pipe()
+    child = asyncio.run(main())
+    os.close(reading)
+    os.close(writing)
+    assert go(twice()) == [3, 3] and child.returncode == 3
+
+
 def test_the_exec_is_reported_and_not_looked_for(go, monkeypatch):
     monkeypatch.setattr(forkless.asyncio, "_LOOK", 1000)
 

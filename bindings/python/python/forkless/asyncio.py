@@ -187,8 +187,12 @@ class Process:
             transport.close()
 
     async def wait(self):
-        """Waits for the child to end. Returns its return code."""
+        """Waits for the child to end. Returns its return code. The loop of the launch may be closed; its streams are lost then."""
         if self._returncode is None:
+            running = asyncio.get_running_loop()
+            if self._loop is not running and self._loop.is_closed():
+                self._loop, self._ended = running, running.create_future()
+                self._watch()
             # Cancelling one waiter must not cancel the others.
             await asyncio.shield(self._ended)
         return self._returncode
