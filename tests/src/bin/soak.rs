@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         }));
         // Closes descriptors that the caller has left open.
         // SAFETY: before any descriptor was opened here.
-        unsafe { libc::close_range(3, u32::MAX, 0) };
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
         return if host::run(&read(&args)) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let options = read(&args);

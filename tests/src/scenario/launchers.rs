@@ -131,7 +131,7 @@ pub fn pre_exec_odd(_: &[String]) {
     let programs = Programs::new();
     let close_all = || {
         // SAFETY: the child's own table.
-        unsafe { libc::close_range(0, u32::MAX, 0) };
+        unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
         Ok(())
     };
     assert_eq!(with(forked(programs.exits(6)), close_all).status().expect("status").code(), Some(6));

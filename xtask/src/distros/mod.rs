@@ -101,6 +101,9 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     // Before the build, because the sources may change later.
     let commit = record::commit(&root())?;
     let mut is_good = true;
+    std::fs::create_dir_all(target.join("distros"))?;
+    // One run at a time: a system has one build.
+    let _lock = record::lock(&target.join("distros"))?;
     for one in distribution.iter().filter(|one| is_in(&options.names, &one.name)) {
         let mut system = None;
         for part in part.iter().filter(|part| is_in(&options.only, &part.name)) {
