@@ -7,7 +7,7 @@ const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
-const { begin, coldReason, mayLaunch, ours, toOptions: toLow, toRequest } = require('./handle.js');
+const { begin, coldReason, mayLaunch, ours, packed, toOptions: toLow, toRequest } = require('./handle.js');
 const { settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
@@ -184,7 +184,7 @@ function limit(child, { timeout, killSignal, signal }) {
 
 /** Starts a program: child_process.spawn with the settings of forkless. */
 function spawn(file, args, options) {
-  return start(toOptions(file, args, options), (request) => native.launch(request()));
+  return start(toOptions(file, args, options), (request) => native.launch(packed(request())));
 }
 
 /** A command that is compiled once and started any number of times. */
@@ -200,7 +200,7 @@ class Prepared {
   spawn() {
     return start(this.#options, (request) => {
       if (this.#plan === undefined) {
-        const plan = native.prepare(request());
+        const plan = native.prepare(packed(request()));
         if (plan.errno !== undefined) return plan;
         this.#plan = plan;
       }

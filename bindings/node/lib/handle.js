@@ -7,6 +7,7 @@
 
 const fs = require('node:fs');
 const os = require('node:os');
+const { clearTimeout, setTimeout } = require('node:timers');
 const { ChildProcess } = require('node:child_process');
 const native = require('./native.js');
 const { toSettings } = require('./settings.js');
@@ -119,6 +120,30 @@ function release(handle) {
   for (const key of Reflect.ownKeys(handle)) delete handle[key];
 }
 
+// Closed handles of Node's that are not freed yet, for a second at most. Several at once cost less: libuv watches SIGCHLD from the first
+// refusal to the first close.
+const MOST = 16;
+const LONGEST = 1000;
+let closing = [];
+let timer;
+
+function closeLater(handle) {
+  // Not the rest: the callback that runs may have its asynchronous context there.
+  handle.onexit = undefined;
+  for (const key of Object.getOwnPropertySymbols(handle)) if (handle[key] instanceof ChildProcess) handle[key] = undefined;
+  if (closing.push(handle) >= MOST) closeAll();
+  else timer ??= setTimeout(closeAll, LONGEST).unref();
+}
+
+function closeAll() {
+  clearTimeout(timer);
+  timer = undefined;
+  const handles = closing;
+  closing = [];
+  handles.forEach(release);
+  for (const handle of handles) own.close.call(handle);
+}
+
 if (mayLaunch()) {
   release(probe);
   probe.close();
@@ -149,8 +174,14 @@ function toRequest(options, settings) {
     uid: uid ?? undefined,
     gid: gid ?? undefined,
     stdio,
+    scriptsByShell: true,
     settings: settings && toSettings(settings),
   };
+}
+
+// The addon's form of a request: a list, in which it need not look for names.
+function packed(r) {
+  return [r.file, r.args, r.argsCount, r.env, r.envCount, r.cwd, r.detached, r.uid, r.gid, r.stdio, r.scriptsByShell, r.settings];
 }
 
 function toDescriptor({ type, fd, handle }) {
@@ -246,7 +277,7 @@ const ours = {
     const request = mayLaunch() ? toRequest(options) : undefined;
     if (request === undefined) return own.spawn.apply(this, low);
     const again = scripted(request, options);
-    const failure = begin(this, options.stdio, () => native.launch(request), again);
+    const failure = begin(this, options.stdio, () => native.launch(packed(request)), again);
     return failure && failure.errno;
   },
   kill(signal) {
@@ -260,6 +291,10 @@ const ours = {
       if (this[kProcess] !== undefined) native.leave(this[kProcess]);
       lines.delete(this.pid);
       this[kProcess] = undefined;
+      if (callback === undefined) {
+        closeLater(this);
+        return;
+      }
       release(this);
     }
     return own.close.call(this, callback);
@@ -283,4 +318,4 @@ function mayLaunch() {
   return process.permission?.has('child') !== false;
 }
 
-module.exports = { Process, begin, coldReason, lines, mayLaunch, ours, own, scripted, signalName, toOptions, toRequest, watchedKill, PIPE };
+module.exports = { Process, begin, coldReason, lines, mayLaunch, ours, own, packed, scripted, signalName, toOptions, toRequest, watchedKill, PIPE };

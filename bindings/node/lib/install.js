@@ -3,7 +3,7 @@
 // install(): child_process on forkless.
 
 const native = require('./native.js');
-const { Process, mayLaunch, ours, own, scripted, signalName, toRequest, watchedKill, PIPE } = require('./handle.js');
+const { Process, mayLaunch, ours, own, packed, scripted, signalName, toRequest, watchedKill, PIPE } = require('./handle.js');
 
 const SIGTERM = 15;
 const { ENOEXEC } = require('node:os').constants.errno;
@@ -49,8 +49,8 @@ function spawnSync(options) {
     killSignal: options.killSignal || SIGTERM,
   };
   const again = scripted(request, options);
-  let ended = native.runSync(request, pipes, limits);
-  if (ended.errno === -ENOEXEC && again()) ended = native.runSync(request, pipes, limits);
+  let ended = native.runSync(packed(request), pipes, limits);
+  if (ended.errno === -ENOEXEC && again()) ended = native.runSync(packed(request), pipes, limits);
   if (ended.errno !== undefined) return { error: ended.errno, status: null, signal: null, output: null, pid: 0 };
   const output = request.stdio.map(() => null);
   for (const { number, writable } of pipes) {

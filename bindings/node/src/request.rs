@@ -4,7 +4,8 @@ use crate::settings;
 use forkless::{
     Child, Command, Launcher, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, is_for_the_shell, planted,
 };
-use napi_derive::napi;
+use napi::bindgen_prelude::{Array, FromNapiValue, TypeName, ValidateNapiValue};
+use napi::{ValueType, sys};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -17,8 +18,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// A launch, as Node's `ChildProcess` describes it to libuv.
-#[napi(object)]
+/// A launch, as Node's `ChildProcess` describes it to libuv. In JavaScript it is a list in the order of the fields: names would have to
+/// be looked up.
 pub struct Request {
     /// The program: a path, or a name that is searched for in PATH of `env`.
     pub file: String,
@@ -40,11 +41,49 @@ pub struct Request {
     pub gid: Option<u32>,
     /// For each descriptor of the child: [`NULL`], [`PIPE`], or the number of a descriptor of the caller.
     pub stdio: Vec<i32>,
-    /// Run a file without `#!` by /bin/sh (default: yes).
-    pub scripts_by_shell: Option<bool>,
+    /// Run a file without `#!` by /bin/sh.
+    pub scripts_by_shell: bool,
     /// Settings that `child_process` does not have.
     pub settings: Option<serde_json::Map<String, serde_json::Value>>,
 }
+
+impl TypeName for Request {
+    fn type_name() -> &'static str {
+        "Array"
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::Object
+    }
+}
+
+impl FromNapiValue for Request {
+    unsafe fn from_napi_value(env: sys::napi_env, value: sys::napi_value) -> napi::Result<Self> {
+        fn next<T: FromNapiValue>(list: &Array<'_>, at: &mut u32) -> napi::Result<T> {
+            *at += 1;
+            list.get(*at - 1)?.ok_or_else(|| napi::Error::from_reason("a request is too short"))
+        }
+        // SAFETY: the caller's contract.
+        let list = unsafe { Array::from_napi_value(env, value) }?;
+        let at = &mut 0;
+        Ok(Self {
+            file: next(&list, at)?,
+            args: next(&list, at)?,
+            args_count: next(&list, at)?,
+            env: next(&list, at)?,
+            env_count: next(&list, at)?,
+            cwd: next(&list, at)?,
+            detached: next(&list, at)?,
+            uid: next(&list, at)?,
+            gid: next(&list, at)?,
+            stdio: next(&list, at)?,
+            scripts_by_shell: next(&list, at)?,
+            settings: next(&list, at)?,
+        })
+    }
+}
+
+impl ValidateNapiValue for Request {}
 
 /// `/dev/null` for a standard stream; any other descriptor stays closed.
 const NULL: i32 = -1;
@@ -77,7 +116,7 @@ impl Request {
     fn command_with(&self, pipe: impl FnMut(RawFd) -> Result<Stdio, Errno>) -> Result<Command, Refusal> {
         let mut command = Command::new(&self.file);
         self.fill(&mut command, pipe)?;
-        command.any_file_by_shell(self.scripts_by_shell.unwrap_or(true));
+        command.any_file_by_shell(self.scripts_by_shell);
         Ok(command)
     }
 

@@ -137,12 +137,13 @@ test('errors name program, step and object', async () => {
 
 test('a NUL byte never becomes a second argument or variable', () => {
   const native = require('../lib/native.js');
-  const request = { file: 'true', args: 'true\0a\0b', argsCount: 2, env: '', envCount: 0, detached: false, stdio: [-1, -1, -1] };
+  const { packed } = require('../lib/handle.js');
+  const request = { file: 'true', args: 'true\0a\0b', argsCount: 2, env: '', envCount: 0, detached: false, stdio: [-1, -1, -1], scriptsByShell: false };
   const pipes = [];
   const limits = { timeout: 0, maxBuffer: 0, killSignal: 15 };
-  assert.match(native.runSync(request, pipes, limits).message, /NUL byte/);
+  assert.match(native.runSync(packed(request), pipes, limits).message, /NUL byte/);
   const env = { ...request, args: 'true', argsCount: 1, env: 'A=1\0B=2', envCount: 1 };
-  assert.match(native.runSync(env, pipes, limits).message, /NUL byte/);
+  assert.match(native.runSync(packed(env), pipes, limits).message, /NUL byte/);
 });
 
 test('spawn is a ChildProcess with streams, and a promise of its end', async () => {
