@@ -318,4 +318,4 @@ function mayLaunch() {
   return process.permission?.has('child') !== false;
 }
 
-module.exports = { Process, begin, coldReason, lines, mayLaunch, ours, own, packed, scripted, signalName, toOptions, toRequest, watchedKill, PIPE };
+module.exports = { Process, begin, coldReason, lines, mayLaunch, ours, own, packed, runsScripts, scripted, signalName, toOptions, toRequest, watchedKill, PIPE };

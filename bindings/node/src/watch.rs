@@ -69,6 +69,7 @@ impl Clocks {
 
 // Node exports libuv's functions to addons; their binary interface does not change within libuv 1.
 unsafe extern "C" {
+    fn uv_backend_timeout(uv_loop: *const sys::uv_loop_s) -> c_int;
     fn uv_handle_size(kind: c_int) -> usize;
     fn uv_handle_get_data(handle: *const Poll) -> *mut c_void;
     fn uv_handle_set_data(handle: *mut Poll, data: *mut c_void);
@@ -123,8 +124,8 @@ struct Registry {
     check: *mut Check,
     /// What runs before the polls: a `uv_prepare_t`. Null until the first launch.
     prepare: *mut Check,
-    /// When the polls of this turn began.
-    turn: Clocks,
+    /// When the polls of this turn began. None if they wait for nothing.
+    turn: Option<Clocks>,
     /// The children that have ended in this turn.
     due: Vec<u32>,
     watches: HashMap<u32, Rc<Watch>>,
@@ -142,7 +143,7 @@ impl Default for Registry {
     fn default() -> Self {
         let (watches, due) = Default::default();
         let (check, prepare) = (null_mut(), null_mut());
-        Self { check, prepare, turn: Clocks::now(), due, watches, last: 0, launched: None, closing: 0, ending: None }
+        Self { check, prepare, turn: None, due, watches, last: 0, launched: None, closing: 0, ending: None }
     }
 }
 
@@ -441,7 +442,7 @@ unsafe extern "C" fn ended(poll: *mut Poll, _status: c_int, _events: c_int) {
         Rc::increment_strong_count(watch);
         Rc::from_raw(watch)
     };
-    let has_waited = of(watch.env, |registry| registry.turn.has_slept());
+    let has_waited = of(watch.env, |registry| registry.turn.is_some_and(Clocks::has_slept));
     let is_early = planted!("node-ends-before-data");
     if watch.is_due.get() || !is_early && !watch.is_over(has_waited) {
         return;
@@ -524,8 +525,10 @@ unsafe fn env_of(handle: *const Check) -> sys::napi_env {
 unsafe extern "C" fn before_polls(prepare: *mut Check) {
     // SAFETY: called for the handle of a registry, which is not freed before the environment ends.
     let env = unsafe { env_of(prepare) };
+    // SAFETY: the loop of this thread.
+    let waits = loop_of(env).is_some_and(|uv_loop| unsafe { uv_backend_timeout(uv_loop) } != 0);
     let has_children = of(env, |registry| {
-        registry.turn = Clocks::now();
+        registry.turn = waits.then(Clocks::now);
         !registry.watches.is_empty()
     });
     if !has_children {

@@ -493,10 +493,11 @@ test('a launch from a large process stops the loop no longer than from a small o
     const memory = Array.from({ length: 30 }, () => Buffer.alloc(10 << 20, 1));
     const large = stop();
     forkless.uninstall();
-    const stock = stop();
+    // libuv forks, or launches by posix_spawn as from 1.53 on.
+    const stock = require(${JSON.stringify(require.resolve('../lib/handle.js'))}).runsScripts({}) ? stop() : Infinity;
     console.log(JSON.stringify([small, large, stock, memory.length]));`);
   const [small, large, stock] = JSON.parse(stdout);
   // The least of each: what else runs on the machine can only add to it.
   assert.ok(large < Math.max(2 * small, 1), stdout);
-  assert.ok(large < stock / 2, stdout);
+  assert.ok(stock === null || large < stock / 2, stdout);
 });

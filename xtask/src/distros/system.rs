@@ -120,11 +120,11 @@ impl System {
         fs::write(self.root.join("tmp/part.sh"), script)?;
         fs::write(self.root.join("tmp/parts.sh"), include_str!("parts.sh"))?;
         let here = root().canonicalize()?;
-        // In a session of its own, because the tests end process groups. Not as process 1 or its child: timeout(1) takes that for the
+        // In a session of its own, because the tests end process groups; with signals as on a terminal. Not as process 1 or its child: timeout(1) takes that for the
         // death of its parent.
         let limit = options.minutes * 60;
         let script = format!(
-            "exec 2>&1; cd '{}'; setsid -w timeout -s KILL {limit} bash /tmp/parts.sh; exit $?",
+            "exec 2>&1; cd '{}'; setsid -w env --default-signal=HUP,INT,QUIT timeout -s KILL {limit} bash /tmp/parts.sh; exit $?",
             here.display()
         );
         let scale = options.scale.to_string();
