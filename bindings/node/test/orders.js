@@ -55,6 +55,8 @@ Object.assign(cases, {
 
 // Several children, and what else the loop does: which comes first?
 async function several() {
+  // Not in a callback of the children before: libuv looks for ended children once for each SIGCHLD, also for those of earlier ones.
+  await new Promise((resolve) => setTimeout(resolve));
   const seen = [];
   const children = [1, 2, 3].map((number) => {
     const child = cp.spawn('true', { stdio: 'ignore' });
