@@ -201,6 +201,12 @@ fn ci(target: &Path) -> Result<()> {
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     test(&[], Install::Missing, true, target)?;
+    println!("== Debian 13");
+    if nix::unistd::geteuid().is_root() {
+        distros::run(&distros::Options::of_ci()?, target)?;
+    } else {
+        println!("SKIPPED: tests in Debian 13 because this user is not root");
+    }
     println!("== planted faults");
     mutants::run(&mutants::Options::central(), target)?;
     let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];

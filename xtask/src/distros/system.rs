@@ -24,8 +24,8 @@ const NOT_NEEDED: [&str; 10] = [
 ];
 
 /// What Debian's smallest system lacks.
-const BASE: &str = "ca-certificates gcc libc6-dev make pkgconf binutils perl python3 python3-venv libpython3-dev procps iproute2 \
-    util-linux git man-db locales-all";
+const BASE: &str =
+    "ca-certificates gcc libc6-dev make pkgconf binutils perl python3 python3-venv procps iproute2 util-linux";
 
 /// Mounts for a script, in a namespace that removes them. `$1`: the sources, `$2`: Rust's toolchain, `$3`: cargo's registry, `$4`: a
 /// script for the system.
@@ -86,8 +86,7 @@ impl System {
         self.script(
             "apt-get update -q && useradd --create-home --uid 1000 user && mkdir /target && chmod 777 /opt/cargo",
         )?;
-        let wanted = packages::names().filter(|name| !NOT_NEEDED.contains(name));
-        self.add(&wanted.chain(BASE.split_whitespace()).collect::<Vec<_>>().join(" "))?;
+        self.add(Some(BASE))?;
         // Registries of other languages may have a certificate of this site's.
         let certificates = "etc/ssl/certs/ca-certificates.crt";
         if let Ok(ours) = fs::read(Path::new("/").join(certificates)) {
@@ -96,13 +95,15 @@ impl System {
         Ok(())
     }
 
-    /// Installs those of these packages that the release has.
-    pub(super) fn add(&self, names: &str) -> Result<()> {
-        if names.is_empty() {
-            return Ok(());
-        }
+    /// Installs those of these packages that the release has. None: those of `cargo xtask test`.
+    pub(super) fn add(&self, names: Option<&str>) -> Result<()> {
+        let all = || {
+            let all = packages::names().filter(|name| !NOT_NEEDED.contains(name));
+            all.chain(["git", "locales-all", "man-db"]).collect::<Vec<_>>().join(" ")
+        };
+        let names = names.map_or_else(all, str::to_owned);
         let script = format!(
-            "missing=$(for name in {names}; do dpkg -s $name >/dev/null 2>&1 || apt-cache show $name >/dev/null 2>&1 && echo $name; done)
+            "missing=$(for name in {names}; do dpkg -s $name >/dev/null 2>&1 || {{ apt-cache show $name >/dev/null 2>&1 && echo $name; }}; done)
              test -z \"$missing\" || apt-get install -q -y --no-install-recommends -o Dpkg::Use-Pty=0 $missing >/tmp/apt.log 2>&1 || {{ tail /tmp/apt.log; exit 1; }}"
         );
         self.script(&script)
@@ -120,8 +121,8 @@ impl System {
         fs::write(self.root.join("tmp/part.sh"), script)?;
         fs::write(self.root.join("tmp/parts.sh"), include_str!("parts.sh"))?;
         let here = root().canonicalize()?;
-        // In a session of its own, because the tests end process groups; with signals as on a terminal. Not as process 1 or its child: timeout(1) takes that for the
-        // death of its parent.
+        // In a session of its own, because the tests end process groups; with signals as on a terminal. Not as process 1 or its child:
+        // timeout(1) takes that for the death of its parent.
         let limit = options.minutes * 60;
         let script = format!(
             "exec 2>&1; cd '{}'; setsid -w env --default-signal=HUP,INT,QUIT timeout -s KILL {limit} bash /tmp/parts.sh; exit $?",
