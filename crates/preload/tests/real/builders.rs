@@ -57,8 +57,9 @@ fn ninja() {
     let (seen, log) = place.compare_by(&["ninja", "-v", "-j4", "all"], plain);
     assert!(seen.status.success() && seen.out.contains("A B"), "{seen:?}");
     assert!(log.count("posix_spawn", "/bin/sh", "pid") >= 12, "{:#?}", log.0);
+    // 1, or from 1.12 on the exit code of a command.
     let (seen, _) = place.compare(&["ninja", "-j1", "-k0", "fails"]);
-    assert_eq!(seen.status.code(), Some(1), "{seen:?}");
+    assert!(!seen.status.success(), "{seen:?}");
 }
 
 const JAVA: &str = include_str!("scripts/All.java");
