@@ -48,7 +48,7 @@ C<use Forkless> replaces C<run>, C<shell>, C<qx> and C<qqx> in its lexical scope
 own. The time of a launch does not grow with the memory of the process. C<use Forkless :run> replaces only C<run>; the other tags are
 C<:shell> and C<:qx>.
 
-The result is a C<Forkless::Proc>, a subclass of C<Proc>. A program that cannot be started has exit code 1. If nothing uses the
+The result is a C<Forkless::Proc>, a subclass of C<Proc>. A program that cannot be started has exit code 1, or what a later Rakudo makes of the errno. If nothing uses the
 result, a failure throws C<X::Proc::Unsuccessful>.
 
 A line of C<shell> or C<qx> that is one simple command runs without F</bin/sh>, if nothing differs. Status, output and the shell's
