@@ -202,3 +202,68 @@ fn the_longest_timeout_does_not_overflow() {
         assert!(child.wait_timeout(std::time::Duration::MAX).expect("wait").expect("an end").success());
     }
 }
+
+/// Each stable type of std that owns a descriptor becomes a `Stdio`, and the child gets that file.
+#[test]
+fn every_owner_of_a_descriptor_is_a_stdio() {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+    fn check<T: AsFd + Into<forkless::Stdio>>(owner: T) -> String {
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", owner.as_fd().as_raw_fd())).expect("a link");
+        let output = forkless::Command::new("readlink").arg("/proc/self/fd/3").fd(owner, 3).output().expect("readlink");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), link.to_string_lossy());
+        std::any::type_name::<T>().rsplit("::").next().expect("a name").to_owned()
+    }
+    let home = Ipv4Addr::LOCALHOST;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (reader, writer) = io::pipe().expect("a pipe");
+    let listener = TcpListener::bind((home, 0)).expect("a port");
+    let mut child = std::process::Command::new("true");
+    let piped = std::process::Stdio::piped;
+    let mut child = child.stdin(piped()).stdout(piped()).stderr(piped()).spawn().expect("true");
+    let checked = [
+        check(OwnedFd::from(File::open("/dev/null").expect("a file"))),
+        check(File::open("/dev/null").expect("a file")),
+        check(reader),
+        check(writer),
+        check(TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection")),
+        check(listener),
+        check(UdpSocket::bind((home, 0)).expect("a port")),
+        check(UnixStream::pair().expect("a pair").0),
+        check(UnixDatagram::unbound().expect("a socket")),
+        check(UnixListener::bind(directory.path().join("socket")).expect("a socket")),
+        check(child.stdin.take().expect("a pipe")),
+        check(child.stdout.take().expect("a pipe")),
+        check(child.stderr.take().expect("a pipe")),
+    ];
+    child.wait().expect("an end");
+    // The page of the toolchain, if it is installed, has the types that std adds later.
+    let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc").stdout;
+    let sysroot = String::from_utf8(sysroot).expect("text");
+    let page = Path::new(sysroot.trim_end()).join("share/doc/rust/html/std/os/fd/struct.OwnedFd.html");
+    let Ok(page) = std::fs::read_to_string(page) else {
+        return println!("SKIPPED: search for other types because the toolchain has no component rust-docs");
+    };
+    let found = page.split("id=\"impl-From%3C").skip(1).filter_map(|text| text.split_once("%3E-for-OwnedFd\""));
+    // These are not stable yet.
+    let unstable = ["Dir", "PidFd"];
+    let missing: Vec<_> =
+        found.filter(|(name, _)| !unstable.contains(name) && !checked.iter().any(|c| c == name)).collect();
+    assert!(missing.is_empty(), "std has {:?}", missing.iter().map(|(name, _)| name).collect::<Vec<_>>());
+}
+
+/// `Command::from_std` takes over what std lets it read.
+#[test]
+fn a_command_of_std_is_taken_over() {
+    let script = "echo $0 $1 $ADDED ${HOME-unset} $PWD";
+    let mut theirs = std::process::Command::new("sh");
+    theirs.args(["-c", script, "zero", "one"]).env("ADDED", "added").env_remove("HOME").current_dir("/usr");
+    let mut ours = forkless::Command::from_std(&theirs);
+    assert_eq!(theirs.output().expect("std"), ours.output().expect("forkless"));
+    assert_eq!(ours.output().expect("again").stdout, b"zero one added unset /usr\n");
+    // It cannot read these: the variables are inherited, the stream is captured.
+    let mut theirs = std::process::Command::new("sh");
+    theirs.env_clear().args(["-c", "env | grep -c ^PATH="]).stdout(std::process::Stdio::null());
+    assert_eq!(forkless::Command::from_std(&theirs).output().expect("forkless").stdout, b"1\n");
+}

@@ -2,14 +2,20 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::io;
+use std::io::{self, PipeReader, PipeWriter};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 
 /// What a child finds at a descriptor number: for [`stdin`](crate::Command::stdin), [`stdout`](crate::Command::stdout),
 /// [`stderr`](crate::Command::stderr) and [`fd`](crate::Command::fd).
+///
+/// `From` takes each stable type of std that owns a descriptor: files, pipes, sockets, [`OwnedFd`]. It also takes
+/// [`io::Stdout`] and [`io::Stderr`], which exclude an implementation for all of `Into<OwnedFd>`. Convert a type of another
+/// crate first: `Stdio::from(OwnedFd::from(x))`.
 ///
 /// ```
 /// use forkless::{Command, Stdio};
@@ -237,7 +243,11 @@ macro_rules! from_owner {
     })* };
 }
 
-from_owner! { File ChildStdin ChildStdout ChildStderr std::os::unix::net::UnixStream std::net::TcpStream std::io::PipeReader std::io::PipeWriter }
+// Not `impl<T: Into<OwnedFd>> From<T> for Stdio`: std may make `Stdout` such a type, so it excludes `From<Stdout>`.
+from_owner! {
+    File PipeReader PipeWriter ChildStdin ChildStdout ChildStderr
+    TcpListener TcpStream UdpSocket UnixDatagram UnixListener UnixStream
+}
 
 impl From<io::Stdout> for Stdio {
     /// The parent's standard output, at any number of the child's: the file that is descriptor 1 at the launch, not the one

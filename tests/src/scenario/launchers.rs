@@ -197,7 +197,8 @@ pub fn refused(_: &[String]) {
         for error in [command.prepare().err(), command.spawn().err(), command.status().err(), command.output().err()] {
             let error = error.expect("a refusal");
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
-            assert!(error.to_string().contains("launcher(Launcher::Fork)"), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("launcher(Launcher::Fork)") && text.contains("setsid(true)"), "{text}");
         }
         // The same command with the setting.
         assert!(command.launcher(Launcher::Fork).status().expect("status").success());

@@ -55,7 +55,7 @@ pub(crate) use setup::{Name, Setup};
 /// ```
 ///
 /// # Methods by purpose
-/// - **Program and arguments**: [`new`](Self::new), [`or_else`](Self::or_else), [`program_fd`](Self::program_fd),
+/// - **Program and arguments**: [`new`](Self::new), [`from_std`](Self::from_std), [`or_else`](Self::or_else), [`program_fd`](Self::program_fd),
 ///   [`arg`](Self::arg), [`args`](Self::args), [`arg0`](Self::arg0), [`scripts_by_shell`](Self::scripts_by_shell),
 ///   [`retry_busy`](Self::retry_busy).
 /// - **Environment**: [`env`](Self::env), [`envs`](Self::envs), [`env_remove`](Self::env_remove),
@@ -247,6 +247,30 @@ impl Command {
             actions: Vec::new(),
             cloner: None,
         }
+    }
+
+    /// Makes a command of one of std's, with what std lets others read: program, arguments, variables that are set or removed,
+    /// and working directory.
+    ///
+    /// **Not taken over, because std has no function that reads it**: `env_clear`, `stdin`, `stdout` and `stderr`, `arg0`,
+    /// ids and groups, `process_group`, closures of `pre_exec`. Set these again. After `env_clear` of std's command, the
+    /// new one would otherwise inherit the caller's variables. For a string with a NUL byte, std returns the text
+    /// `<string-with-nul>`.
+    ///
+    /// ```
+    /// let mut theirs = std::process::Command::new("sh");
+    /// theirs.args(["-c", "echo $GREETING; pwd"]).env("GREETING", "hello").current_dir("/");
+    /// let output = forkless::Command::from_std(&theirs).output()?;
+    /// assert_eq!(output.stdout, b"hello\n/\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn from_std(command: &std::process::Command) -> Self {
+        let mut new = Self::new(command.get_program());
+        new.args(command.get_args());
+        new.env.changes =
+            command.get_envs().map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned))).collect();
+        new.directory = command.get_current_dir().map(Path::to_owned);
+        new
     }
 
     /// Adds a fallback, which is tried if the programs before it are not found; `argv[0]` is unchanged. `execvp(3)`

@@ -19,7 +19,8 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     if !command.closures.is_empty() && command.launcher != Launcher::Fork {
         return refuse(
-            "pre_exec needs launcher(Launcher::Fork): with other launchers the child shares the caller's memory",
+            "pre_exec needs launcher(Launcher::Fork): with other launchers the child shares the caller's memory. Settings \
+             replace most closures: usually setsid(true), also controlling_terminal, parent_death_signal, rlimit, umask",
         );
     }
     let is_refused = command.launcher != Launcher::Fork && !planted!("own-memory-not-minded");
