@@ -18,7 +18,7 @@ const END: &str = "<!-- Up to here. -->";
 pub fn page(root: &Path) -> Result<String> {
     let text = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let kernels: Vec<&str> = super::suites::names().collect();
-    let table = Table { system: "Linux", rows: &kernels, not_run: &|_, _| None };
+    let table = Table { system: "Linux", rows: &kernels, not_run: &|_, _| None, lists_skips: true };
     let text = with_table(root, &text, record::KERNELS, &table)?;
     let parts = crate::distros::parts()?;
     let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
@@ -26,7 +26,12 @@ pub fn page(root: &Path) -> Result<String> {
         let part = parts.iter().find(|part| part.name == name)?;
         part.not_run.get(version).map(|why| format!("not run: {why}"))
     };
-    with_table(root, &text, crate::distros::RECORD, &Table { system: "Debian", rows: &names, not_run: &not_run })
+    with_table(
+        root,
+        &text,
+        crate::distros::RECORD,
+        &Table { system: "Debian", rows: &names, not_run: &not_run, lists_skips: false },
+    )
 }
 
 /// What a table shows beside its record.
@@ -36,6 +41,8 @@ struct Table<'a> {
     rows: &'a [&'a str],
     /// Why this row is not run in this version.
     not_run: &'a dyn Fn(&str, &str) -> Option<String>,
+    /// Below the table: what was skipped.
+    lists_skips: bool,
 }
 
 /// The text with one of the tables replaced.
@@ -56,7 +63,7 @@ pub fn write(root: &Path) -> Result<()> {
     fs::write(root.join(PAGE), page(root)?).context(PAGE)
 }
 
-fn markdown(kernels: &[Kernel], &Table { system, rows, not_run }: &Table<'_>) -> String {
+fn markdown(kernels: &[Kernel], &Table { system, rows, not_run, lists_skips }: &Table<'_>) -> String {
     let heads: Vec<&str> = kernels.iter().map(|kernel| kernel.version.as_str()).collect();
     let mut text = format!("| {system} | {} |\n| --- |{}\n", heads.join(" | "), " --- |".repeat(kernels.len()));
     for name in rows {
@@ -75,7 +82,7 @@ fn markdown(kernels: &[Kernel], &Table { system, rows, not_run }: &Table<'_>) ->
         }
     }
     let skips = skips(kernels);
-    if !skips.is_empty() {
+    if lists_skips && !skips.is_empty() {
         let _ = write!(text, "\nSkipped:\n\n{skips}");
     }
     text
@@ -108,6 +115,7 @@ mod tests {
             &Table {
                 system: "Linux",
                 rows: &["faults"],
+                lists_skips: true,
                 not_run: &|_, version| (version == "7.2").then(|| "none".to_owned()),
             },
         );
