@@ -8,7 +8,8 @@ for 'the first', 'the second', 'the third' -> $which {
     isa-ok $end, Promise, "$which launch fails: start returns a promise";
     throws-like { await $end }, X::Forkless, errno => 2, "$which launch fails: the promise has the reason";
 }
-is run('/no/such/program').exitcode, 1, 'run';
+# 1, or -1 in later Rakudos.
+is run('/no/such/program').exitcode, CORE::<&run>('/no/such/program').exitcode, 'run';
 is await(Forkless::Proc::Async.new('true').start).exitcode, 0, 'a program that exists';
 
 done-testing;
