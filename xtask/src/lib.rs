@@ -12,6 +12,7 @@ pub mod modules;
 pub mod mutants;
 pub mod noshell;
 pub mod packages;
+pub mod peers;
 pub mod preload;
 mod preload_link;
 pub mod raku;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, dist, distros, fuzz, inventory, kernels, mutants, noshell, packages, preload, real, release, runners,
-    settings, site, slurm, soak, suite, targets, tools, trust, version, warm_suites, wrappers,
+    background, dist, distros, fuzz, inventory, kernels, mutants, noshell, packages, peers, preload, real, release,
+    runners, settings, site, slurm, soak, suite, targets, tools, trust, version, warm_suites, wrappers,
 };
 
 #[derive(Parser)]
@@ -60,6 +60,8 @@ enum Task {
     },
     /// Run the test suites of Debian's sed and grep, with their programs launched as always and warm
     WarmSuites(warm_suites::Options),
+    /// Run the test suites of other projects, with the launcher that they have and with ours
+    Peers(peers::Options),
     /// Print the tables of docs/scale.md from its simulation, or run large scenes on a real Slurm
     Scale(slurm::Options),
     /// Make crates, Debian packages and an archive of the command in target/packages
@@ -147,6 +149,7 @@ fn task() -> Result<()> {
         }
         Task::Warm { directory } => return dist::warm(directory, &target.join("warm-build")),
         Task::WarmSuites(options) => return warm_suites::run(options, &target),
+        Task::Peers(options) => return peers::run(options, &target),
         Task::Scale(options) => return slurm::run(options),
         Task::Package(options) => return release::make(options, &target),
         Task::Node => {
