@@ -111,7 +111,7 @@ mod tests {
         let words = "PASS: a b\nFAIL: c, why\nSKIPPED: d: e\nFAIL: c\nNote: x\n";
         let all = r#"{"a b": "passed", "c": "failed", "c #2": "failed", "d: e": "skipped"}"#;
         assert_eq!(read(Format::Words, words), all);
-        let tap = "t/a.t ..\nok 1 - x\nnot ok 2 - y # TODO z\nok 3 # skip no\nok\nokay\nnot ok 4\n";
+        let tap = "t/a.t ..\nok 1 - x\nnot ok 2 - y # todo z\nok 3 # skip no\nok\nokay\nnot ok 4\n";
         let all = r#"{"t/a.t": "passed", "t/a.t 1 - x": "passed", "t/a.t 2 - y": "passed", "t/a.t 3": "skipped", "t/a.t 4": "failed"}"#;
         assert_eq!(read(Format::Tap, tap), all);
         let libtest = "test a::b ... ok\ntest c ... FAILED\ntest d ... ignored, why\ntest result: ok. 1 passed\n";
