@@ -93,7 +93,7 @@ fn list() -> Result<Vec<Suite>> {
 }
 
 fn record() -> Result<Record> {
-    Ok(serde_json::from_str(&fs::read_to_string(dist::root().join(RECORD))?).context(RECORD)?)
+    serde_json::from_str(&fs::read_to_string(dist::root().join(RECORD))?).context(RECORD)
 }
 
 /// Runs the suites, and prints what they came to.
