@@ -24,8 +24,12 @@ sub async($class, @command, :@writes, :$out, :$err, :$merge, :$signal, :%start, 
         $proc.kill($signal) with $signal;
     }
     my $status = try await $end;
+    my $failed = $! ~~ X::OS;
+    # The end of a supply may be told by another thread.
+    my $deadline = now + 5;
+    sleep 0.01 until %seen<done>.chars == ($out, $err, $merge).grep(*.defined) || now > $deadline;
     %seen<done> = %seen<done>.comb.sort.join;
-    %seen<failed> = $! ~~ X::OS unless $status;
+    %seen<failed> = $failed unless $status;
     with $status { %seen{'exitcode', 'signal', 'command', 'type', 'true'} = .exitcode, .signal, .command, .WHAT.^name, .so }
     %seen<args path w enc> = $proc.args.List, $proc.path, ?$proc.w, $proc.enc;
     %seen.sort.gist
