@@ -28,9 +28,10 @@ fn both_ways(compiler: &[&str], source: &Path) {
         let program = directory.path().join(if is_static { "static" } else { "shared" });
         let mut command = Command::new(compiler[0]);
         command.args(&compiler[1..]).args(WARNINGS).arg("-D_GNU_SOURCE").arg("-o").arg(&program).arg(source);
-        command.args(flags_of("popen_noshell", prefix, &["--cflags"])).arg("-xnone");
+        command.args(flags_of("popen_noshell", prefix, &["--cflags"]));
         if is_static {
-            command.arg(prefix.join("lib/libpopen_noshell.a"));
+            // c++ may be clang, which warns of it where no file follows.
+            command.arg("-xnone").arg(prefix.join("lib/libpopen_noshell.a"));
             let private = flags_of("popen_noshell", prefix, &["--libs-only-l", "--static"]);
             command.args(private.iter().filter(|flag| flag.starts_with("-l") && *flag != "-lpopen_noshell"));
         } else {
