@@ -35,7 +35,7 @@ crates() {
 # empty_crate DIRECTORY: a crate that is no member of our workspace.
 empty_crate() {
     mkdir -p "$1/src" && : >"$1/src/lib.rs" &&
-        printf '[package]\nname = "scratch"\nedition = "2021"\n\n[features]\ndefault = ["full"]\nfull = []\n\n[workspace]\n' >"$1/Cargo.toml"
+        printf '[package]\nname = "scratch"\nedition = "2021"\n\n[features]\ndefault = ["full", "process"]\nfull = []\nprocess = []\n\n[workspace]\n' >"$1/Cargo.toml"
 }
 
 # A dependency with the name std hides std.
