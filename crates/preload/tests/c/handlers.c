@@ -207,10 +207,10 @@ static void left_by_jump(int how) {
     _exit(maps < 200 ? 0 : 1);
 }
 
-/* Without memory there is an error, and no end. */
 /* gcc 16 leaves out a malloc whose result nothing uses, and takes it for successful. */
 static void *volatile taken;
 
+/* Without memory there is an error, and no end. */
 static void without_memory(int how) {
     char *words[] = {"sh", "-c", "exit 3", malloc(100000), NULL};
     memset(words[3], 'x', 99999);
