@@ -26,6 +26,9 @@ pub struct Prepared {
 /// The caller must close them, and call [`executed`] next.
 #[napi]
 pub fn launch(env: &Env, request: Request) -> Either<Vec<i32>, Failure> {
+    if let Err(error) = watch::prepare(env.raw()) {
+        return Either::B(Failure::of(&error));
+    }
     match request.launch(Command::launch_holding) {
         Ok(launched) => Either::A(begun(env, launched)),
         Err(refusal) => Either::B(Failure::refused(&request.file, refusal)),
@@ -102,7 +105,7 @@ impl Prepared {
     /// Launches it once, as [`launch`].
     #[napi]
     pub fn launch(&self, env: &Env) -> Either<Vec<i32>, Failure> {
-        match self.plan.launch() {
+        match watch::prepare(env.raw()).and_then(|()| self.plan.launch()) {
             Ok(child) => Either::A(begun(env, Launched::of(child, self.pipes.iter().copied()))),
             Err(error) => Either::B(Failure::of(&error)),
         }

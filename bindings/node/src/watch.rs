@@ -1,110 +1,81 @@
-//! Children whose end libuv's loop sees: a pidfd becomes readable when its process has ended.
+//! Children whose end libuv's loop sees.
 //!
-//! libuv handles the ends of children last in a turn of its loop, when it has read what the children have written. So does this: a
-//! poll only notes that the child has ended, and a `uv_check_t`, which runs right after all polls, reports it. If the loop has waited
-//! for events, libuv learns of the end a turn later: the kernel runs the handler of SIGCHLD when it has returned the events. So this
-//! lets a turn pass, in which the pidfd is readable still.
+//! libuv handles the ends of its own children last in a turn of its loop, when it has read what they have written: a handler of
+//! SIGCHLD writes into a pipe, which the loop reads after everything else. This uses the same pipe, by a `uv_signal_t`, so ends come
+//! when libuv's own would. Which children have ended an epoll instance says, in which their pidfds are: so each launch adds one, and
+//! ten thousand children cost nothing until one ends. Every program sends SIGCHLD at its end, since exec resets the signal.
 //!
-//! A child is watched by a `uv_poll_t` of its own. So it keeps the loop alive as libuv's own processes do, and ten thousand of them
-//! cost nothing until one ends. When an environment of Node ends (a worker, for example), its polls are closed and the children are
-//! left alone, as libuv does.
+//! When an environment of Node ends (a worker, for example), its handles are closed and the children are left alone, as libuv does.
 
 use crate::request::{Launched, Line};
 use forkless::{Child, planted};
 use napi::sys;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::event::{Timespec, epoll};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr::null_mut;
 use std::rc::Rc;
 
-/// `uv_poll_t`, of which only libuv knows the size.
+/// `uv_signal_t`, `uv_idle_t` or `uv_check_t`, of which only libuv knows the size.
 #[repr(C)]
-struct Poll {
+struct Handle {
     _data: [u8; 0],
 }
 
-/// `uv_check_t` or `uv_prepare_t`, of which only libuv knows the size.
-#[repr(C)]
-struct Check {
-    _data: [u8; 0],
-}
-
-/// `UV_CHECK` of `uv_handle_type`.
+/// `UV_CHECK` of `enum uv_handle_type`.
 const UV_CHECK: c_int = 2;
-/// `UV_PREPARE` of `uv_handle_type`.
-const UV_PREPARE: c_int = 9;
-/// `UV_POLL` of `uv_handle_type`.
-const UV_POLL: c_int = 8;
+/// `UV_IDLE` of `enum uv_handle_type`.
+const UV_IDLE: c_int = 6;
+/// `UV_SIGNAL` of `enum uv_handle_type`.
+const UV_SIGNAL: c_int = 16;
 /// The highest number of a watch: JavaScript has it as a small integer.
 const HIGHEST: u32 = i32::MAX as u32;
-/// `UV_READABLE` of `enum uv_poll_event`.
-const UV_READABLE: c_int = 1;
+/// So many ends are read from the epoll instance by one call.
+const AT_ONCE: usize = 64;
 
-/// Real time, and the CPU time of this thread, in nanoseconds.
-#[derive(Clone, Copy)]
-struct Clocks(i64, i64);
-
-impl Clocks {
-    fn now() -> Self {
-        let nanoseconds = |clock| {
-            let time = clock_gettime(clock);
-            time.tv_sec * 1_000_000_000 + time.tv_nsec
-        };
-        Self(nanoseconds(ClockId::Monotonic), nanoseconds(ClockId::ThreadCPUTime))
-    }
-
-    /// Whether the thread has waited since then.
-    fn has_slept(self) -> bool {
-        const SHORT: i64 = 10_000;
-        let Self(real, own) = Self::now();
-        real - self.0 - (own - self.1) > SHORT
-    }
-}
+/// What libuv calls for a handle.
+type Call = unsafe extern "C" fn(*mut Handle);
 
 // Node exports libuv's functions to addons; their binary interface does not change within libuv 1.
 unsafe extern "C" {
-    fn uv_backend_timeout(uv_loop: *const sys::uv_loop_s) -> c_int;
     fn uv_handle_size(kind: c_int) -> usize;
-    fn uv_handle_get_data(handle: *const Poll) -> *mut c_void;
-    fn uv_handle_set_data(handle: *mut Poll, data: *mut c_void);
-    fn uv_poll_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Poll, fd: c_int) -> c_int;
-    fn uv_poll_start(handle: *mut Poll, events: c_int, call: unsafe extern "C" fn(*mut Poll, c_int, c_int)) -> c_int;
-    fn uv_check_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Check) -> c_int;
-    fn uv_check_start(handle: *mut Check, call: unsafe extern "C" fn(*mut Check)) -> c_int;
-    fn uv_check_stop(handle: *mut Check) -> c_int;
-    fn uv_prepare_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Check) -> c_int;
-    fn uv_prepare_start(handle: *mut Check, call: unsafe extern "C" fn(*mut Check)) -> c_int;
-    fn uv_prepare_stop(handle: *mut Check) -> c_int;
-    fn uv_close(handle: *mut Poll, call: Option<unsafe extern "C" fn(*mut Poll)>);
-    fn uv_ref(handle: *mut Poll);
-    fn uv_unref(handle: *mut Poll);
-    fn uv_has_ref(handle: *const Poll) -> c_int;
+    fn uv_handle_get_data(handle: *const Handle) -> *mut c_void;
+    fn uv_handle_set_data(handle: *mut Handle, data: *mut c_void);
+    fn uv_signal_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Handle) -> c_int;
+    fn uv_signal_start(handle: *mut Handle, call: unsafe extern "C" fn(*mut Handle, c_int), signal: c_int) -> c_int;
+    fn uv_check_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Handle) -> c_int;
+    fn uv_check_start(handle: *mut Handle, call: Call) -> c_int;
+    fn uv_check_stop(handle: *mut Handle) -> c_int;
+    fn uv_idle_init(uv_loop: *mut sys::uv_loop_s, handle: *mut Handle) -> c_int;
+    fn uv_idle_start(handle: *mut Handle, call: Call) -> c_int;
+    fn uv_idle_stop(handle: *mut Handle) -> c_int;
+    fn uv_close(handle: *mut Handle, call: Option<Call>);
+    fn uv_ref(handle: *mut Handle);
+    fn uv_unref(handle: *mut Handle);
 }
 
 /// A child whose end is reported to JavaScript.
 pub(crate) struct Watch {
     env: sys::napi_env,
     /// By which JavaScript knows it.
-    number: Cell<u32>,
+    number: u32,
     /// None when it has ended, or the environment has.
     child: RefCell<Option<Child>>,
     line: RefCell<Option<Line>>,
     /// The turns of the loop in which the message of the line's shell could not be written.
     turns: Cell<u32>,
-    /// Noted for the end of this turn.
-    is_due: Cell<bool>,
-    /// So many turns pass before the end is reported. None: it has not been seen yet.
-    turns_left: Cell<Option<u32>>,
-    /// The exit code and the signal of a line, which has ended.
+    /// At the ends of so many more turns a line's end is not reported yet.
+    turns_left: Cell<u32>,
+    /// Does it keep the loop alive?
+    is_ref: Cell<bool>,
+    /// The exit code and the signal, when it has ended.
     result: Cell<Option<(i32, i32)>>,
-    /// Null from the call of `uv_close` on.
-    poll: Cell<*mut Poll>,
     /// What JavaScript must not collect before the end: the function to call, and its `this`.
     kept: Cell<Option<Kept>>,
 }
@@ -118,22 +89,39 @@ pub(crate) struct Kept {
     context: sys::napi_async_context,
 }
 
+/// What a child whose end has been seen waits for.
+#[derive(PartialEq)]
+enum Next {
+    Report,
+    /// Another turn of the loop.
+    Turn,
+    /// SIGCHLD.
+    Signal,
+}
+
 /// The watches of one environment of Node.
 struct Registry {
-    /// What reports the ends of a turn: a `uv_check_t`. Null until the first launch.
-    check: *mut Check,
-    /// What runs before the polls: a `uv_prepare_t`. Null until the first launch.
-    prepare: *mut Check,
-    /// When the polls of this turn began. None if they wait for nothing.
-    turn: Option<Clocks>,
-    /// The children that have ended in this turn.
+    /// Called after SIGCHLD, and keeps the loop alive for the children that shall. This and the next ones are null until the first
+    /// launch.
+    signal: *mut Handle,
+    /// While lines wait for another turn of the loop: what lets the loop wait for nothing,
+    idle: *mut Handle,
+    /// and what ends a turn.
+    check: *mut Handle,
+    /// The pidfds of the children, with their numbers as data.
+    ends: Option<OwnedFd>,
+    /// Children whose end has been seen but cannot be reported before another SIGCHLD,
     due: Vec<u32>,
+    /// and those that wait for turns.
+    turning: Vec<u32>,
     watches: HashMap<u32, Rc<Watch>>,
+    /// How many watches keep the loop alive.
+    refs: usize,
     /// The number of the watch that was made last.
     last: u32,
     /// What was launched last, until its exec is waited for.
     launched: Option<Launched>,
-    /// Polls whose memory libuv still uses.
+    /// Handles whose memory libuv still uses.
     closing: usize,
     /// Set when the environment ends: what must be told that nothing is left.
     ending: Option<sys::napi_async_cleanup_hook_handle>,
@@ -141,9 +129,23 @@ struct Registry {
 
 impl Default for Registry {
     fn default() -> Self {
-        let (watches, due) = Default::default();
-        let (check, prepare) = (null_mut(), null_mut());
-        Self { check, prepare, turn: None, due, watches, last: 0, launched: None, closing: 0, ending: None }
+        let (watches, due, turning) = Default::default();
+        let (signal, idle, check) = (null_mut(), null_mut(), null_mut());
+        let (refs, last, closing) = (0, 0, 0);
+        Self {
+            signal,
+            idle,
+            check,
+            ends: None,
+            due,
+            turning,
+            watches,
+            refs,
+            last,
+            launched: None,
+            closing,
+            ending: None,
+        }
     }
 }
 
@@ -162,6 +164,14 @@ fn of<T>(env: sys::napi_env, call: impl FnOnce(&mut Registry) -> T) -> T {
             Registry::default()
         }))
     })
+}
+
+/// Has the ends of children seen. Called before a launch, whose child may end at once.
+///
+/// # Errors
+/// When descriptors or memory are lacking.
+pub(crate) fn prepare(env: sys::napi_env) -> io::Result<()> {
+    of(env, |registry| registry.prepare(env))
 }
 
 /// Keeps what was launched until [`launched`] takes it.
@@ -213,135 +223,75 @@ impl Watch {
     /// killed it or 0.
     ///
     /// # Errors
-    /// When the loop cannot poll it. The child is then killed.
-    pub(crate) fn start(env: sys::napi_env, child: Child, line: Option<Line>, kept: Kept) -> io::Result<u32> {
-        let (child, line) = (RefCell::new(Some(child)), RefCell::new(line));
-        let (number, turns, is_due, poll) = (Cell::new(0), Cell::new(0), Cell::new(false), Cell::new(null_mut()));
-        let (turns_left, result) = Default::default();
-        let watch =
-            Rc::new(Self { env, number, child, line, turns, is_due, turns_left, result, poll, kept: Cell::new(None) });
-        if let Err(error) = watch.poll() {
-            if let Some(mut child) = watch.child.take() {
+    /// When its pidfd cannot be watched. The child is then killed.
+    pub(crate) fn start(env: sys::napi_env, mut child: Child, line: Option<Line>, kept: Kept) -> io::Result<u32> {
+        let begun = of(env, |registry| registry.add(&child));
+        let number = match begun {
+            Ok(number) => number,
+            Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
+                return Err(error);
             }
-            return Err(error);
-        }
-        watch.kept.set(Some(kept));
-        Ok(of(env, |registry| {
-            // After two thousand million launches the numbers begin again.
-            loop {
-                registry.last = registry.last % HIGHEST + 1;
-                if !registry.watches.contains_key(&registry.last) {
-                    break;
-                }
-            }
-            if registry.watches.is_empty() {
-                registry.prepare(env);
-            }
-            watch.number.set(registry.last);
-            registry.watches.insert(registry.last, Rc::clone(&watch));
-            registry.last
-        }))
-    }
-
-    fn poll(&self) -> io::Result<()> {
-        let child = self.child.borrow();
-        let pidfd = child.as_ref().and_then(Child::pidfd).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
-        let of_uv = |code: c_int| if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) };
-        let uv_loop = loop_of(self.env).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        // SAFETY: malloc of the size that libuv names; null is checked for.
-        let poll: *mut Poll = unsafe { libc::malloc(uv_handle_size(UV_POLL)) }.cast();
-        if poll.is_null() {
-            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
-        }
-        // SAFETY: memory for a uv_poll_t, and the loop of this thread. The descriptor is open as long as the child's handle, which
-        // is dropped only after uv_close, when libuv no longer uses it.
-        if let Err(error) = of_uv(unsafe { uv_poll_init(uv_loop, poll, pidfd.as_raw_fd()) }) {
-            // SAFETY: libuv has not taken it.
-            unsafe { libc::free(poll.cast()) };
-            return Err(error);
-        }
-        self.poll.set(poll);
-        // SAFETY: an initialized handle. Its data is this watch, which the registry keeps until the poll is closed.
-        let started = unsafe {
-            uv_handle_set_data(poll, std::ptr::from_ref(self).cast_mut().cast());
-            of_uv(uv_poll_start(poll, UV_READABLE, ended))
         };
-        started.inspect_err(|_| self.close())
+        let (child, line, kept) = (RefCell::new(Some(child)), RefCell::new(line), Cell::new(Some(kept)));
+        let (turns, turns_left, is_ref, result) = Default::default();
+        let watch = Rc::new(Self { env, number, child, line, turns, turns_left, is_ref, result, kept });
+        of(env, |registry| registry.watches.insert(number, Rc::clone(&watch)));
+        watch.set_ref(true);
+        Ok(number)
     }
 
-    /// Ends the polling. Its memory is freed, and the watch forgotten, when libuv has no more use for it.
+    /// Ends the watch.
     fn close(&self) {
-        let poll = self.poll.replace(null_mut());
-        if poll.is_null() {
-            return;
-        }
-        let owner = REGISTRIES.with_borrow_mut(|all| {
-            let registry = all.get_mut(&self.env)?;
-            let owner = registry.watches.remove(&self.number.get())?;
-            registry.closing += 1;
-            Some(owner)
-        });
-        let closing = Box::into_raw(Box::new(Closing { env: self.env, owner }));
-        // SAFETY: an initialized handle that has not been closed, since `poll` held it. From here on its data is the box.
-        unsafe {
-            uv_handle_set_data(poll, closing.cast());
-            uv_close(poll, Some(closed));
-        }
+        self.set_ref(false);
+        // The pidfd is closed now, and not when JavaScript collects what refers to the watch. That takes it out of the epoll instance.
+        drop(self.child.take());
+        of(self.env, |registry| registry.watches.remove(&self.number));
     }
 
     /// Leaves the child alone: its end is not reported. It is reaped, when it has ended and something else is launched.
     pub(crate) fn leave(&self) {
         self.close();
-        drop(self.child.take());
         if let Some(kept) = self.kept.take() {
             kept.forget(self.env);
         }
     }
 
-    /// Reaps the child if it has ended, and returns its exit code and signal. None: not yet.
-    fn reap(&self) -> Option<(i32, i32)> {
-        match self.child.borrow_mut().as_mut().map_or(Ok(None), Child::try_wait) {
-            Ok(None) => None,
-            // The pidfd stays readable, so this is called again when the loop has read what is there.
-            Ok(Some(status)) if self.waits_for_room(status) => None,
-            Ok(Some(_)) if planted!("node-status-lost") => Some((0, 0)),
+    /// Reaps the child if it has ended.
+    fn reap(&self) -> Next {
+        if self.result.get().is_some() {
+            let left = self.turns_left.get();
+            self.turns_left.set(left.saturating_sub(1));
+            return if left > 0 { Next::Turn } else { Next::Report };
+        }
+        let is_line = self.line.borrow().is_some();
+        let waited = self.child.borrow_mut().as_mut().map_or(Ok(None), Child::try_wait);
+        let result = match waited {
+            // A debugger has it first. SIGCHLD comes again when that lets it go.
+            Ok(None) => return Next::Signal,
+            Ok(Some(status)) if self.waits_for_room(status) => return Next::Turn,
+            Ok(Some(_)) if planted!("node-status-lost") => (0, 0),
             Ok(Some(status)) => {
                 let status = self.line.take().map_or(status, |line| line.end(status));
-                Some((status.code().unwrap_or(0), status.signal().unwrap_or(0)))
+                (status.code().unwrap_or(0), status.signal().unwrap_or(0))
             }
             // Another part of the process has reaped it.
-            Err(error) => Some((-forkless::errno(&error).unwrap_or(libc::ECHILD), 0)),
-        }
-    }
-
-    /// Whether the end is reported in this turn. `has_waited`: the loop has waited for events.
-    fn is_over(&self, has_waited: bool) -> bool {
-        let left = match self.turns_left.get() {
-            Some(left) => left,
-            None => {
-                let is_line = self.line.borrow().is_some();
-                if is_line {
-                    // Its end of the standard error is closed now. JavaScript shall see that in the next turn, before the end.
-                    let Some(result) = self.reap() else { return false };
-                    self.result.set(Some(result));
-                }
-                if is_line { 2 } else { u32::from(has_waited) }
-            }
+            Err(error) => (-forkless::errno(&error).unwrap_or(libc::ECHILD), 0),
         };
-        self.turns_left.set(Some(left.saturating_sub(1)));
-        left == 0
-    }
-
-    /// Reports the end of the child, if it has ended.
-    fn look(&self) {
-        self.is_due.set(false);
-        let Some((code, signal)) = self.result.take().or_else(|| self.reap()) else { return };
-        self.close();
+        self.result.set(Some(result));
         // libuv has no more use for the pidfd. It is closed before JavaScript is called, which may need the number for a launch.
         drop(self.child.take());
-        if let Some(kept) = self.kept.take() {
+        // A line's end of the standard error is closed now. JavaScript shall see that in the next turn, and the end in the one after
+        // that, as from a shell that ends.
+        self.turns_left.set(2);
+        if is_line { Next::Turn } else { Next::Report }
+    }
+
+    /// Reports the end of the child, which has been reaped, unless JavaScript has closed its handle meanwhile.
+    fn finish(&self) {
+        self.close();
+        if let (Some((code, signal)), Some(kept)) = (self.result.get(), self.kept.take()) {
             self.report(kept, code, signal);
             kept.forget(self.env);
         }
@@ -396,17 +346,27 @@ impl Watch {
 
     /// Does the child keep the loop alive?
     pub(crate) fn set_ref(&self, on: bool) {
-        let poll = self.poll.get();
-        if !poll.is_null() {
-            // SAFETY: an open handle, in the thread of its loop.
-            unsafe { if on { uv_ref(poll) } else { uv_unref(poll) } };
+        if self.is_ref.replace(on) == on {
+            return;
         }
+        of(self.env, |registry| {
+            let before = registry.refs;
+            registry.refs = if on { before + 1 } else { before - 1 };
+            let change = match (before, registry.refs) {
+                (0, 1) => uv_ref,
+                (1, 0) => uv_unref,
+                _ => return,
+            };
+            // When the environment ends, it may be closed already.
+            if !registry.signal.is_null() {
+                // SAFETY: an open handle, in the thread of its loop.
+                unsafe { change(registry.signal) };
+            }
+        });
     }
 
     pub(crate) fn has_ref(&self) -> bool {
-        let poll = self.poll.get();
-        // SAFETY: an open handle, in the thread of its loop.
-        !poll.is_null() && unsafe { uv_has_ref(poll) } != 0
+        self.is_ref.get()
     }
 
     /// Sends a signal; ESRCH when the child has ended.
@@ -426,34 +386,6 @@ impl Watch {
     }
 }
 
-/// The data of a poll that is being closed.
-struct Closing {
-    env: sys::napi_env,
-    /// The watch must outlive the poll.
-    owner: Option<Rc<Watch>>,
-}
-
-/// Called by the loop when the pidfd is readable, or cannot be polled.
-unsafe extern "C" fn ended(poll: *mut Poll, _status: c_int, _events: c_int) {
-    // SAFETY: the data of an open poll is its watch, which the registry keeps.
-    let watch: *const Watch = unsafe { uv_handle_get_data(poll) }.cast();
-    // SAFETY: as above. The copy keeps it alive although JavaScript, which is called now, may do anything.
-    let watch = unsafe {
-        Rc::increment_strong_count(watch);
-        Rc::from_raw(watch)
-    };
-    let has_waited = of(watch.env, |registry| registry.turn.is_some_and(Clocks::has_slept));
-    let is_early = planted!("node-ends-before-data");
-    if watch.is_due.get() || !is_early && !watch.is_over(has_waited) {
-        return;
-    }
-    watch.is_due.set(true);
-    let number = watch.number.get();
-    if is_early || !of(watch.env, |registry| registry.note(number)) {
-        watch.look();
-    }
-}
-
 /// The loop of an environment, in whose thread this runs.
 fn loop_of(env: sys::napi_env) -> Option<*mut sys::uv_loop_s> {
     let mut uv_loop = null_mut();
@@ -463,52 +395,154 @@ fn loop_of(env: sys::napi_env) -> Option<*mut sys::uv_loop_s> {
 }
 
 impl Registry {
-    /// Makes the handles of this registry, and has the first one called. What fails has no effect but on the order of events.
-    fn prepare(&mut self, env: sys::napi_env) {
-        if self.check.is_null() {
-            self.check = made(env, UV_CHECK, uv_check_init);
+    /// Makes what sees the ends of children, if that has not been done.
+    fn prepare(&mut self, env: sys::napi_env) -> io::Result<()> {
+        if self.ends.is_some() {
+            return Ok(());
         }
-        if self.prepare.is_null() {
-            self.prepare = made(env, UV_PREPARE, uv_prepare_init);
-        }
-        if !self.prepare.is_null() {
-            // SAFETY: an initialized handle, which does not keep the loop alive.
-            unsafe {
-                uv_unref(self.prepare.cast());
-                uv_prepare_start(self.prepare, before_polls);
+        let ends = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (handle, kind, init) in [
+            (&mut self.idle, UV_IDLE, uv_idle_init as Init),
+            (&mut self.check, UV_CHECK, uv_check_init),
+            (&mut self.signal, UV_SIGNAL, uv_signal_init),
+        ] {
+            if handle.is_null() {
+                *handle = made(env, kind, init)?;
+                // SAFETY: an initialized handle.
+                unsafe { uv_unref(*handle) };
             }
         }
+        // SAFETY: as above.
+        of_uv(unsafe { uv_signal_start(self.signal, some_ended, libc::SIGCHLD) })?;
+        self.ends = Some(ends);
+        Ok(())
     }
 
-    /// Has a child's end reported at the end of this turn of the loop. False if that cannot be.
-    fn note(&mut self, number: u32) -> bool {
-        // Each time again: libuv runs the one that was started last first, so before the callbacks of setImmediate.
-        // SAFETY: an initialized handle that is not being closed.
-        let is_started =
-            !self.check.is_null() && (!self.due.is_empty() || unsafe { uv_check_start(self.check, reported) } >= 0);
-        if is_started {
-            self.due.push(number);
+    /// Has the end of a child seen, and returns the number of its watch.
+    fn add(&mut self, child: &Child) -> io::Result<u32> {
+        // After two thousand million launches the numbers begin again.
+        loop {
+            self.last = self.last % HIGHEST + 1;
+            if !self.watches.contains_key(&self.last) {
+                break;
+            }
         }
-        is_started
+        let (Some(ends), Some(pidfd)) = (&self.ends, child.pidfd()) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+        };
+        let data = epoll::EventData::new_u64(self.last.into());
+        epoll::add(ends, pidfd, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        if planted!("node-ends-before-data") {
+            self.turn_again();
+        }
+        Ok(self.last)
+    }
+
+    /// The children that have ended since the last call.
+    fn read_ends(&mut self) -> Vec<u32> {
+        let mut numbers = std::mem::take(&mut self.due);
+        let mut events = [const { MaybeUninit::uninit() }; AT_ONCE];
+        while let Some(ends) = &self.ends {
+            // It does not wait, and each end is there once.
+            let Ok((read, _)) = epoll::wait(ends, &mut events, Some(&Timespec::default())) else { break };
+            numbers.extend(read.iter().filter_map(|event| u32::try_from(event.data.u64()).ok()));
+            if read.len() < AT_ONCE {
+                break;
+            }
+        }
+        numbers
+    }
+
+    /// Has [`turn_ended`] called in the next turn of the loop, which does not wait.
+    fn turn_again(&mut self) {
+        // Each time again: libuv runs the check that was started last first, so before the callbacks of setImmediate.
+        // SAFETY: initialized handles that are not being closed. With a callback these calls cannot fail.
+        unsafe {
+            uv_check_stop(self.check);
+            uv_check_start(self.check, turn_ended);
+            uv_idle_start(self.idle, turn_begun);
+        }
     }
 }
 
-/// A handle in the loop of an environment, which is its data. Null if that fails.
-fn made(
-    env: sys::napi_env,
-    kind: c_int,
-    init: unsafe extern "C" fn(*mut sys::uv_loop_s, *mut Check) -> c_int,
-) -> *mut Check {
-    let Some(uv_loop) = loop_of(env) else { return null_mut() };
+/// What initializes a handle.
+type Init = unsafe extern "C" fn(*mut sys::uv_loop_s, *mut Handle) -> c_int;
+
+fn of_uv(code: c_int) -> io::Result<()> {
+    if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) }
+}
+
+/// A handle in the loop of an environment, which is its data.
+fn made(env: sys::napi_env, kind: c_int, init: Init) -> io::Result<*mut Handle> {
+    let uv_loop = loop_of(env).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
     // SAFETY: malloc of the size that libuv names; null is checked for. Then memory for the handle, and the loop of this thread.
     unsafe {
-        let handle: *mut Check = libc::malloc(uv_handle_size(kind)).cast();
-        if handle.is_null() || init(uv_loop, handle) < 0 {
-            libc::free(handle.cast());
-            return null_mut();
+        let handle: *mut Handle = libc::malloc(uv_handle_size(kind)).cast();
+        if handle.is_null() {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
-        uv_handle_set_data(handle.cast(), env.cast());
-        handle
+        of_uv(init(uv_loop, handle)).inspect_err(|_| libc::free(handle.cast()))?;
+        uv_handle_set_data(handle, env.cast());
+        Ok(handle)
+    }
+}
+
+/// Called by the loop after SIGCHLD, when it has read everything else.
+unsafe extern "C" fn some_ended(handle: *mut Handle, _signal: c_int) {
+    // SAFETY: called for the handle of a registry, which is not freed before the environment ends.
+    let env = unsafe { env_of(handle) };
+    let numbers = of(env, Registry::read_ends);
+    report_ends(env, numbers);
+}
+
+/// Called by the loop before it reads anything, while lines wait for another turn.
+unsafe extern "C" fn turn_begun(idle: *mut Handle) {
+    if planted!("node-ends-before-data") {
+        // SAFETY: as above.
+        let env = unsafe { env_of(idle) };
+        let numbers = of(env, Registry::read_ends);
+        report_ends(env, numbers);
+    }
+}
+
+/// Called by the loop at the end of a turn for which a line has waited.
+unsafe extern "C" fn turn_ended(check: *mut Handle) {
+    // SAFETY: as above. If a line waits still, they are started again.
+    let env = unsafe {
+        uv_check_stop(check);
+        env_of(check)
+    };
+    let numbers = of(env, |registry| {
+        // SAFETY: initialized, as the check is.
+        unsafe { uv_idle_stop(registry.idle) };
+        std::mem::take(&mut registry.turning)
+    });
+    report_ends(env, numbers);
+}
+
+/// Reports the ends of children. Those that have ended in the same turn come in the order of their launches, as from libuv, which also
+/// reaps all of them before it reports the first.
+fn report_ends(env: sys::napi_env, mut numbers: Vec<u32>) {
+    numbers.sort_unstable();
+    let ended: Vec<_> =
+        of(env, |registry| numbers.iter().filter_map(|number| registry.watches.get(number).map(Rc::clone)).collect());
+    let ended: Vec<_> = ended.into_iter().map(|watch| (watch.reap(), watch)).collect();
+    of(env, |registry| {
+        for (next, watch) in &ended {
+            match next {
+                Next::Report => {}
+                Next::Turn => registry.turning.push(watch.number),
+                Next::Signal => registry.due.push(watch.number),
+            }
+        }
+        if !registry.turning.is_empty() {
+            registry.turn_again();
+        }
+    });
+    for (next, watch) in ended {
+        if next == Next::Report {
+            watch.finish();
+        }
     }
 }
 
@@ -516,64 +550,19 @@ fn made(
 ///
 /// # Safety
 /// A handle of [`made`] that has not been freed.
-unsafe fn env_of(handle: *const Check) -> sys::napi_env {
+unsafe fn env_of(handle: *const Handle) -> sys::napi_env {
     // SAFETY: the caller's promise.
-    unsafe { uv_handle_get_data(handle.cast()) }.cast()
-}
-
-/// Called by the loop before the polls of a turn.
-unsafe extern "C" fn before_polls(prepare: *mut Check) {
-    // SAFETY: called for the handle of a registry, which is not freed before the environment ends.
-    let env = unsafe { env_of(prepare) };
-    // SAFETY: the loop of this thread.
-    let waits = loop_of(env).is_some_and(|uv_loop| unsafe { uv_backend_timeout(uv_loop) } != 0);
-    let has_children = of(env, |registry| {
-        registry.turn = waits.then(Clocks::now);
-        !registry.watches.is_empty()
-    });
-    if !has_children {
-        // SAFETY: an initialized handle.
-        unsafe { uv_prepare_stop(prepare) };
-    }
-}
-
-/// Called by the loop after all polls of a turn. Children that have ended in the same turn are reported in the order of their
-/// launches, as by libuv.
-unsafe extern "C" fn reported(check: *mut Check) {
-    // SAFETY: called for the handle of a registry, which is not freed before the environment ends.
-    let env = unsafe {
-        uv_check_stop(check);
-        env_of(check)
-    };
-    let mut due = of(env, |registry| std::mem::take(&mut registry.due));
-    due.sort_unstable();
-    for number in due {
-        with(env, number, Watch::look);
-    }
+    unsafe { uv_handle_get_data(handle) }.cast()
 }
 
 /// Called by the loop when libuv has no more use for a handle of [`made`].
-unsafe extern "C" fn made_closed(handle: *mut Poll) {
+unsafe extern "C" fn made_closed(handle: *mut Handle) {
     // SAFETY: its data is still the environment; made by malloc, and the loop is done with it.
     let env = unsafe {
-        let env = env_of(handle.cast());
+        let env = env_of(handle);
         libc::free(handle.cast());
         env
     };
-    one_closed(env);
-}
-
-/// Called by the loop when libuv has no more use for the poll.
-unsafe extern "C" fn closed(poll: *mut Poll) {
-    // SAFETY: the data of a closing poll is the box that `close` made.
-    let closing = unsafe { Box::from_raw(uv_handle_get_data(poll).cast::<Closing>()) };
-    // SAFETY: made by malloc, and the loop is done with it.
-    unsafe { libc::free(poll.cast()) };
-    let Closing { env, owner } = *closing;
-    // A poll that could not be started has no owner, and is not counted.
-    let Some(owner) = owner else { return };
-    // The pidfd is closed now, and not when JavaScript collects what refers to the watch.
-    drop(owner.child.take());
     one_closed(env);
 }
 
@@ -595,18 +584,17 @@ unsafe extern "C" fn clean_up(handle: sys::napi_async_cleanup_hook_handle, env: 
     let open = REGISTRIES.with_borrow_mut(|all| {
         let registry = all.entry(env).or_default();
         registry.ending = Some(handle);
-        let handles = [&mut registry.check, &mut registry.prepare].map(|handle| std::mem::replace(handle, null_mut()));
-        for handle in handles.into_iter().filter(|handle| !handle.is_null()) {
+        let handles = [&mut registry.signal, &mut registry.idle, &mut registry.check]
+            .map(|handle| std::mem::replace(handle, null_mut()));
+        for handle in handles.into_iter().filter(|handle| !handle.is_null() && !planted!("node-handles-left-open")) {
             registry.closing += 1;
             // SAFETY: an initialized handle that has not been closed, since the registry held it.
-            unsafe { uv_close(handle.cast(), Some(made_closed)) };
+            unsafe { uv_close(handle, Some(made_closed)) };
         }
         registry.watches.values().map(Rc::clone).collect::<Vec<_>>()
     });
-    if !planted!("node-polls-left-open") {
-        for watch in &open {
-            watch.leave();
-        }
+    for watch in open {
+        watch.leave();
     }
     let is_done = REGISTRIES.with_borrow(|all| all.get(&env).is_none_or(|registry| registry.closing == 0));
     if is_done {

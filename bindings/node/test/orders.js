@@ -1,13 +1,39 @@
 'use strict';
 
-// The orders in which the events of a child come: node orders.js (stock|forkless). Each case is played many times, and the answer says
-// how often each order came.
+// The orders in which the events of a child come: node orders.js (stock|forkless) (blocked|free). Each case is played many times, and
+// the answer says how often each order came.
+//
+// "blocked": the loop stands still until the child has ended. So all events are there when it looks, and their order is no chance.
+// "free": the events come as they do.
 
 const cp = require('node:child_process');
+const fs = require('node:fs');
 
-const TIMES = Number(process.env.FORKLESS_ORDERS ?? 200);
+const isBlocked = process.argv[3] === 'blocked';
+const TIMES = isBlocked ? 10 : 100;
 // A child that is a Node takes longer.
-const NODES = Math.ceil(TIMES / 10);
+const NODES = 10;
+
+function sleep(milliseconds) {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
+}
+
+// The first thread is a zombie before the others have ended.
+function hasEnded(pid) {
+  const stat = fs.readFileSync(`/proc/${pid}/stat`, 'latin1');
+  return stat[stat.lastIndexOf(')') + 2] === 'Z' && fs.readdirSync(`/proc/${pid}/task`).length === 1;
+}
+
+// Stands still until the child is a zombie, and its SIGCHLD has come.
+function block(child) {
+  if (child.pid === undefined) return child;
+  for (let left = 10_000; !hasEnded(child.pid); left--) {
+    if (left === 0) throw new Error(`process ${child.pid} does not end`);
+    sleep(1);
+  }
+  sleep(2);
+  return child;
+}
 
 // Records the events of a child and its streams until it is closed, or has failed. Which of two streams ends first is chance, so
 // each has an order of its own, with the events of the child.
@@ -44,12 +70,16 @@ for (const stdin of ['pipe', 'ignore']) {
   }
 }
 Object.assign(cases, {
-  'much output': [NODES, () => cp.spawn('head', ['-c', '200000', '/dev/zero'])],
+  // Several reads, but no more than a pair of sockets holds.
+  'much output': [NODES, () => cp.spawn('head', ['-c', '100000', '/dev/zero'])],
   'a signal': [TIMES, () => cp.spawn('sh', ['-c', 'echo a; kill -9 $$'])],
   'a line': [TIMES, () => cp.exec('ls /')],
   'a line for the shell': [TIMES, () => cp.exec('echo a; exit 2')],
   'no program': [TIMES, () => cp.spawn('no-such-program-xyz')],
-  'another reads on': [NODES, () => cp.spawn('sh', ['-c', 'sleep 0.03 & echo a'])],
+  'another writes on': [NODES, () => {
+    const child = cp.spawn('sh', ['-c', 'sleep 600 & echo a'], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] });
+    return child.on('exit', () => setTimeout(() => process.kill(-child.pid), 5));
+  }],
   'a message': [NODES, () => cp.spawn(process.execPath, ['-e', 'process.send(1, () => process.disconnect()); console.log(1)'], { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })],
 });
 
@@ -61,12 +91,12 @@ async function several() {
   const children = [1, 2, 3].map((number) => {
     const child = cp.spawn('true', { stdio: 'ignore' });
     child.on('exit', () => seen.push(number));
-    return new Promise((resolve) => child.on('close', resolve));
+    return { child, closed: new Promise((resolve) => child.on('close', resolve)) };
   });
   // All of them end before the loop looks.
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60);
+  children.forEach(({ child }) => block(child));
   setImmediate(() => seen.push('immediate'));
-  await Promise.all(children);
+  await Promise.all(children.map(({ closed }) => closed));
   return [seen.join(' ')];
 }
 
@@ -80,7 +110,9 @@ async function main() {
     }
     return counts;
   };
-  for (const [name, [times, start]] of Object.entries(cases)) show(name, await count(times, () => follow(start())));
+  for (const [name, [times, start]] of Object.entries(cases)) {
+    show(name, await count(times, () => follow(isBlocked ? block(start()) : start())));
+  }
   show('several children', await count(NODES, several));
 }
 

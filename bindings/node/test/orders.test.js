@@ -9,36 +9,53 @@ const { test } = require('node:test');
 const { play } = require('./compare.js');
 
 const player = path.join(__dirname, 'orders.js');
-// Both have rare orders, which come by chance.
-const RARE = 0.25;
-// So a difference counts only if it comes in each of so many rounds.
-const ROUNDS = 3;
+// By these lines a shell is spared, so EOF comes a turn of the loop before the end also where the loop stood still.
+const WITHOUT_SHELL = ['a line'];
 
-// What is different in one round, by case.
-function differences() {
-  const [stock, ours] = ['stock', 'forkless'].map((how) => play(player, how));
-  assert.ok(stock.size >= 20);
-  const found = new Map([...stock.keys()].map((name) => [name, undefined]));
-  for (const [name, expected] of stock) {
-    const own = ours.get(name);
-    for (const [one, other, whose] of [[own, expected, 'forkless'], [expected, own, 'Node']]) {
-      for (const [order, share] of Object.entries(one)) {
-        if (share >= RARE && !(order in other)) found.set(name, `only ${whose}, ${share}: ${order}\n${JSON.stringify([expected, own])}`);
-      }
-    }
+// The order that came most often, of each stream.
+function usual(orders) {
+  const best = {};
+  for (const [order, share] of Object.entries(orders)) {
+    const stream = order.match(/(\w+)\./)?.[1] ?? '';
+    if (!(best[stream]?.share > share)) best[stream] = { order, share };
   }
-  return found;
+  return Object.values(best).map(({ order }) => order).sort();
 }
 
-test('events come in the same orders', async (all) => {
-  let left = differences();
-  const isSame = () => [...left.values()].every((one) => one === undefined);
-  for (let round = 1; round < ROUNDS && !isSame(); round++) {
-    const now = differences();
-    left = new Map([...left].map(([name, one]) => [name, one && now.get(name)]));
+test('events that are there at once come in the order of Node', async (all) => {
+  const [stock, ours] = ['stock', 'forkless'].map((how) => play(player, how, 'blocked'));
+  assert.ok(stock.size >= 20);
+  for (const [name, expected] of stock) {
+    if (WITHOUT_SHELL.includes(name)) continue;
+    await all.test(name, () => assert.deepStrictEqual(usual(ours.get(name)), usual(expected)));
   }
-  for (const [name, difference] of left) await all.test(name, () => assert.strictEqual(difference, undefined, difference));
 });
+
+// What always comes first.
+const RULES = ['out', 'err', 'in']
+  .flatMap((stream) => [['data', 'end'], ['end', 'close']].map((pair) => pair.map((event) => `${stream}.${event}`)))
+  .concat([['out.data', 'exit'], ['err.data', 'exit'], ['exit', 'close'], ['out.end', 'close'], ['err.end', 'close']]);
+// Node has rare orders, as when a stream is read in two turns.
+const RARE = 0.25;
+
+function broken(order) {
+  const events = order.split(' ');
+  return RULES.filter(([first, then]) => {
+    const [at, after] = [events.lastIndexOf(first), events.indexOf(then)];
+    return at >= 0 && after >= 0 && at > after;
+  });
+}
+
+for (const how of ['stock', 'forkless']) {
+  test(`events come in a good order: ${how}`, async (all) => {
+    for (const [name, orders] of play(player, how, 'free')) {
+      await all.test(name, () => {
+        const bad = Object.entries(orders).filter(([order, share]) => share >= RARE && broken(order).length > 0);
+        assert.deepStrictEqual(bad, []);
+      });
+    }
+  });
+}
 
 test('what a child has written is there at its exit', () => {
   const body = `
