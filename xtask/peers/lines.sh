@@ -17,6 +17,11 @@ sdist() {
         cp -r "$(dirname "$PYTHON")"/../lib/python3*/site-packages/forkless venv/lib/python3*/site-packages/
 }
 
+# conftest: pytest with $OURS installs forkless.
+conftest() {
+    printf 'import os\nif os.environ.get("OURS"):\n    import forkless\n    assert forkless.install()\n' >src/conftest.py
+}
+
 # crates NAME VERSION…: the sources of crates: the first in stock, all in ours with forkless in the place of std::process.
 crates() {
     empty_crate scratch && cd scratch || return

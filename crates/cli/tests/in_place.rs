@@ -249,12 +249,13 @@ fn leaders_get_a_child_for_a_session_or_a_group() {
 
 // ---- what the program sees ----
 
-/// Prints what a program can see of its state, without what differs from process to process.
+/// Prints what a program can see of its state, without what differs from process to process. The signals are those of grep: dash
+/// 0.5.12 blocks them while it waits.
 const LOOK: &str = r#"
     echo "args $0 $*"; pwd; umask; id
     env | grep -v '^_=' | sort
     ls /proc/self/fd 2>/dev/null | tr '\n' ' '; echo
-    grep -E '^(Sig|Shd|Cap|NoNewPrivs|Seccomp|Groups|Uid|Gid|Cpus_allowed:)' /proc/$$/status | grep -v -E '^(SigQ|Seccomp_filters)'
+    grep -E '^(Sig|Shd|Cap|NoNewPrivs|Seccomp|Groups|Uid|Gid|Cpus_allowed:)' /proc/self/status | grep -v -E '^(SigQ|Seccomp_filters)'
     cat /proc/$$/limits /proc/$$/oom_score_adj /proc/$$/personality 2>/dev/null
     cut -d' ' -f18,19,40,41 /proc/$$/stat
     for kind in net mnt uts ipc cgroup user; do [ $(readlink /proc/$$/ns/$kind) = $(readlink /proc/$PPID/ns/$kind) ] && echo "$kind as the parent"; done

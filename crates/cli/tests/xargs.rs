@@ -296,6 +296,21 @@ fn other_options_do_what_those_of_findutils_do() {
     }
 }
 
+/// Of options that exclude each other the last one counts, and a warning names the other one.
+#[test]
+fn each_pair_of_options_that_exclude_each_other_has_a_warning_where_findutils_has_one() {
+    const PACKING: [&str; 10] =
+        ["-n1", "-n2", "--max-args=1", "--max-a=2", "-L1", "-l", "--max-lines=2", "-I{}", "-i", "--replace={}"];
+    let warnings = |output: &Output| String::from_utf8_lossy(&output.stderr).matches("warning: ").count();
+    for (one, other) in PACKING.iter().flat_map(|one| PACKING.map(|other| (*one, other))) {
+        let args = [one, other, "echo", "{}"];
+        if same(&args, b"a b\nc d\n") {
+            let [ours, theirs] = [ours(&args, b"a\n"), theirs(&args, b"a\n").expect("as before")];
+            assert_eq!(warnings(&ours), warnings(&theirs), "{args:?}: {ours:?}, {theirs:?}");
+        }
+    }
+}
+
 /// The commands have the same arguments where many thousands do not fit into one.
 #[test]
 fn long_input_is_packed_to_the_same_limit() {

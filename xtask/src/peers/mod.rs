@@ -7,14 +7,13 @@ use crate::kernels::debian::{Apt, own_suite};
 use crate::modules::{Modules, Profile};
 use crate::{dist, packages};
 use anyhow::{Context, Result, bail, ensure};
-use results::Format;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub mod page;
+mod page;
 mod results;
 
 const LIST: &str = "xtask/peers/suites.toml";
@@ -32,40 +31,36 @@ pub struct Options {
 
 #[derive(Deserialize)]
 struct List {
-    suite: Vec<Suite>,
+    /// Patterns of lines with a result, by name.
+    formats: BTreeMap<String, String>,
+    /// Fields that suites of a kind have, unless they have others.
+    kinds: BTreeMap<String, toml::Table>,
+    /// What cannot be run, and why.
+    absent: BTreeMap<String, String>,
+    suite: BTreeMap<String, toml::Table>,
 }
 
-/// A row of the list. Its lines are for sh, in the directory of the suite, with `xtask/peers/lines.sh` before them.
+/// A row of the list. Its lines are for bash, in the directory of the suite, with `xtask/peers/lines.sh` before them.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Default)]
 struct Suite {
-    name: String,
+    kind: String,
     /// The project with its version, and the part that is tested.
     tests: String,
     /// What takes the place of the suite's launcher.
     ours: String,
-    /// Why it cannot be run; then it has no lines.
-    absent: Option<String>,
-    /// The suite of Debian that has the source (default: the machine's).
-    debian: Option<String>,
     /// Debian's packages to install.
-    #[serde(default)]
     packages: Vec<String>,
     /// Fetches and builds it, once.
-    #[serde(default)]
     setup: String,
     /// Before the run with our launcher, and before the stock run.
-    #[serde(default)]
     with_ours: String,
-    #[serde(default)]
     with_stock: String,
     /// Runs the tests.
-    #[serde(default)]
     run: String,
-    #[serde(default)]
-    format: Format,
+    format: String,
     /// Tests with another result, by a part of their names, and the reason.
-    #[serde(default)]
     differs: BTreeMap<String, String>,
 }
 
@@ -88,12 +83,22 @@ pub struct Row {
 
 type Record = BTreeMap<String, Row>;
 
-fn list() -> Result<Vec<Suite>> {
-    Ok(toml::from_str::<List>(&fs::read_to_string(dist::root().join(LIST))?).context(LIST)?.suite)
+fn list() -> Result<List> {
+    toml::from_str(&fs::read_to_string(dist::root().join(LIST))?).context(LIST)
 }
 
 fn record() -> Result<Record> {
     serde_json::from_str(&fs::read_to_string(dist::root().join(RECORD))?).context(RECORD)
+}
+
+impl List {
+    fn suite(&self, name: &str) -> Result<Suite> {
+        let own = self.suite.get(name).with_context(|| format!("no suite {name} in {LIST}"))?;
+        let kind = own.get("kind").and_then(|kind| self.kinds.get(kind.as_str()?));
+        let mut fields = kind.cloned().unwrap_or_default();
+        fields.extend(own.clone());
+        fields.try_into().with_context(|| format!("{LIST}: {name}"))
+    }
 }
 
 /// Runs the suites, and prints what they came to.
@@ -102,33 +107,29 @@ fn record() -> Result<Record> {
 /// If a suite cannot be fetched or built, or a test has another result without a reason in the list.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     let place = std::path::absolute(target.join("peers"))?;
-    let all = list()?;
-    let unknown = options.names.iter().find(|name| !all.iter().any(|suite| suite.name == **name));
-    ensure!(unknown.is_none(), "no suite {unknown:?} in {LIST}");
-    let prefix = place.join("prefix");
-    let there = dist::Place::at(&prefix)?;
+    let list = list()?;
+    let mut names: Vec<&str> = options.names.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        names = list.suite.keys().map(String::as_str).collect();
+    }
+    let suites = names.iter().map(|name| Ok((*name, list.suite(name)?))).collect::<Result<Vec<_>>>()?;
+    let there = dist::Place::at(&place.join("prefix"))?;
     dist::libraries(&there, target, &[])?;
     dist::command(&there, target, &[])?;
     let mut rows = record().unwrap_or_default();
     let mut faults = Vec::new();
-    for suite in all.iter().filter(|suite| options.names.is_empty() || options.names.contains(&suite.name)) {
-        if let Some(why) = &suite.absent {
-            println!("{}: not available: {why}", suite.name);
-            continue;
-        }
-        match suite.compare(&place, target) {
+    for (name, suite) in suites {
+        match suite.compare(&list.formats[&suite.format], &place.join(name), target) {
             Ok(row) => {
-                println!("{}: stock {}, ours {}", suite.name, row.stock, row.ours);
-                faults.extend(suite.unexplained(&row));
-                rows.insert(suite.name.clone(), row);
+                println!("{name}: stock {}, ours {}", row.stock, row.ours);
+                faults.extend(suite.unexplained(&row).map(|fault| format!("{name}: {fault}")));
+                rows.insert(name.to_owned(), row);
             }
-            Err(error) => faults.push(format!("{}: {error:#}", suite.name)),
+            Err(error) => faults.push(format!("{name}: {error:#}")),
         }
         if options.record {
-            fs::write(
-                dist::root().join(RECORD),
-                format!("{}\n", serde_json::to_string(&rows)?.replace("},\"", "},\n\"")),
-            )?;
+            let text = format!("{}\n", serde_json::to_string(&rows)?.replace("},\"", "},\n\""));
+            fs::write(dist::root().join(RECORD), text)?;
         }
     }
     if options.record {
@@ -139,42 +140,32 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
 }
 
 impl Suite {
-    fn compare(&self, place: &Path, target: &Path) -> Result<Row> {
-        let work = place.join(&self.name);
-        let packages: Vec<&str> = self.packages.iter().map(String::as_str).collect();
-        packages::install(&packages)?;
+    fn compare(&self, format: &str, work: &Path, target: &Path) -> Result<Row> {
+        packages::install(&self.packages.iter().map(String::as_str).collect::<Vec<_>>())?;
         if !work.join("ready").exists() {
-            let _ = fs::remove_dir_all(&work);
-            let apt = place.join("apt").join(self.debian.as_ref().unwrap_or(&own_suite()));
-            Apt::new(self.debian.as_deref().unwrap_or(&own_suite()), "amd64", &apt)?.run(
-                "apt-get",
-                &["-q", "update"],
-                place,
-            )?;
-            fs::create_dir_all(&work)?;
-            ensure!(
-                self.line("setup", &self.setup, &work, target)?.success(),
-                "setup failed: {}/setup.log",
-                work.display()
-            );
+            let _ = fs::remove_dir_all(work);
+            fs::create_dir_all(work)?;
+            Apt::new(&own_suite(), "amd64", &work.with_file_name("apt"))?.run("apt-get", &["-q", "update"], work)?;
+            let is_done = self.line("setup", &self.setup, work, target)?.success();
+            ensure!(is_done, "setup failed: {}/setup.log", work.display());
             fs::write(work.join("ready"), "")?;
         }
-        let (stock, ours) = self.round(&work, target)?;
+        let (stock, ours) = self.round(format, work, target)?;
         let mut differ = results::differences(&stock, &ours);
         if !differ.is_empty() {
             // Only what differs in a second round, too: tests that depend on time fail now and then.
-            let (stock, ours) = self.round(&work, target)?;
+            let (stock, ours) = self.round(format, work, target)?;
             let again = results::differences(&stock, &ours);
             differ.retain(|(name, ..)| again.iter().any(|(other, ..)| other == name));
         }
         Ok(Row { stock: results::counts(&stock), ours: results::counts(&ours), differ })
     }
 
-    fn round(&self, work: &Path, target: &Path) -> Result<(results::Results, results::Results)> {
+    fn round(&self, format: &str, work: &Path, target: &Path) -> Result<(results::Results, results::Results)> {
         let half = |name: &str, before: &str| {
             self.line(name, &format!("{before}\n{}", self.run), work, target)?;
             let log = work.join(format!("{name}.log"));
-            let found = self.format.read(&String::from_utf8_lossy(&fs::read(&log)?));
+            let found = results::read(format, &String::from_utf8_lossy(&fs::read(&log)?))?;
             ensure!(!found.is_empty(), "no results in {}", log.display());
             Ok(found)
         };
@@ -187,8 +178,8 @@ impl Suite {
         let mut sh = Command::new("timeout");
         sh.args(["-k", "5", "1200", "bash", "-c"]).arg(format!(". \"$PEERS/lines.sh\"\n{lines}")).current_dir(work);
         let place = work.parent().context("a directory")?;
-        let apt = place.join("apt").join(self.debian.as_ref().unwrap_or(&own_suite())).join("apt.conf");
-        sh.env("PEERS", dist::root().join("xtask/peers")).env("ROOT", dist::root()).env("APT_CONFIG", apt);
+        sh.env("PEERS", dist::root().join("xtask/peers")).env("ROOT", dist::root());
+        sh.env("APT_CONFIG", place.join("apt/apt.conf"));
         sh.env("INSTALLED", place.join("prefix")).env("PRELOAD", place.join("prefix/lib/libforkless_preload.so"));
         for (variable, module) in modules(place, target)? {
             sh.env(variable, module);
@@ -201,12 +192,11 @@ impl Suite {
     }
 
     /// The differences that the list has no reason for, and the reasons that fit none.
-    fn unexplained(&self, row: &Row) -> Vec<String> {
+    fn unexplained(&self, row: &Row) -> impl Iterator<Item = String> {
         let new = row.differ.iter().filter(|(name, ..)| self.reason(name).is_none());
-        let new = new.map(|(name, stock, ours)| format!("{}: {name}: stock {stock}, ours {ours}", self.name));
+        let new = new.map(|(name, stock, ours)| format!("{name}: stock {stock}, ours {ours}"));
         let is_old = |part: &&String| !row.differ.iter().any(|(name, ..)| name.contains(part.as_str()));
-        let old = self.differs.keys().filter(is_old);
-        new.chain(old.map(|part| format!("{}: no difference any more: {part}", self.name))).collect()
+        new.chain(self.differs.keys().filter(is_old).map(|part| format!("no difference any more: {part}")))
     }
 
     fn reason(&self, name: &str) -> Option<&str> {

@@ -16,23 +16,25 @@ fn page(root: &Path) -> Result<String> {
     let (before, rest) = text.split_once(BEGIN).with_context(|| format!("{PAGE} has no first mark"))?;
     let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no second mark"))?;
     let rows = record()?;
+    let list = list()?;
     let mut table = "| suite | launches by | stock | ours |\n| --- | --- | --- | --- |\n".to_owned();
     let mut reasons = String::new();
-    for suite in list()? {
-        let row = rows.get(&suite.name).filter(|_| suite.absent.is_none());
-        let cells = match (&suite.absent, row) {
-            (Some(why), _) => format!("not available: {why} | |"),
-            (None, None) => "not run | |".to_owned(),
-            (None, Some(Row { stock, ours, .. })) => format!("{stock} | {ours} |"),
-        };
+    for name in list.suite.keys() {
+        let suite = list.suite(name)?;
+        let cells = rows
+            .get(name)
+            .map_or_else(|| "not run | |".into(), |Row { stock, ours, .. }| format!("{stock} | {ours} |"));
         let _ = writeln!(table, "| {} | {} | {cells}", suite.tests, suite.ours);
-        reasons += &row.map(|row| differences(&suite, row)).unwrap_or_default();
+        reasons += &rows.get(name).map(|row| differences(name, &suite, row)).unwrap_or_default();
+    }
+    for (tests, why) in &list.absent {
+        let _ = writeln!(table, "| {tests} | not available: {why} | | |");
     }
     Ok(format!("{before}{BEGIN}\n\n{table}\nTests with another result:\n\n{reasons}\n{END}{after}"))
 }
 
 /// A line for each reason, with its tests.
-fn differences(suite: &Suite, row: &Row) -> String {
+fn differences(suite_name: &str, suite: &Suite, row: &Row) -> String {
     let mut lines = String::new();
     let known = suite.differs.iter().map(|(part, reason)| (Some(part), reason.as_str()));
     for (part, reason) in known.chain([(None, "no reason is known")]) {
@@ -40,7 +42,7 @@ fn differences(suite: &Suite, row: &Row) -> String {
         let names = row.differ.iter().map(|(name, ..)| name.as_str()).filter(fits);
         let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
         if !names.is_empty() {
-            let _ = writeln!(lines, "- {}, {}: {reason}", suite.name, names.join(", "));
+            let _ = writeln!(lines, "- {suite_name}, {}: {reason}", names.join(", "));
         }
     }
     lines

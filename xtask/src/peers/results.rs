@@ -1,96 +1,37 @@
 //! The results of single tests in the output of a suite.
 
 use super::Counts;
-use serde::Deserialize;
+use anyhow::Result;
+use regex::Regex;
 use std::collections::BTreeMap;
 
 /// The result of each test, by its name.
 pub type Results = BTreeMap<String, &'static str>;
 
-const PASSED: &str = "passed";
-const FAILED: &str = "failed";
-const SKIPPED: &str = "skipped";
-
-/// How a suite reports its tests.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// `PASS: NAME`, of DejaGnu, busybox and toybox.
-    #[default]
-    Words,
-    /// `not ok 3 - NAME`, perhaps below lines of prove with the names of files.
-    Tap,
-    /// `test NAME ... ok`, of Rust.
-    Libtest,
-    /// `FILE::NAME PASSED`, of `pytest -v`.
-    Pytest,
-}
-
-impl Format {
-    pub fn read(self, text: &str) -> Results {
-        let mut found = Results::new();
-        let mut file = "";
-        for line in text.lines() {
-            let one = match self {
-                // A reason follows the name after a comma.
-                Self::Words => line
-                    .split_once(": ")
-                    .and_then(|(word, name)| Some((name.split(", ").next()?.to_owned(), word_of(word)?))),
-                Self::Libtest => line.strip_prefix("test ").and_then(|rest| {
-                    let (name, word) = rest.split_once(" ... ")?;
-                    Some((name.to_owned(), word_of(word.split([',', ' ']).next()?)?))
-                }),
-                Self::Pytest => line.split(' ').next().filter(|name| name.contains("::")).and_then(|_| {
-                    let mut words = line.split(' ');
-                    let word = words.find_map(|word| Some((word, word_of(word)?)))?;
-                    Some((line.split(&format!(" {}", word.0)).next()?.to_owned(), word.1))
-                }),
-                Self::Tap => {
-                    if let Some((name, _)) = line.split_once(" ..").filter(|(name, _)| name.ends_with(".t")) {
-                        file = name;
-                    }
-                    tap(file, line)
-                }
-            };
-            if let Some((name, result)) = one {
-                // A name that comes twice is numbered.
-                let same = found
-                    .keys()
-                    .filter(|known| known.as_str() == name || known.starts_with(&format!("{name} #")))
-                    .count();
-                found.insert(if same == 0 { name } else { format!("{name} #{}", same + 1) }, result);
-            }
-        }
-        found
+/// Reads what a pattern with the groups `name`, `word` and perhaps `note` finds in each line.
+pub fn read(pattern: &str, text: &str) -> Result<Results> {
+    let pattern = Regex::new(pattern)?;
+    let (mut found, mut file) = (Results::new(), "");
+    for line in text.lines() {
+        // prove names the file of the tests that follow.
+        file = line.split_once(" ..").map_or(file, |(name, _)| if name.ends_with(".t") { name } else { file });
+        let Some(groups) = pattern.captures(line) else { continue };
+        let result = match groups.name("note").unwrap_or(groups.name("word").expect("a group")).as_str() {
+            "PASS" | "PASSED" | "XFAIL" | "XPASS" | "ok" | "TODO" | "todo" => "passed",
+            "FAIL" | "FAILED" | "ERROR" | "not ok" => "failed",
+            _ => "skipped",
+        };
+        let name = format!("{file}{}", &groups["name"]);
+        // A name that comes twice is numbered.
+        let same = found.keys().filter(|known| **known == name || known.starts_with(&format!("{name} #"))).count();
+        found.insert(if same == 0 { name } else { format!("{name} #{}", same + 1) }, result);
     }
-}
-
-fn tap(file: &str, line: &str) -> Option<(String, &'static str)> {
-    let (result, rest) = match line.strip_prefix("not ok") {
-        Some(rest) => (FAILED, rest),
-        None => (PASSED, line.strip_prefix("ok")?),
-    };
-    let (name, comment) = rest.split_once(" # ").unwrap_or((rest, ""));
-    let result = match comment.to_ascii_lowercase() {
-        comment if comment.starts_with("skip") => SKIPPED,
-        comment if comment.starts_with("todo") => PASSED,
-        _ => result,
-    };
-    (rest.is_empty() || rest.starts_with(' ')).then(|| (format!("{file}{name}"), result))
-}
-
-fn word_of(word: &str) -> Option<&'static str> {
-    match word {
-        "PASS" | "PASSED" | "XFAIL" | "XPASS" | "ok" => Some(PASSED),
-        "FAIL" | "FAILED" | "ERROR" => Some(FAILED),
-        "SKIP" | "SKIPPED" | "UNTESTED" | "UNSUPPORTED" | "ignored" => Some(SKIPPED),
-        _ => None,
-    }
+    Ok(found)
 }
 
 pub fn counts(results: &Results) -> Counts {
     let count = |wanted| results.values().filter(|result| **result == wanted).count();
-    Counts { passed: count(PASSED), failed: count(FAILED), skipped: count(SKIPPED) }
+    Counts { passed: count("passed"), failed: count("failed"), skipped: count("skipped") }
 }
 
 /// Tests with another result: name, stock, ours.
@@ -107,25 +48,25 @@ mod tests {
 
     #[test]
     fn each_format_is_read() {
-        let read = |format: Format, text| format!("{:?}", format.read(text));
+        let formats = super::super::list().expect("the list").formats;
+        let has = |format: &str, text, found: &str| {
+            assert_eq!(format!("{:?}", read(&formats[format], text).expect("a pattern")), found, "{format}");
+        };
         let words = "PASS: a b\nFAIL: c, why\nSKIPPED: d: e\nFAIL: c\nNote: x\n";
-        let all = r#"{"a b": "passed", "c": "failed", "c #2": "failed", "d: e": "skipped"}"#;
-        assert_eq!(read(Format::Words, words), all);
+        has("words", words, r#"{"a b": "passed", "c": "failed", "c #2": "failed", "d: e": "skipped"}"#);
         let tap = "t/a.t ..\nok 1 - x\nnot ok 2 - y # todo z\nok 3 # skip no\nok\nokay\nnot ok 4\n";
         let all = r#"{"t/a.t": "passed", "t/a.t 1 - x": "passed", "t/a.t 2 - y": "passed", "t/a.t 3": "skipped", "t/a.t 4": "failed"}"#;
-        assert_eq!(read(Format::Tap, tap), all);
+        has("tap", tap, all);
         let libtest = "test a::b ... ok\ntest c ... FAILED\ntest d ... ignored, why\ntest result: ok. 1 passed\n";
-        assert_eq!(read(Format::Libtest, libtest), r#"{"a::b": "passed", "c": "failed", "d": "skipped"}"#);
+        has("libtest", libtest, r#"{"a::b": "passed", "c": "failed", "d": "skipped"}"#);
         let pytest = "t.py::a[x y] PASSED [ 1%]\nt.py::b SKIPPED (why) [ 2%]\nFAILED t.py::a - x\nt.py::c XFAIL\n";
-        assert!(
-            read(Format::Pytest, pytest) == r#"{"t.py::a[x y]": "passed", "t.py::b": "skipped", "t.py::c": "passed"}"#
-        );
+        has("pytest", pytest, r#"{"t.py::a[x y]": "passed", "t.py::b": "skipped", "t.py::c": "passed"}"#);
     }
 
     #[test]
     fn a_test_that_one_run_lacks_is_a_difference() {
-        let stock = Results::from([("a".to_owned(), PASSED), ("b".to_owned(), FAILED)]);
-        let ours = Results::from([("a".to_owned(), PASSED)]);
-        assert_eq!(differences(&stock, &ours), [("b".to_owned(), FAILED.to_owned(), "not run".to_owned())]);
+        let (stock, ours) =
+            (Results::from([("a".into(), "passed"), ("b".into(), "failed")]), Results::from([("a".into(), "passed")]));
+        assert_eq!(differences(&stock, &ours), [("b".into(), "failed".into(), "not run".into())]);
     }
 }

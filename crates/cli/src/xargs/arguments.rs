@@ -18,6 +18,30 @@ const OPTIONAL: &[(u8, &str)] = &[(b'e', "--eof"), (b'i', "--replace"), (b'l', "
 /// Long options whose value may be the next word.
 const LONG_VALUES: [&str; 6] = ["arg-file", "delimiter", "max-args", "max-chars", "max-procs", "process-slot-var"];
 
+/// Options that exclude each other: the last one counts.
+const PACKING: [(u8, &str); 5] =
+    [(b'I', "--replace"), (b'i', "--replace"), (b'L', "--max-lines"), (b'l', "--max-lines"), (b'n', "--max-args")];
+
+/// The one of [`PACKING`] that came last.
+#[derive(Default)]
+struct Packing(Option<&'static str>);
+
+impl Packing {
+    /// Notes an option; a value that it makes void is worth a warning. False: it has no effect itself.
+    fn takes(&mut self, letter: u8, is_one: bool) -> bool {
+        let Some((_, name)) = PACKING.iter().find(|(known, _)| *known == letter) else { return true };
+        if let Some(before) = self.0.filter(|before| before != name) {
+            // With a replacement, each command has one line anyway.
+            if *name == "--max-args" && is_one && before == "--replace" {
+                return false;
+            }
+            super::say(&format!("warning: {before} and {name} exclude each other; the value of {before} is ignored"));
+        }
+        self.0 = Some(name);
+        true
+    }
+}
+
 /// Rewrites the words of `forkless xargs`; those of other subcommands stay.
 pub(crate) fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
@@ -25,7 +49,7 @@ pub(crate) fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> 
         return words;
     }
     let mut rest = words.split_off(2).into_iter();
-    let mut replaces = false;
+    let mut packing = Packing::default();
     while let Some(word) = rest.next() {
         let bytes = word.as_bytes();
         if bytes == b"--" || !bytes.starts_with(b"-") || bytes == b"-" {
@@ -33,18 +57,20 @@ pub(crate) fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> 
             break;
         }
         if let Some(long) = bytes.strip_prefix(b"--") {
-            replaces |= long.starts_with(b"repl");
             let takes_next = !long.contains(&b'=') && takes_value(long);
             let value = if takes_next { rest.next() } else { None };
             let is_one = value.as_deref() == Some(OsStr::new("1")) || bytes.ends_with(b"=1");
-            if replaces && is_one && b"max-args".starts_with(name_of(long)) {
-                continue;
+            let name = name_of(long);
+            let letter = PACKING
+                .iter()
+                .find(|(_, full)| (name.len() > 4 || name.starts_with(b"r")) && full.as_bytes()[2..].starts_with(name));
+            if letter.is_none_or(|(letter, _)| packing.takes(*letter, is_one)) {
+                words.push(word);
+                words.extend(value);
             }
-            words.push(word);
-            words.extend(value);
             continue;
         }
-        cluster(bytes, &mut rest, &mut words, &mut replaces);
+        cluster(bytes, &mut rest, &mut words, &mut packing);
     }
     words.extend(rest);
     words
@@ -60,23 +86,21 @@ fn takes_value(long: &[u8]) -> bool {
 }
 
 /// Rewrites one word of short options, such as `-0n5`.
-fn cluster(bytes: &[u8], rest: &mut impl Iterator<Item = OsString>, words: &mut Vec<OsString>, replaces: &mut bool) {
+fn cluster(bytes: &[u8], rest: &mut impl Iterator<Item = OsString>, words: &mut Vec<OsString>, packing: &mut Packing) {
     let mut at = 1;
     while at < bytes.len() {
         let letter = bytes[at];
         let attached = &bytes[at + 1..];
         if let Some((_, long)) = OPTIONAL.iter().find(|(short, _)| *short == letter) {
-            *replaces |= letter == b'i';
+            packing.takes(letter, false);
             let value = if attached.is_empty() { Vec::new() } else { [b"=", attached].concat() };
             words.push(OsString::from_vec([long.as_bytes(), &value].concat()));
             return;
         }
         let option = OsString::from_vec(vec![b'-', letter]);
         if VALUES.contains(&letter) {
-            *replaces |= letter == b'I';
             let value = if attached.is_empty() { rest.next() } else { Some(OsString::from_vec(attached.to_vec())) };
-            // With a replacement, each command has one line anyway.
-            if !(letter == b'n' && *replaces && value.as_deref() == Some(OsStr::new("1"))) {
+            if packing.takes(letter, value.as_deref() == Some(OsStr::new("1"))) {
                 words.push(option);
                 words.extend(value);
             }
