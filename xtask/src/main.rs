@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, dist, distros, fuzz, inventory, kernels, mutants, noshell, packages, peers, preload, real, release,
-    runners, settings, site, slurm, soak, suite, targets, tools, trust, version, warm_suites, wrappers,
+    background, dist, distros, fuzz, kernels, mutants, noshell, packages, peers, preload, real, release, runners,
+    settings, site, sizes, slurm, soak, suite, targets, tools, trust, version, warm_suites, wrappers,
 };
 
 #[derive(Parser)]
@@ -103,9 +103,9 @@ enum Task {
         /// Such as 0.2.0
         new: Option<String>,
     },
-    /// Write the list of all unsafe code with its reasons to docs/unsafe.md
-    Unsafe,
-    /// Write the promises with their tests and planted faults to docs/trust.md
+    /// Count lines, words and crates, and compare them with their ceilings in xtask/src/sizes.toml
+    Sizes,
+    /// Write the promises with their tests to docs/trust.md
     Trust,
 }
 
@@ -174,7 +174,7 @@ fn task() -> Result<()> {
         Task::Targets(options) => return targets::check(options, &target),
         Task::Version { new } => return version::run(new.as_deref()),
         Task::Site => return site::make(&target).map(drop),
-        Task::Unsafe => return inventory::write(&dist::root()),
+        Task::Sizes => return sizes::run(),
         Task::Trust => return trust::write(&dist::root()),
         Task::Test { .. } | Task::Ci | Task::Record { .. } => {}
     }
@@ -196,6 +196,8 @@ const FEATURES: &str = "forkless/tokio";
 
 fn ci(target: &Path) -> Result<()> {
     require("gcc", "it builds the C methods of the benchmark: apt-get install gcc libc6-dev")?;
+    println!("== sizes");
+    sizes::run()?;
     step("format", cargo(&["fmt", "--all", "--", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     step("lints", cargo(&lints))?;

@@ -4,11 +4,10 @@
 //! with all faults, in a separate directory. Each listed test then runs without a fault, and must pass, and with each fault that
 //! it should catch, and must fail by an assertion within its time limit.
 
-use crate::{dist, modules};
+use crate::{dist, json, modules};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -59,7 +58,9 @@ struct List {
 #[serde(deny_unknown_fields)]
 struct Fault {
     name: String,
-    why: String,
+    /// For the reader of the list.
+    #[serde(rename = "why")]
+    _why: String,
     /// The tests that must fail.
     tests: Vec<Test>,
     /// CI tries this fault.
@@ -96,12 +97,10 @@ enum Verdict {
 #[derive(Serialize, Deserialize, Clone)]
 struct Tried {
     name: String,
-    why: String,
     /// The commit whose code had the fault.
     commit: String,
     verdict: Verdict,
-    seconds: f64,
-    tests: Vec<Test>,
+    seconds: u64,
 }
 
 /// Tries the faults.
@@ -127,8 +126,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         let verdict = trial.try_fault(fault, &mut passes)?;
         let seconds = begun.elapsed().as_secs_f64();
         println!("{}", line(&fault.name, verdict, seconds));
-        let (name, why, tests) = (fault.name.clone(), fault.why.clone(), fault.tests.clone());
-        let result = Tried { name, why, commit: commit.clone(), verdict, seconds, tests };
+        let result = Tried { name: fault.name.clone(), commit: commit.clone(), verdict, seconds: seconds as u64 };
         if options.record {
             // Another run may have added its own meanwhile.
             record = Record::read()?;
@@ -314,20 +312,20 @@ fn tail(said: &str) -> String {
     lines[lines.len().saturating_sub(LINES)..].iter().fold(String::new(), |text, line| text + "    " + line + "\n")
 }
 
-/// `bench/record/mutants`: the last result of each fault.
+/// `bench/record/mutants.json`: the last result of each fault.
 struct Record {
-    place: PathBuf,
+    file: PathBuf,
     tried: Vec<Tried>,
 }
 
 impl Record {
     fn read() -> Result<Self> {
-        let place = dist::root().join("bench/record/mutants");
-        let tried = match fs::read_to_string(place.join("mutants.json")) {
+        let file = dist::root().join("bench/record/mutants.json");
+        let tried = match fs::read_to_string(&file) {
             Ok(text) => serde_json::from_str(&text).context("mutants.json")?,
             Err(_) => Vec::new(),
         };
-        Ok(Self { place, tried })
+        Ok(Self { file, tried })
     }
 
     fn has_caught(&self, name: &str) -> bool {
@@ -340,18 +338,8 @@ impl Record {
         self.tried.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// As text and as JSON.
     fn write(&self) -> Result<()> {
-        let caught = self.tried.iter().filter(|fault| fault.verdict == Verdict::Caught).count();
-        let mut text = format!("{caught}/{} planted faults caught\n\n", self.tried.len());
-        for fault in &self.tried {
-            let line = line(&fault.name, fault.verdict, fault.seconds);
-            let tests = fault.tests.iter().map(|test| format!("{} {}", test.1, test.2)).collect::<Vec<_>>().join(", ");
-            writeln!(text, "{line}  (commit {})\n    {}\n    {tests}", fault.commit, fault.why)?;
-        }
-        fs::create_dir_all(&self.place)?;
-        fs::write(self.place.join("mutants.txt"), text)?;
-        Ok(fs::write(self.place.join("mutants.json"), serde_json::to_string_pretty(&self.tried)? + "\n")?)
+        Ok(fs::write(&self.file, json::lines(&self.tried)?)?)
     }
 }
 

@@ -129,7 +129,7 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
         let place = dist::root().join(format!("bench/record/{}-wrappers", String::from_utf8(date.stdout)?.trim()));
         fs::create_dir_all(&place)?;
         fs::write(place.join("wrappers.txt"), table)?;
-        fs::write(place.join("wrappers.json"), serde_json::to_string_pretty(&record)? + "\n")?;
+        fs::write(place.join("wrappers.json"), crate::json::lines(&record)?)?;
     }
     Ok(())
 }

@@ -432,7 +432,7 @@ impl Registry {
         };
         let data = epoll::EventData::new_u64(self.last.into());
         epoll::add(ends, pidfd, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
-        if planted!("node-ends-before-data") {
+        if reports_early() {
             self.turn_again();
         }
         Ok(self.last)
@@ -495,9 +495,14 @@ unsafe extern "C" fn some_ended(handle: *mut Handle, _signal: c_int) {
     report_ends(env, numbers);
 }
 
+/// For tests of the order.
+fn reports_early() -> bool {
+    planted!("node-ends-before-data")
+}
+
 /// Called by the loop before it reads anything, while lines wait for another turn.
 unsafe extern "C" fn turn_begun(idle: *mut Handle) {
-    if planted!("node-ends-before-data") {
+    if reports_early() {
         // SAFETY: as above.
         let env = unsafe { env_of(idle) };
         let numbers = of(env, Registry::read_ends);

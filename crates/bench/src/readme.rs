@@ -69,8 +69,8 @@ fn figures(report: &Report, place: &str) -> Result<String> {
     let (name, words) = PICTURE;
     let _ = writeln!(
         text,
-        "<picture>\n<source media=\"(prefers-color-scheme: dark)\" srcset=\"{place}/{name}-dark.png\">\n\
-         <img alt=\"{words}\" src=\"{place}/{name}.png\">\n</picture>\n"
+        "<picture>\n<source media=\"(prefers-color-scheme: dark)\" srcset=\"{place}/{name}-dark.svg\">\n\
+         <img alt=\"{words}\" src=\"{place}/{name}.svg\">\n</picture>\n"
     );
     let heads = METHODS.map(|(_, head)| head).join(" | ");
     let _ = writeln!(
@@ -170,8 +170,8 @@ mod tests {
         ];
         let text = figures(&Report::new(Machine::read(), rows, Vec::new()), "a/b").expect("figures");
         for line in [
-            "<source media=\"(prefers-color-scheme: dark)\" srcset=\"a/b/files-dark.png\">",
-            "<img alt=\"Median time of a launch by open files of the calling process, for each method\" src=\"a/b/files.png\">",
+            "<source media=\"(prefers-color-scheme: dark)\" srcset=\"a/b/files-dark.svg\">",
+            "<img alt=\"Median time of a launch by open files of the calling process, for each method\" src=\"a/b/files.svg\">",
             "| launching process, µs | vfork baseline | `fork` | `posix_spawn` | Rust std | Python | Node | forkless |",
             "| small process, until the call returns | 20.0 | – | – | 30.0 | – | – | 9.0 |",
             "| small process | 40.0 | – | – | 60.0 | – | – | 65.0 |",

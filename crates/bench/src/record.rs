@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::{
@@ -53,9 +53,17 @@ impl Report {
         self.rows.iter().filter(move |row| row.condition() == condition)
     }
 
-    /// The whole report, indented, with a newline at the end.
+    /// The whole report, with each row on a line, so that git shows what has changed.
     pub(crate) fn json(&self) -> Result<String> {
-        Ok(serde_json::to_string_pretty(self)? + "\n")
+        let serde_json::Value::Object(fields) = serde_json::to_value(self)? else { bail!("a report is an object") };
+        let field = |(name, value): (&String, &serde_json::Value)| match value.as_array() {
+            Some(rows) => {
+                let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
+                format!("\"{name}\":[\n{}\n]", rows.join(",\n"))
+            }
+            None => format!("\"{name}\":{value}"),
+        };
+        Ok(format!("{{\n{}\n}}\n", fields.iter().map(field).collect::<Vec<_>>().join(",\n")))
     }
 
     /// The rows as CSV, with a header line.

@@ -146,10 +146,9 @@ impl Record {
             let path = out.join(name);
             fs::write(&path, text).with_context(|| format!("{}", path.display()))
         };
-        save("background.json".into(), serde_json::to_string_pretty(self)? + "\n")?;
+        save("background.json".into(), crate::json::lines(self)?)?;
         save("background.md".into(), self.markdown())?;
         for curve in self.curves.iter().filter(|curve| curve.lines.iter().any(|line| line.points.len() > 1)) {
-            save(format!("{}.csv", curve.name), curve.csv())?;
             save(format!("{}.svg", curve.name), plot::svg(curve, false))?;
             if curve.name == CLONE_GRAPH {
                 save(format!("{}-flat.svg", curve.name), plot::svg(curve, true))?;
@@ -209,16 +208,6 @@ impl Table {
 }
 
 impl Curve {
-    fn csv(&self) -> String {
-        let mut text = format!("line,{},{}\n", self.x, self.y);
-        for line in &self.lines {
-            for (x, y) in &line.points {
-                let _ = writeln!(text, "\"{}\",{x},{y:.3}", line.name);
-            }
-        }
-        text
-    }
-
     fn markdown(&self, text: &mut String) {
         let _ = writeln!(text, "\n## {}\n\nSource: {}. {}\n", self.title, self.source, self.measured);
         let _ = writeln!(text, "Published: {}\n", self.published);

@@ -6,7 +6,7 @@
 mod system;
 
 use crate::dist::root;
-use crate::kernels::record::{self, Job, Outcome};
+use crate::kernels::record;
 use crate::kernels::{guest::Done, page};
 use crate::release;
 use anyhow::{Result, bail, ensure};
@@ -138,7 +138,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
             };
             let seconds = begin.elapsed().as_secs();
             let done = Done { name: part.name.clone(), status, seconds, output };
-            let job = short(record::job(&done, &[], &commit, &one.suite)?);
+            let job = record::job(&done, &[], &commit, &one.suite)?;
             println!("Debian {}, {}: {}, {seconds} s", one.name, part.name, job.cell());
             job.failures().for_each(|name| println!("    FAILED: {name}"));
             job.skipped.iter().for_each(|(line, times)| println!("    SKIPPED: {line} ({times})"));
@@ -153,7 +153,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
             }
             if options.record {
                 let _lock = record::lock(&root().join("bench/record"))?;
-                record::write(&root(), RECORD, record::Entry { version: &one.name, job, is_part: false })?;
+                record::write(&root(), RECORD, record::Entry { version: &one.name, job })?;
                 page::write(&root())?;
             }
         }
@@ -173,14 +173,6 @@ impl Options {
         let only = table()?.part.into_iter().filter(|part| part.ci).map(|part| part.name).collect();
         Ok(Self { names: vec!["13".into()], only, scale: 0.1, minutes: 20, record: false, page: false, may_lack: true })
     }
-}
-
-/// Without the names of the tests that passed, which no page shows.
-fn short(mut job: Job) -> Job {
-    let all = job.tests.len();
-    job.tests.retain(|_, outcome| *outcome == Outcome::Failed);
-    job.more_passed += (all - job.tests.len()) as u64;
-    job
 }
 
 /// Uses the packages of `cargo xtask package` in a new system.

@@ -66,7 +66,7 @@ const NEEDED: [&str; 10] = [
 /// A test failed, or qemu cannot be installed. A kernel that cannot be had is skipped, and said.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.page {
-        return write_pages();
+        return page::write(&root());
     }
     let known = |version: &str| KERNELS.iter().any(|(known, _)| *known == version);
     if let Some(unknown) = options.versions.iter().find(|version| !known(version)) {
@@ -77,6 +77,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     packages::unpack(&target)?;
     let place = target.join("kernels");
     // Before the build, because the sources may change later.
+    ensure!(!(options.record && options.choice.is_part()), "--record takes whole programs, without names of tests");
     let commit = record::commit(&root())?;
     let jobs = suites::jobs(&options.choice, options.arch, &target)?;
     let programs = guest::Programs::copy(options.arch, &target)?;
@@ -122,15 +123,9 @@ impl Options {
         let is_good = job.is_good();
         if self.record {
             let _lock = record::lock(&root().join("bench/record"))?;
-            record::write(&root(), record::KERNELS, record::Entry { version, job, is_part: self.choice.is_part() })?;
-            write_pages()?;
+            record::write(&root(), record::KERNELS, record::Entry { version, job })?;
+            page::write(&root())?;
         }
         Ok(is_good)
     }
-}
-
-/// Those that show what ran in which kernel.
-fn write_pages() -> Result<()> {
-    page::write(&root())?;
-    crate::trust::write(&root())
 }

@@ -5,7 +5,7 @@
 
 use crate::kernels::debian::{Apt, own_suite};
 use crate::modules::{Modules, Profile};
-use crate::{dist, packages};
+use crate::{dist, json, packages};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -128,8 +128,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
             Err(error) => faults.push(format!("{name}: {error:#}")),
         }
         if options.record {
-            let text = format!("{}\n", serde_json::to_string(&rows)?.replace("},\"", "},\n\""));
-            fs::write(dist::root().join(RECORD), text)?;
+            fs::write(dist::root().join(RECORD), json::lines(&rows)?)?;
         }
     }
     if options.record {

@@ -16,11 +16,12 @@ pub fn read(pattern: &str, text: &str) -> Result<Results> {
         // prove names the file of the tests that follow.
         file = line.split_once(" ..").map_or(file, |(name, _)| if name.ends_with(".t") { name } else { file });
         let Some(groups) = pattern.captures(line) else { continue };
-        let result = match groups.name("note").unwrap_or(groups.name("word").expect("a group")).as_str() {
-            "PASS" | "PASSED" | "XFAIL" | "XPASS" | "ok" | "TODO" | "todo" => "passed",
-            "FAIL" | "FAILED" | "ERROR" | "not ok" => "failed",
-            _ => "skipped",
-        };
+        let result =
+            match groups.name("note").unwrap_or(groups.name("word").expect("a group")).as_str().trim_end_matches(':') {
+                "PASS" | "PASSED" | "XFAIL" | "XPASS" | "ok" | "todo" => "passed",
+                "FAIL" | "FAILED" | "ERROR" | "not ok" => "failed",
+                _ => "skipped",
+            };
         let name = format!("{file}{}", &groups["name"]);
         // A name that comes twice is numbered.
         let same = found.keys().filter(|known| **known == name || known.starts_with(&format!("{name} #"))).count();

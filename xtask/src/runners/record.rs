@@ -300,7 +300,7 @@ impl Record {
     pub(super) fn write(&self, out: &Path) -> Result<()> {
         fs::create_dir_all(out).with_context(|| format!("{}", out.display()))?;
         fs::write(out.join("runners.md"), self.markdown())?;
-        fs::write(out.join("runners.json"), serde_json::to_string_pretty(self)? + "\n")?;
+        fs::write(out.join("runners.json"), crate::json::lines(self)?)?;
         fs::write(out.join("runners.svg"), picture::svg(&self.rows))?;
         Ok(())
     }

@@ -58,7 +58,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ),
     ("How it works", &["ARCHITECTURE.md", "docs/design/"]),
     ("Performance", &["bench/METHODOLOGY.md", "bench/BIAS.md", "bench/", ENGINES]),
-    ("Trust", &["docs/trust.md", "docs/unsafe.md", "SECURITY.md", "docs/dependencies.md"]),
+    ("Trust", &["docs/trust.md", "SECURITY.md", "docs/dependencies.md"]),
     ("Project", &["CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md"]),
 ];
 

@@ -165,7 +165,7 @@ impl Record {
     pub(super) fn write(&self, out: &Path) -> Result<()> {
         fs::create_dir_all(out).with_context(|| format!("{}", out.display()))?;
         fs::write(out.join("tools.md"), self.markdown())?;
-        fs::write(out.join("tools.json"), serde_json::to_string_pretty(self)? + "\n")?;
+        fs::write(out.join("tools.json"), crate::json::lines(self)?)?;
         fs::write(out.join("tools.svg"), picture::svg(&self.rows))?;
         Ok(())
     }

@@ -1,0 +1,88 @@
+//! `cargo xtask sizes`: what the repository has grown to, beside the ceilings in sizes.toml. A figure above its ceiling is an error;
+//! one that falls takes its ceiling along, in the same commit.
+
+use crate::dist::root;
+use anyhow::{Context, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+const CEILINGS: &str = "xtask/src/sizes.toml";
+
+/// Prints each figure with its ceiling.
+///
+/// # Errors
+/// If a figure is above its ceiling or has none, or git or cargo fails.
+pub fn run() -> Result<()> {
+    let ceilings: BTreeMap<String, u64> =
+        toml::from_str(&fs::read_to_string(root().join(CEILINGS))?).context(CEILINGS)?;
+    let figures = figures()?;
+    let mut above = Vec::new();
+    for (name, figure) in &figures {
+        let ceiling = ceilings.get(name).with_context(|| format!("{CEILINGS} has no {name}"))?;
+        println!("{name:<28} {figure:>9}, at most {ceiling}");
+        if figure > ceiling {
+            above.push(name.as_str());
+        }
+    }
+    ensure!(ceilings.len() == figures.len(), "{CEILINGS} has names that are no figures");
+    ensure!(above.is_empty(), "above the ceiling: {}", above.join(", "));
+    Ok(())
+}
+
+fn figures() -> Result<BTreeMap<String, u64>> {
+    let mut found = BTreeMap::new();
+    let mut add = |name: &str, count: usize| *found.entry(name.to_owned()).or_insert(0) += count as u64;
+    for file in said("git", &["ls-files"])?.lines() {
+        let Ok(bytes) = fs::read(root().join(file)) else { continue };
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = text.lines().count();
+        if file.starts_with("bench/record/") {
+            add("lines-of-records", lines);
+            add("KiB-of-records", bytes.len().div_ceil(1024));
+        } else if file.ends_with(".rs") {
+            let product = lines_of_product(file, &text);
+            add("lines-of-rust", product);
+            add("lines-of-rust-tests", lines - product);
+            if file.starts_with("xtask/") {
+                add("lines-of-xtask", product);
+            }
+        } else if file.ends_with(".md") {
+            add("words-of-markdown", text.split_whitespace().count());
+        }
+    }
+    let tree =
+        said("cargo", &["tree", "--locked", "-p", "forkless-cli", "-e", "normal", "--prefix", "none", "-f", "{p}"])?;
+    let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    add("crates-of-the-command", crates.len());
+    Ok(found)
+}
+
+/// Of a source: those before its module of tests, if it is none of tests as a whole.
+fn lines_of_product(file: &str, text: &str) -> usize {
+    let is_of_tests = |part| matches!(part, "tests" | "tests.rs" | "fuzzed" | "benches");
+    if file.split('/').any(is_of_tests) {
+        return 0;
+    }
+    text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text).lines().count()
+}
+
+fn said(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).current_dir(root()).output().context(program.to_owned())?;
+    ensure!(output.status.success(), "{program} {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_no_product() {
+        let text = "//! What.\n\nfn f() {}\n\n#[cfg(test)]\nmod tests {\n}\n";
+        assert_eq!(lines_of_product("crates/core/src/a.rs", text), 3);
+        assert_eq!(lines_of_product("crates/core/src/a/tests.rs", text), 0);
+        assert_eq!(lines_of_product("tests/it/a.rs", text), 0);
+        assert_eq!(lines_of_product("crates/cli/src/tests_of.rs", "fn f() {}\n"), 1);
+    }
+}
