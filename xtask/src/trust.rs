@@ -177,8 +177,8 @@ rules, and each rule has tests.
 
 Controls are tests of the tests: they break the rule in a copy of the situation, and must notice it. Planted faults
 ([tests/planted.toml](../tests/planted.toml)) break the rules in the library itself: `cargo xtask mutants` builds the tests with one
-fault at a time and checks that its tests fail. A released library has none of them. [Mutants](design/mutants.md) has what another tool, which
-chooses its places without thought, finds in the launch path. [Platforms](platforms.md) lists the kernels and distributions on which the tests ran.
+fault at a time and checks that its tests fail. A released library has none of them.
+[Platforms](platforms.md) lists the kernels and distributions on which the tests ran.
 
 `behaviour::table` plays each case of [tests/cases](../tests/cases) with each launcher. It compares the state of the caller before and after
 each launch. [SECURITY.md](../SECURITY.md) has the threat model.
