@@ -41,13 +41,25 @@ Names of system calls: `dup3`; `close_range arg2=0` if the third argument is 0; 
 /// The whole page.
 pub fn page(matrix: &Matrix) -> String {
     let mut page = HEAD.to_owned();
+    let lines_of = |launcher: &'static str| {
+        matrix.call.iter().filter(move |row| row.is_for(launcher)).map(move |row| (row, line(row, launcher)))
+    };
+    let default: Vec<String> = lines_of(HEADINGS[0].0).map(|(_, line)| line).collect();
     for (launcher, heading) in HEADINGS {
+        let mut same = Vec::new();
         let _ = write!(
             page,
             "\n## {heading}\n\n| call | who | what for | refused | killed |\n| --- | --- | --- | --- | --- |\n"
         );
-        for row in matrix.call.iter().filter(|row| row.is_for(launcher)) {
-            line(&mut page, row, launcher);
+        for (row, line) in lines_of(launcher) {
+            if launcher != HEADINGS[0].0 && default.contains(&line) {
+                same.push(format!("`{}`", row.call));
+            } else {
+                page.push_str(&line);
+            }
+        }
+        if !same.is_empty() {
+            let _ = write!(page, "\nAs with `Launcher::Clone`: {}.\n", same.join(", "));
         }
     }
     hangs(&mut page, matrix);
@@ -77,7 +89,7 @@ So does `launch` with these settings:
     }
 }
 
-fn line(page: &mut String, row: &Row, launcher: &str) {
+fn line(row: &Row, launcher: &str) -> String {
     let mut refused = vec![words(&row.refused)];
     for but in row.but.iter().filter(|but| super::is_in(&but.launchers, launcher)) {
         match conditions(but) {
@@ -96,13 +108,8 @@ fn line(page: &mut String, row: &Row, launcher: &str) {
     let leaves: Vec<&str> =
         row.leaves.iter().map(|what| if what == "fd" { "open descriptors" } else { what }).collect();
     let leaves = if leaves.is_empty() { String::new() } else { format!(" (leaves {})", leaves.join(", ")) };
-    let _ = writeln!(
-        page,
-        "| `{}` | {} | {} | {refused}{leaves} | {killed} |",
-        row.call,
-        row.who.replace(' ', ", "),
-        row.what
-    );
+    let who = row.who.replace(' ', ", ");
+    format!("| `{}` | {who} | {} | {refused}{leaves} | {killed} |\n", row.call, row.what)
 }
 
 /// Where it is otherwise.
