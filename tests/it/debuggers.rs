@@ -69,6 +69,15 @@ fn has_gdb() -> bool {
     traces("gdb", &["-nx", "-batch", "-ex", "run", "/bin/true"], "exited normally")
 }
 
+/// The program goes on by itself: gdb 18 in batch mode has no commands for a stop of another thread.
+const AT_EACH_LAUNCH: &str = "\
+set breakpoint pending on
+set language c
+set $hits = 0
+dprintf forkless_test_launched,\"stopped at launch %d\\n\", $hits++
+run debugged
+";
+
 /// gdb prints each stop at the breakpoint and continues.
 const AT_THE_BREAKPOINT: &str = "\
 set breakpoint pending on
@@ -86,8 +95,7 @@ fn a_host_under_gdb_ends_and_stops_at_its_breakpoint_after_each_launch() {
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let script = directory.path().join("script");
-    let commands = format!("set $hits = 0\n{AT_THE_BREAKPOINT}continue\nend\nrun debugged\n");
-    fs::write(&script, commands).expect("write");
+    fs::write(&script, AT_EACH_LAUNCH).expect("write");
     let args = ["-nx", "-batch", "-x", script.to_str().expect("UTF-8"), SCENARIO];
     let output = text(&run("gdb", &args).expect("it is here"));
     assert!(output.contains("exited normally"), "{output}");
