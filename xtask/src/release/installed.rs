@@ -27,7 +27,7 @@ const CHECKS: [Check; 6] = [
     Check { kinds: &[Kind::Raku, Kind::Deb], debian: "raku-zef", script: include_str!("raku.sh"), what: "Raku" },
     Check {
         kinds: &[Kind::Archive, Kind::Deb, Kind::Perl],
-        debian: "gcc libc6-dev make perl pkgconf",
+        debian: "gcc libc6-dev libcrypt-dev make perl pkgconf",
         script: include_str!("develop.sh"),
         what: "a compiler",
     },
