@@ -2,8 +2,8 @@
 //!
 //! libuv handles the ends of its own children last in a turn of its loop, when it has read what they have written: a handler of
 //! SIGCHLD writes into a pipe, which the loop reads after everything else. This uses the same pipe, by a `uv_signal_t`, so ends come
-//! when libuv's own would. Which children have ended an epoll instance says, in which their pidfds are: so each launch adds one, and
-//! ten thousand children cost nothing until one ends. Every program sends SIGCHLD at its end, since exec resets the signal.
+//! when libuv's own would. An epoll instance that holds the pidfds of the children says which of them have ended. So ten thousand
+//! children cost nothing until one ends. A child sends SIGCHLD at its end, because exec makes that its exit signal.
 //!
 //! When an environment of Node ends (a worker, for example), its handles are closed and the children are left alone, as libuv does.
 
@@ -101,18 +101,16 @@ enum Next {
 
 /// The watches of one environment of Node.
 struct Registry {
-    /// Called after SIGCHLD, and keeps the loop alive for the children that shall. This and the next ones are null until the first
-    /// launch.
+    /// Calls [`some_ended`] after SIGCHLD. It keeps the loop alive while a child shall do so. This handle and the next two are null
+    /// until the first launch.
     signal: *mut Handle,
-    /// While lines wait for another turn of the loop: what lets the loop wait for nothing,
+    /// Keeps the loop from waiting, while lines wait for its next turn.
     idle: *mut Handle,
-    /// and what ends a turn.
+    /// Calls [`turn_ended`] in that turn.
     check: *mut Handle,
     /// The pidfds of the children, with their numbers as data.
     ends: Option<OwnedFd>,
-    /// Children whose end has been seen but cannot be reported before another SIGCHLD,
-    due: Vec<u32>,
-    /// and those that wait for turns.
+    /// Lines that have ended and wait for turns of the loop.
     turning: Vec<u32>,
     watches: HashMap<u32, Rc<Watch>>,
     /// How many watches keep the loop alive.
@@ -129,23 +127,10 @@ struct Registry {
 
 impl Default for Registry {
     fn default() -> Self {
-        let (watches, due, turning) = Default::default();
+        let (watches, turning) = Default::default();
         let (signal, idle, check) = (null_mut(), null_mut(), null_mut());
         let (refs, last, closing) = (0, 0, 0);
-        Self {
-            signal,
-            idle,
-            check,
-            ends: None,
-            due,
-            turning,
-            watches,
-            refs,
-            last,
-            launched: None,
-            closing,
-            ending: None,
-        }
+        Self { signal, idle, check, ends: None, turning, watches, refs, last, launched: None, closing, ending: None }
     }
 }
 
@@ -268,7 +253,8 @@ impl Watch {
         let is_line = self.line.borrow().is_some();
         let waited = self.child.borrow_mut().as_mut().map_or(Ok(None), Child::try_wait);
         let result = match waited {
-            // A debugger has it first. SIGCHLD comes again when that lets it go.
+            // A debugger has it first. When that lets it go, SIGCHLD comes again, and the pidfd becomes readable again
+            // (do_notify_parent() in kernel/signal.c).
             Ok(None) => return Next::Signal,
             Ok(Some(status)) if self.waits_for_room(status) => return Next::Turn,
             Ok(Some(_)) if planted!("node-status-lost") => (0, 0),
@@ -440,7 +426,7 @@ impl Registry {
 
     /// The children that have ended since the last call.
     fn read_ends(&mut self) -> Vec<u32> {
-        let mut numbers = std::mem::take(&mut self.due);
+        let mut numbers = Vec::new();
         let mut events = [const { MaybeUninit::uninit() }; AT_ONCE];
         while let Some(ends) = &self.ends {
             // It does not wait, and each end is there once.
@@ -529,17 +515,14 @@ unsafe extern "C" fn turn_ended(check: *mut Handle) {
 /// reaps all of them before it reports the first.
 fn report_ends(env: sys::napi_env, mut numbers: Vec<u32>) {
     numbers.sort_unstable();
+    // A pidfd that became readable twice while they were read.
+    numbers.dedup();
     let ended: Vec<_> =
         of(env, |registry| numbers.iter().filter_map(|number| registry.watches.get(number).map(Rc::clone)).collect());
     let ended: Vec<_> = ended.into_iter().map(|watch| (watch.reap(), watch)).collect();
     of(env, |registry| {
-        for (next, watch) in &ended {
-            match next {
-                Next::Report => {}
-                Next::Turn => registry.turning.push(watch.number),
-                Next::Signal => registry.due.push(watch.number),
-            }
-        }
+        let turning = ended.iter().filter(|(next, _)| *next == Next::Turn);
+        registry.turning.extend(turning.map(|(_, watch)| watch.number));
         if !registry.turning.is_empty() {
             registry.turn_again();
         }

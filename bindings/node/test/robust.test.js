@@ -259,6 +259,20 @@ test('SIGCHLD listeners of the program', () => {
   assert.strictEqual(stdout, 'heard\n');
 });
 
+// A tracer has the status first. The kernel tells the parent, by another SIGCHLD, when the tracer has let go.
+test('a child that is traced when it ends', () => {
+  if (spawnSync('strace', ['-o', '/dev/null', 'true']).status !== 0) return console.log('SKIPPED: traced children because strace cannot trace here');
+  const { stdout } = script(`
+    for (const child of [cp.spawn('cat', { stdio: ['pipe', 'ignore', 'ignore'] }), cp.exec('cat')]) {
+      const tracer = cp.spawn('strace', ['-o', '/dev/null', '-p', child.pid]);
+      await once(tracer.stderr, 'data');
+      const ended = once(child, 'exit');
+      child.stdin.end();
+      console.log(...(await ended));
+    }`, { before: ['timeout', '30'] });
+  assert.strictEqual(stdout, '0 null\n0 null\n');
+});
+
 test('unref lets the process end', () => {
   const { stdout } = script(`
     const child = cp.spawn('sleep', ['1000'], { stdio: 'ignore', detached: true });
