@@ -193,9 +193,10 @@ fn steps_have_numbers_of_their_own() {
 fn few_files_need_each_other() {
     let most = [("bench", 6), ("capi", 3), ("cli", 6), ("core", 0), ("forkless", FORKLESS), ("preload", 2)].map(
         |(name, most)| {
-            let circles = Modules::read(&root().join("crates").join(name).join("src")).circles();
+            let place = if name == "bench" { root().join(name) } else { root().join("crates").join(name) };
+            let circles = Modules::read(&place.join("src")).circles();
             let largest = circles.first().map_or(0, |circle| circle.len());
-            assert!(largest <= most, "{largest} files of crates/{name} need each other: {:?}", circles[0]);
+            assert!(largest <= most, "{largest} files of {name} need each other: {:?}", circles[0]);
             (name, largest)
         },
     );

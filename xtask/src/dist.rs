@@ -138,26 +138,32 @@ fn smoke(library: &Path) -> Result<()> {
 /// Whether this machine has warm programs: docs/warm.md.
 pub(crate) const HAS_WARM: bool = cfg!(all(target_arch = "x86_64", target_env = "gnu"));
 
+/// The packages of the command: `forkless`, and what `forkless bench` runs.
+pub const COMMANDS: [&str; 2] = ["forkless-cli", "forkless-bench"];
+
 /// Builds the command, and installs it with its man pages and completions. `environment` as for [`libraries`].
 ///
 /// # Errors
 /// If cargo or the command fails.
 pub fn command(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     let target = std::path::absolute(target)?;
-    run(cargo_build(&target, environment).args(["--package", "forkless-cli"]))?;
-    install_command(place, &target.join("release/forkless"))
+    run(cargo_build(&target, environment).args(COMMANDS.map(|name| format!("--package={name}"))))?;
+    install_command(place, &target.join("release"))
 }
 
-/// Installs the command, built already, with its man pages and completions.
+/// Installs the command from the directory `built`, with its man pages and completions.
 ///
 /// # Errors
 /// If the command fails.
 pub fn install_command(place: &Place, built: &Path) -> Result<()> {
-    let installed = place.directory("bin")?.join("forkless");
-    // Replace the file: a running program cannot be written to.
-    let new = installed.with_extension("new");
-    run(Command::new("strip").arg("-o").arg(&new).arg(built))?;
-    fs::rename(&new, &installed)?;
+    let bin = place.directory("bin")?;
+    for name in ["forkless-bench", "forkless"] {
+        // Replace the file: a running program cannot be written to.
+        let new = bin.join(name).with_extension("new");
+        run(Command::new("strip").arg("-o").arg(&new).arg(built.join(name)))?;
+        fs::rename(&new, bin.join(name))?;
+    }
+    let installed = bin.join("forkless");
     run(Command::new(&installed).args(["man", "--dir"]).arg(place.directory("share/man/man1")?))?;
     let completions = [
         ("bash", "share/bash-completion/completions", "forkless"),

@@ -214,25 +214,26 @@ fn ci(target: &Path) -> Result<()> {
     }
     println!("== planted faults");
     mutants::run(&mutants::Options::central(), target)?;
-    let quick = ["run", "--release", "--locked", "--", "bench", "--quick", "--no-progress", "--out", "target/bench-ci"];
+    let quick = ["--quick", "--no-progress", "--out", "target/bench-ci"];
     // Use the modules of the tests: this short run is only a check, and its figures are not used.
     let modules = Modules::build(&target.join("tmp"), target, Profile::Dev)?;
     modules.skipped().iter().for_each(|line| println!("{line}"));
-    let mut quick = cargo(&quick);
-    step("benchmark", modules.add_to(&mut quick)?)?;
+    step("benchmark", modules.add_to(cargo(&BENCH).args(quick))?)?;
     let record = std::fs::read_to_string("target/bench-ci/results.json").context("the record")?;
     modules.have_rows(&serde_json::from_str(&record)?)
 }
+
+/// Runs the benchmark.
+const BENCH: [&str; 7] = ["run", "--release", "--quiet", "--locked", "--package", "forkless-bench", "--"];
 
 /// Writes a record with today's date. Run it on an otherwise idle machine.
 fn record(words: &[String], target: &Path) -> Result<()> {
     let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
     let out = format!("bench/record/{}", String::from_utf8(date.stdout)?.trim());
-    let bench = ["run", "--release", "--locked", "--", "bench"];
     let modules = Modules::build(&target.join("modules"), target, Profile::Release)?;
     modules.skipped().iter().for_each(|line| println!("{line}"));
-    step("benchmark", modules.add_to(cargo(&bench).args(["--out", &out]).args(words))?)?;
-    step("README", cargo(&bench).args(["report", "--readme", "README.md", &out]))
+    step("benchmark", modules.add_to(cargo(&BENCH).args(["--out", &out]).args(words))?)?;
+    step("README", cargo(&BENCH).args(["report", "--readme", "README.md", &out]))
 }
 
 /// How to handle missing packages that tests need.

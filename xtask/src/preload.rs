@@ -24,7 +24,7 @@ pub fn compare(options: &Options, target: &Path) -> Result<()> {
     dist::install(&place, target)?;
     let bench = dist::root().join("bench");
     let (tiny, hello, pairs) = (place.join("tiny"), place.join("hello"), place.join("pairs"));
-    let sources = [("crates/bench/c/target.c", &tiny), ("bench/noshell/hello.c", &hello)];
+    let sources = [("bench/c/target.c", &tiny), ("bench/noshell/hello.c", &hello)];
     for (source, program) in sources {
         let mut link = Command::new("cc");
         link.args([

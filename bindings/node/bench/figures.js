@@ -41,7 +41,7 @@ function select(method) {
 
 function build(directory) {
   const program = path.join(directory, 'target');
-  const source = process.env.FORKLESS_TARGET_C ?? path.join(__dirname, '../../../crates/bench/c/target.c');
+  const source = process.env.FORKLESS_TARGET_C ?? path.join(__dirname, '../../../bench/c/target.c');
   cp.execFileSync('cc', ['-static', '-nostdlib', '-o', program, source]);
   return program;
 }

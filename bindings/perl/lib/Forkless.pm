@@ -275,10 +275,10 @@ affect them.
 
 =head1 SPEED
 
-    perl -Mblib ../../crates/bench/engines/perl/compare.pl PROGRAM
+    perl -Mblib ../../bench/engines/perl/compare.pl PROGRAM
 
 alternates the methods in one process and prints medians. The times below are in microseconds, from before the call until the program has been
-waited for. The program is static and only exits (F<crates/bench/c/target.c> of the sources). The machine had 2 CPUs, perl 5.36.0,
+waited for. The program is static and only exits (F<bench/c/target.c> of the sources). The machine had 2 CPUs, perl 5.36.0,
 Proc::FastSpawn 1.2 and Linux 6.18 (F<bench/record/2026-11-22-libraries/perl.txt> of the sources):
 
                                        small perl  200 MiB more  1 GiB more

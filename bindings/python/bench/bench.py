@@ -22,7 +22,7 @@ import forkless
 import forkless.asyncio
 
 HERE = pathlib.Path(__file__).resolve().parent
-TARGET = HERE.parents[2] / "crates/bench/c/target.c"
+TARGET = HERE.parents[2] / "bench/c/target.c"
 TURN = 20
 
 

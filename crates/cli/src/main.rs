@@ -1,5 +1,5 @@
-//! The `forkless` command: `forkless run` starts a program, `forkless bench` compares methods to start one, and
-//! `forkless doctor` checks this machine and recommends a launcher.
+//! The `forkless` command: `forkless run` starts a program, `forkless doctor` checks this machine and recommends a launcher, and
+//! `forkless bench` executes the benchmark.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -9,8 +9,6 @@
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
 mod start;
-#[cfg(not(test))]
-mod math;
 mod message;
 mod near;
 mod no_input;
@@ -19,6 +17,7 @@ mod run;
 mod parallel;
 mod gearman_worker;
 mod doctor;
+mod bench;
 mod warm;
 mod xargs;
 mod help;
@@ -48,7 +47,11 @@ enum Command {
     #[command(hide = true)]
     Sem(Box<parallel::ParallelOptions>),
     GearmanWorker(Box<gearman_worker::GearmanWorkerOptions>),
-    Bench(Box<forkless_bench::BenchOptions>),
+    /// Compare methods to launch a process on this machine
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
     Doctor(Box<doctor::DoctorOptions>),
     Completions(help::CompletionOptions),
     Man(help::ManOptions),
@@ -78,6 +81,11 @@ fn begin() -> ExitCode {
                 return ExitCode::from(125);
             }
         }
+    }
+    match words.get(1..) {
+        Some([name, rest @ ..]) if name == "bench" => return bench::main(rest),
+        Some([help, name, ..]) if help == "help" && name == "bench" => return bench::main(&["--help".into()]),
+        _ => {}
     }
     if let Some(options) = words.get(2..).filter(|_| subcommand == "run").and_then(run::quick) {
         return run::main(&options);
@@ -113,7 +121,7 @@ fn begin() -> ExitCode {
             eprintln!("forkless: zygote: only programs that use forkless::zygote can start this command");
             ExitCode::from(2)
         }
-        Command::Bench(options) => forkless_bench::main(&options),
+        Command::Bench { words } => bench::main(&words),
     }
 }
 

@@ -137,32 +137,6 @@ fn word(key: &str) -> impl Fn(&Value) -> String {
     move |value| value[key].as_str().expect("a word").to_owned()
 }
 
-#[test]
-fn every_launcher_is_measured() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    let output = command.args(["doctor", "--json", "--memory=1G"]).output().expect("forkless starts");
-    let report = parsed(&output);
-    let found = &report["measurements"];
-    assert_eq!(found["none"], Value::Null, "{found:#}");
-    let rows = found["rows"].as_array().expect("rows");
-    let keys: BTreeSet<String> = rows[0].as_object().expect("an object").keys().cloned().collect();
-    assert_eq!(Some(&keys), documented().get("measurements.rows"));
-    assert_eq!((&rows[0]["contestant"], &rows[0]["launcher"]), (&"floor".into(), &Value::Null));
-    for launcher in ["Clone", "PosixSpawn", "Fork"] {
-        assert!(rows.iter().any(|row| row["launcher"] == launcher), "no {launcher} in {found:#}");
-    }
-    for row in rows {
-        assert!(row["n"].as_u64() >= Some(5), "{row}");
-        assert!(row["held_p50_us"].as_f64() <= row["total_p50_us"].as_f64(), "{row}");
-        assert!(row["ratio_to_floor"].as_f64().is_some_and(|ratio| ratio > 0.0), "{row}");
-    }
-    // fork takes longer with a parent of 256 MiB than with a small one: it copies more page tables.
-    if found["fork_us_per_gib"].is_null() {
-        return skipped("fork's cost by memory", "there is not enough memory");
-    }
-    assert!(report["launch"]["fork_us"].as_f64() > found["fork_us_per_gib"].as_f64(), "{report:#}");
-}
-
 // ---- refused system calls ----
 
 /// The report under a filter of `run` that refuses these system calls.

@@ -25,6 +25,7 @@ const PACKAGES: &[Package] = &[
         section: "utils",
         files: &[
             "bin/forkless",
+            "bin/forkless-bench",
             "share/man/man1",
             "share/bash-completion",
             "share/zsh",
@@ -138,7 +139,7 @@ impl Package {
         fs::write(directory.join("changelog.Debian"), changelog)?;
         if self.name == "forkless" {
             third_party::write(
-                "forkless-cli",
+                &crate::dist::COMMANDS,
                 "forkless",
                 &directory.join("THIRD-PARTY.txt"),
                 &directory.join("sbom.json"),

@@ -163,15 +163,17 @@ impl Build {
         let name = format!("forkless-{}-{}-linux-gnu", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
         // The command for every glibc; the libraries for that of this machine, with whose linker their users link them.
         let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-        let command = zig::release(self, "forkless-cli", &triple)?.join("forkless");
-        let newest = newest_glibc(&command)?;
-        ensure!(newest <= version(zig::GLIBC), "the command of the archive needs glibc {newest:?}");
+        let command = zig::release(self, &dist::COMMANDS, &triple)?;
+        for name in ["forkless", "forkless-bench"] {
+            let newest = newest_glibc(&command.join(name))?;
+            ensure!(newest <= version(zig::GLIBC), "{name} of the archive needs glibc {newest:?}");
+        }
         let tree = self.install("archive", &format!("/{name}"), "lib", Some(&command))?;
         let inside = tree.join(&name);
         for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             fs::copy(root().join(file), inside.join(file)).with_context(|| file.to_owned())?;
         }
-        third_party::write("forkless-cli", "forkless", &inside.join("THIRD-PARTY.txt"), &inside.join("sbom.json"))?;
+        third_party::write(&dist::COMMANDS, "forkless", &inside.join("THIRD-PARTY.txt"), &inside.join("sbom.json"))?;
         self.tar(&tree, &name, &out.join(format!("{name}.tar.gz")))
     }
 

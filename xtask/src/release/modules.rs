@@ -28,7 +28,7 @@ pub(super) fn python(build: &Build, out: &Path) -> Result<()> {
     let licences = root().join("bindings/python/THIRD-PARTY.txt");
     let sbom = place.join("forkless-python.cdx.json");
     fs::create_dir_all(&place)?;
-    third_party::write("forkless-python", "forkless", &licences, &sbom)?;
+    third_party::write(&["forkless-python"], "forkless", &licences, &sbom)?;
     // maturin looks for zig by the python of PATH.
     let path = zig::path(&python)?;
     let maturin = |task: &str| {

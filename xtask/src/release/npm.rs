@@ -63,7 +63,7 @@ fn platform(build: &Build, main: &Value, node: &str, triple: &str, out: &Path) -
     let (name, tree) = (name(node), build.trees.join(format!("npm-{node}")));
     fs::create_dir_all(&tree)?;
     let addon = tree.join("forkless.node");
-    fs::copy(zig::release(build, "forkless-node", triple)?.join("libforkless_node.so"), &addon)?;
+    fs::copy(zig::release(build, &["forkless-node"], triple)?.join("libforkless_node.so"), &addon)?;
     third_party::write_licences_of("forkless-node", &tree.join("THIRD-PARTY.txt"))?;
     for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(root().join(licence), tree.join(licence)).with_context(|| licence.to_owned())?;

@@ -25,9 +25,9 @@ struct Package {
     source: Option<String>,
 }
 
-/// Writes both files for a crate of ours that users know as `name`.
-pub(super) fn write(krate: &str, name: &str, licences: &Path, sbom: &Path) -> Result<()> {
-    let packages = linked(krate)?;
+/// Writes both files for crates of ours that users know as `name`.
+pub(super) fn write(krates: &[&str], name: &str, licences: &Path, sbom: &Path) -> Result<()> {
+    let packages = linked(krates)?;
     write_licences(&packages, licences)?;
     let components: Vec<_> = packages
         .iter()
@@ -47,7 +47,7 @@ pub(super) fn write(krate: &str, name: &str, licences: &Path, sbom: &Path) -> Re
 
 /// Writes the licences of the crates in a crate of ours.
 pub(super) fn write_licences_of(krate: &str, file: &Path) -> Result<()> {
-    write_licences(&linked(krate)?, file)
+    write_licences(&linked(&[krate])?, file)
 }
 
 fn write_licences(packages: &[Package], file: &Path) -> Result<()> {
@@ -63,10 +63,11 @@ fn write_licences(packages: &[Package], file: &Path) -> Result<()> {
     Ok(fs::write(file, text)?)
 }
 
-/// The crates of others in a crate of ours, by name.
-fn linked(krate: &str) -> Result<Vec<Package>> {
+/// The crates of others in crates of ours, by name.
+fn linked(krates: &[&str]) -> Result<Vec<Package>> {
     let mut tree = cargo();
-    tree.args(["tree", "--locked", "--package", krate, "--edges", "normal", "--prefix", "none"]);
+    tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]);
+    tree.args(krates.iter().map(|krate| format!("--package={krate}")));
     let tree = output(tree.args(["--target", &host()?, "--format", "{p}"]))?;
     // "NAME vVERSION …"
     let linked: BTreeSet<_> = tree

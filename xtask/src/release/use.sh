@@ -13,7 +13,7 @@ forkless run --timeout 0.1 sleep 60 || status=$?
 test "$status" = 124
 test "$(forkless parallel -k echo ::: a b c | tr '\n' ' ')" = 'a b c '
 test "$(printf 'a b' | forkless xargs -n 1 echo | wc -l)" = 2
-for page in forkless forkless-run forkless-parallel; do
+for page in forkless forkless-run forkless-parallel forkless-bench; do
     gzip -dc "/usr/share/man/man1/$page.1.gz" | grep -q '^\.TH'
 done
 grep -q forkless /usr/share/bash-completion/completions/forkless
@@ -21,6 +21,7 @@ grep -q forkless /usr/share/zsh/vendor-completions/_forkless
 grep -q forkless /usr/share/fish/vendor_completions.d/forkless.fish
 grep -q MIT /usr/share/doc/forkless/copyright
 gzip -dc /usr/share/doc/forkless/THIRD-PARTY.txt.gz | grep -q Apache
+forkless bench --version | grep -q forkless
 say 'the command works'
 
 ldconfig -p | grep -q libforkless.so.0

@@ -26,12 +26,13 @@ pub(super) fn path(python: &Path) -> Result<OsString> {
     Ok(std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&path)))?)
 }
 
-/// Builds a package of the workspace in release mode, stripped; returns the directory with the results.
-pub(super) fn release(build: &Build, package: &str, triple: &str) -> Result<PathBuf> {
+/// Builds packages of the workspace in release mode, stripped; returns the directory with the results.
+pub(super) fn release(build: &Build, packages: &[&str], triple: &str) -> Result<PathBuf> {
     let python = python(build)?;
     let target = build.target.join("zig");
     let mut zig = Command::new(python.with_file_name("cargo-zigbuild"));
-    zig.args(["zigbuild", "--quiet", "--release", "--locked", "--package", package]);
+    zig.args(["zigbuild", "--quiet", "--release", "--locked"]);
+    zig.args(packages.iter().map(|name| format!("--package={name}")));
     zig.args(["--target", &format!("{triple}.{GLIBC}"), "--target-dir"]).arg(&target);
     zig.args(["--config", "profile.release.strip=true"]);
     zig.env("FORKLESS_PORTABLE", "1");

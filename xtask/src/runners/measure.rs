@@ -46,7 +46,7 @@ impl Tools {
         }
         let mut cc = Command::new("cc");
         cc.args(["-static", "-nostdlib", "-o"]).arg(place.join("exit0"));
-        dist::run(cc.arg(dist::root().join("crates/bench/c/target.c")))?;
+        dist::run(cc.arg(dist::root().join("bench/c/target.c")))?;
         Ok(Tools { place, shell: shell.to_owned() })
     }
 

@@ -57,13 +57,10 @@ const PARTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("How it works", &["ARCHITECTURE.md", "docs/design/"]),
-    ("Performance", &["bench/METHODOLOGY.md", "bench/BIAS.md", "bench/", ENGINES]),
+    ("Performance", &["bench/METHODOLOGY.md", "bench/BIAS.md", "bench/"]),
     ("Trust", &["docs/trust.md", "SECURITY.md", "docs/dependencies.md"]),
     ("Project", &["CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md"]),
 ];
-
-/// The only page of a crate's own that is in the site.
-const ENGINES: &str = "crates/bench/engines/README.md";
 
 /// Pages that are generated here.
 const COMMANDS: &str = "commands.md";
@@ -121,7 +118,7 @@ pub(super) fn write(to: &Path, commands: &[(String, String)]) -> Result<()> {
 /// A page of the site, not of a crate's own, and no template of a hosting service.
 fn is_page(file: &Path) -> bool {
     let is_hidden = file.components().any(|part| part.as_os_str().to_string_lossy().starts_with('.'));
-    let is_shown = !file.starts_with("crates") || file == Path::new(ENGINES);
+    let is_shown = !file.starts_with("crates");
     file.extension().is_some_and(|end| end == "md") && is_shown && !is_hidden
 }
 

@@ -1,59 +1,72 @@
-//! Measures each launcher in a few seconds, with a short race of `forkless bench`.
+//! Measures each launcher in a few seconds: a short race of `forkless-bench`, which prints it as JSON.
 
-use std::time::Duration;
+use std::{io, sync::Arc};
 
 use forkless::Way;
+use serde::Deserialize;
 
 use super::report::{Measured, Measurements};
-use forkless_bench::{Brief, Contestant, Parentage};
+use crate::bench;
 
 /// The methods to measure, and the launcher of each. The first one is the vfork baseline.
-const LAUNCHERS: &[(Option<Way>, Contestant)] = &[
-    (None, Contestant::Floor),
-    (Some(Way::Clone), Contestant::ForklessSpawn),
-    (Some(Way::Clone), Contestant::ForklessStatus),
-    (Some(Way::Clone), Contestant::ForklessPreparedLaunch),
-    (Some(Way::Zygote), Contestant::ForklessPreparedZygote),
-    (Some(Way::PosixSpawn), Contestant::ForklessPosixSpawn),
-    (Some(Way::Fork), Contestant::ForklessFork),
-    (Some(Way::PosixSpawn), Contestant::PosixSpawn),
-    (Some(Way::Fork), Contestant::Fork),
+const LAUNCHERS: &[(Option<Way>, &str)] = &[
+    (None, "floor"),
+    (Some(Way::Clone), "forkless-spawn"),
+    (Some(Way::Clone), "forkless-status"),
+    (Some(Way::Clone), "forkless-prepared-launch"),
+    (Some(Way::Zygote), "forkless-prepared-zygote"),
+    (Some(Way::PosixSpawn), "forkless-posix_spawn"),
+    (Some(Way::Fork), "forkless-fork"),
+    (Some(Way::PosixSpawn), "posix_spawn"),
+    (Some(Way::Fork), "fork"),
 ];
 
-/// Time for all methods. Setup, and fork in a larger parent (the time of two methods), are extra.
-const TIME: Duration = Duration::from_millis(1_800);
+/// Seconds for all methods. Setup, and fork in a larger parent (the time of two methods), are extra.
+const TIME: &str = "1.8";
+
+/// What `forkless-bench --brief` prints.
+#[derive(Deserialize)]
+struct Brief {
+    rows: Vec<Measured>,
+    fork: Option<Parentage>,
+    debug_build: bool,
+}
+
+/// The cost of fork by the size of the parent.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Parentage {
+    /// Time for which the caller is blocked with little memory, in microseconds.
+    pub(crate) small_us: f64,
+    /// Additional time for each GiB, in microseconds.
+    pub(crate) gib_us: f64,
+}
 
 /// Measures the launchers that work here. `shared_memory`: Clone works. `memory_mib`: memory that may be used.
 pub(crate) fn measure(shared_memory: bool, memory_mib: u64) -> (Measurements, Option<Parentage>) {
     let can = |way: &Option<Way>| shared_memory || *way != Some(Way::Clone);
-    let list: Vec<Contestant> = LAUNCHERS.iter().filter(|(way, _)| can(way)).map(|(_, one)| *one).collect();
-    match Brief::measure(&list, TIME / list.len() as u32, memory_mib) {
-        Ok(brief) => (measurements(&brief), brief.fork()),
-        Err(error) => (none(&format!("{error:#}")), None),
+    let names: Vec<&str> = LAUNCHERS.iter().filter(|(way, _)| can(way)).map(|(_, name)| *name).collect();
+    match ask(&names, memory_mib) {
+        Ok(Brief { mut rows, fork, debug_build }) => {
+            let way_of = |name: &str| LAUNCHERS.iter().find(|(_, one)| *one == name).and_then(|(way, _)| *way);
+            rows.iter_mut().for_each(|row| row.launcher = way_of(&row.contestant).map(Way::name));
+            let fork_us_per_gib = fork.map(|fork| fork.gib_us.round());
+            (Measurements { none: None, rows, fork_us_per_gib, debug_build }, fork)
+        }
+        Err(error) => (none(&error.to_string()), None),
     }
+}
+
+fn ask(names: &[&str], memory_mib: u64) -> io::Result<Brief> {
+    let (memory, launchers) = (memory_mib.to_string(), names.join(","));
+    // The interrupt key ends the measurement alone: forkless-bench gets the signal too.
+    let interrupt = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
+    let json = bench::ask(["--brief", &memory, "--launchers", &launchers, "--time", TIME]);
+    interrupt.map(signal_hook::low_level::unregister)?;
+    let json = json?;
+    Ok(serde_json::from_slice(&json)?)
 }
 
 /// No measurements, and the reason.
 pub(crate) fn none(why: &str) -> Measurements {
-    Measurements { none: Some(why.to_owned()), debug_build: cfg!(debug_assertions), ..Measurements::default() }
-}
-
-fn measurements(brief: &Brief) -> Measurements {
-    let way_of = |name| LAUNCHERS.iter().find(|(_, one)| one.name() == name).and_then(|(way, _)| *way);
-    let row = |row: &forkless_bench::Row| Measured {
-        launcher: way_of(row.launcher).map(Way::name),
-        contestant: row.launcher,
-        n: row.n,
-        held_p50_us: row.held_p50_us,
-        held_p99_us: row.held_p99_us,
-        total_p50_us: row.total_p50_us,
-        total_p99_us: row.total_p99_us,
-        ratio_to_floor: row.ratio_to_floor,
-    };
-    Measurements {
-        none: None,
-        rows: brief.rows().map(row).collect(),
-        fork_us_per_gib: brief.fork().map(|fork| fork.gib_us.round()),
-        debug_build: cfg!(debug_assertions),
-    }
+    Measurements { none: Some(why.to_owned()), ..Measurements::default() }
 }

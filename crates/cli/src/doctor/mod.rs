@@ -35,7 +35,7 @@ use self::{
     limits::Holder,
     report::{Caller, FORMAT_VERSION, Launch, Report, Step, Verdict},
 };
-use forkless_bench::{Parentage, search};
+use crate::parallel::look_up;
 
 /// Exit code for bad options and for a report that cannot be written.
 const FAILED: u8 = 2;
@@ -143,7 +143,11 @@ fn situation(options: &DoctorOptions, support: Support) -> Result<Situation> {
 fn prepared(options: &DoctorOptions) -> Result<Option<Prepared>> {
     let Some((program, args)) = options.words.split_first() else { return Ok(None) };
     // A plan can be made for a program that does not exist yet, but here that is most likely a typing error.
-    let path = if program.as_bytes().contains(&b'/') { PathBuf::from(program) } else { search(program)? };
+    let path = if program.as_bytes().contains(&b'/') {
+        PathBuf::from(program)
+    } else {
+        look_up(program).with_context(|| format!("program {:?} not found in PATH", program.to_string_lossy()))?
+    };
     access(&path, Access::EXEC_OK).with_context(|| format!("cannot run {}", path.display()))?;
     Ok(Some(Command::new(program).args(args).prepare()?))
 }
@@ -153,7 +157,7 @@ fn launch(
     situation: &Situation,
     advice: &Advice,
     command: Option<&Prepared>,
-    fork: Option<Parentage>,
+    fork: Option<measure::Parentage>,
 ) -> Launch {
     let step = |answer: &Answer| Step {
         question: answer.question.name(),

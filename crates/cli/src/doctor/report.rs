@@ -2,7 +2,7 @@
 
 use std::io;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Version of the format; increased when a field is removed or changes its meaning.
@@ -193,12 +193,14 @@ pub(crate) struct Measurements {
 }
 
 /// One method. Held: the time until the caller continues. Total: the time until the child has been waited for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// As in `launch.launcher`; null for the vfork baseline.
+    #[serde(skip_deserializing)]
     pub(crate) launcher: Option<&'static str>,
     /// As in `forkless bench`.
-    pub(crate) contestant: &'static str,
+    #[serde(alias = "launcher")]
+    pub(crate) contestant: String,
     pub(crate) n: u64,
     pub(crate) held_p50_us: f64,
     pub(crate) held_p99_us: f64,

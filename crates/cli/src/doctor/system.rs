@@ -1,22 +1,40 @@
 //! The system: kernel, libc, and signs of containers, virtual machines and emulators.
 
-use std::{fs, path::Path};
+use std::{ffi::CStr, fs, path::Path};
 
 use super::report::System;
-use forkless_bench::Machine;
 
 /// Reads it below `root`, which is `/` except in tests.
 pub(crate) fn read(root: &Path) -> System {
-    let machine = Machine::read();
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     System {
-        hints: hints(root, &machine.kernel),
-        forkless: machine.forkless,
-        kernel: machine.kernel,
-        architecture: machine.arch,
-        libc: machine.libc,
-        cores: machine.cores,
-        memory_mib: machine.memory_mib,
+        hints: hints(root, &kernel),
+        forkless: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel,
+        architecture: std::env::consts::ARCH.to_owned(),
+        libc: libc(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_mib: memory_mib(root).unwrap_or(0),
     }
+}
+
+fn memory_mib(root: &Path) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? >> 10)
+}
+
+#[cfg(target_env = "gnu")]
+fn libc() -> String {
+    // SAFETY: the function has no precondition and returns a pointer to a static string that ends with NUL.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!("glibc {}", version.to_string_lossy())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn libc() -> String {
+    let _: Option<&CStr> = None;
+    if cfg!(target_env = "musl") { "musl".to_owned() } else { "unknown".to_owned() }
 }
 
 /// Hints for people only. The probes, not these hints, decide what works.

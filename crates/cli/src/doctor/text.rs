@@ -2,13 +2,10 @@
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment;
-
 use super::{
     chart::wrap,
     report::{Caller, Feature, Health, Launch, Limit, Measured, Measurements, Need, Report, State},
 };
-use forkless_bench::{enough, figure, new_table, thousands};
 
 const WIDTH: usize = super::chart::WIDTH;
 
@@ -43,7 +40,7 @@ pub(crate) fn render(report: &Report, chart: &str, parts: Parts, colour: bool) -
     }
     if parts.all {
         features(&mut out, &report.features);
-        measured(&mut out, &report.measurements, colour);
+        measured(&mut out, &report.measurements);
         limits(&mut out, &report.limits);
         system(&mut out, report);
     } else {
@@ -112,6 +109,19 @@ fn launch(out: &mut String, launch: &Launch, with_steps: bool) {
     }
 }
 
+/// 15000 as "15,000".
+pub(super) fn thousands(value: u64) -> String {
+    let digits = value.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap_or("")).collect();
+    groups.join(",")
+}
+
+/// Three or four significant digits: 82.4, 1,853.
+fn figure(value: f64) -> String {
+    if value < 99.95 { format!("{value:.1}") } else { thousands(value.round() as u64) }
+}
+
 /// Describes the caller.
 fn caller(caller: &Caller) -> String {
     let who = caller.pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
@@ -159,30 +169,31 @@ fn sign(state: State) -> &'static str {
     }
 }
 
-fn measured(out: &mut String, found: &Measurements, colour: bool) {
+fn measured(out: &mut String, found: &Measurements) {
     if let Some(why) = &found.none {
         let _ = writeln!(out, "\n{}", wrap(&format!("Not measured: {why}"), WIDTH).join("\n"));
         return;
     }
-    let mut table = new_table(colour);
-    table.set_header(["launcher", "blocked p50", "blocked p99", "total p50", "total p99", "ratio"]);
-    for row in &found.rows {
+    let mut rows =
+        vec![["launcher", "blocked p50", "blocked p99", "total p50", "total p99", "ratio"].map(str::to_owned)];
+    rows.extend(found.rows.iter().map(|row| {
         let ratio = row.ratio_to_floor.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
-        let tail = |value| enough(row.n, value).map_or_else(|| "–".to_owned(), figure);
+        // Of fewer than a hundred values, the 99th percentile would be the largest.
+        let tail = |value| if row.n >= 100 { figure(value) } else { "–".to_owned() };
         let (blocked, total) = (tail(row.held_p99_us), tail(row.total_p99_us));
-        let times = [figure(row.held_p50_us), blocked, figure(row.total_p50_us), total];
-        table.add_row([name(row)].into_iter().chain(times).chain([ratio]));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let rows: String = table
-        .to_string()
-        .lines()
-        .map(|line| format!("{}\n", line.chars().skip(1).collect::<String>().trim_end()))
-        .collect();
+        [name(row), figure(row.held_p50_us), blocked, figure(row.total_p50_us), total, ratio]
+    }));
+    /// Of the columns of times, with two blanks before each heading.
+    const WIDTHS: [usize; 5] = [13, 13, 11, 11, 7];
+    let longest = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or_default();
     *out += "\nLaunch times from a small process, in µs (blocked: until the call returns;\ntotal: until the child has been waited for; ratio: total / vfork baseline)\n";
-    *out += &rows;
+    for (number, [name, times @ ..]) in rows.iter().enumerate() {
+        let times: String = times.iter().zip(WIDTHS).map(|(time, width)| format!("{time:>width$}")).collect();
+        let _ = writeln!(out, "{name:<longest$}{times}");
+        if number == 0 {
+            let _ = writeln!(out, "{}", "─".repeat(longest + times.chars().count()));
+        }
+    }
     if found.debug_build {
         *out += &item("!", "This is a debug build: the methods of forkless are slower than in a release build.");
     }
@@ -246,12 +257,19 @@ mod tests {
     }
 
     #[test]
+    fn figures_have_three_or_four_digits_and_commas() {
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(thousands(999), "999");
+        assert_eq!((figure(82.44), figure(99.96), figure(1_853.2)), ("82.4".into(), "100".into(), "1,853".into()));
+    }
+
+    #[test]
     fn row_names_start_with_the_launcher() {
-        let named = |launcher, contestant| {
+        let named = |launcher, contestant: &str| {
             let us = 1.0;
             name(&Measured {
                 launcher,
-                contestant,
+                contestant: String::from(contestant),
                 n: 9,
                 held_p50_us: us,
                 held_p99_us: us,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use forkless::{Command, Route, Stdio, warm::WarmOptions};
 use serde::Serialize;
 
-use forkless_bench::thousands;
+use super::text::thousands;
 
 /// The launches of each kind, and the time after which no further ones are begun.
 const ROUNDS: usize = 100;

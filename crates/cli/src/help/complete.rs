@@ -11,7 +11,7 @@ use clap::{Arg, Args, Command, ValueEnum};
 use signal_hook::low_level::signal_name;
 
 use super::{Definition, attach, topics, topics::visible};
-use crate::run::step_names;
+use crate::{bench, run::step_names};
 
 /// Print a script that completes the words of forkless in a shell
 ///
@@ -52,13 +52,26 @@ pub(crate) fn complete(definition: Definition, options: &CompletionOptions) -> E
     let text = match options.shell {
         Some(shell) => shell.script().to_owned(),
         None => {
+            if let [name, rest @ ..] = options.words.as_slice()
+                && name == "bench"
+                && !rest.is_empty()
+            {
+                let asked = ["--complete".into()].into_iter().chain(rest.iter().cloned());
+                // Without the program there is nothing to complete.
+                let text = bench::ask(asked).unwrap_or_else(|_| Answer::of(Source::Nothing).text().into_bytes());
+                return written(&text);
+            }
             let words: Vec<String> = options.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             let mut root = attach(definition);
             root.build();
             answer(&root, &words).text()
         }
     };
-    match io::stdout().write_all(text.as_bytes()) {
+    written(text.as_bytes())
+}
+
+fn written(text: &[u8]) -> ExitCode {
+    match io::stdout().write_all(text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("forkless: completions: {error}");

@@ -17,6 +17,7 @@ use super::{
     markdown::{self, Font, Words},
     topics::visible,
 };
+use crate::bench;
 
 /// Print a man page, or write all of them to a directory
 ///
@@ -38,12 +39,14 @@ const TEXTS: &[(&str, &str)] = &[
     ("run", include_str!("man/run.md")),
     ("parallel", include_str!("man/parallel.md")),
     ("gearman-worker", include_str!("man/gearman-worker.md")),
-    ("bench", include_str!("man/bench.md")),
     ("doctor", include_str!("man/doctor.md")),
     ("xargs", include_str!("man/xargs.md")),
     ("completions", include_str!("man/completions.md")),
     ("man", include_str!("man/man.md")),
 ];
+
+/// The subcommand that is a program of its own, and prints its own page.
+const BENCH: &str = "bench";
 
 /// The sections of a text that are put before the options.
 const FIRST: [&str; 2] = ["## EXAMPLES", "## DESCRIPTION"];
@@ -69,6 +72,9 @@ fn print(definition: Definition, name: &str) -> io::Result<()> {
     let pages = pages(definition);
     let names = || pages.iter().map(|page| page.short.as_str()).collect::<Vec<_>>().join(", ");
     // Also as man(1) has the name: forkless-run.
+    if name.strip_prefix("forkless-").unwrap_or(name) == BENCH {
+        return io::stdout().write_all(&bench::ask(["--man"])?);
+    }
     let found = pages.iter().find(|page| page.short == name || page.name == name);
     let page = found.ok_or_else(|| io::Error::other(format!("no page {name:?}; the pages are {}", names())))?;
     io::stdout().write_all(page.text.as_bytes())
@@ -80,6 +86,11 @@ fn write_all(definition: Definition, directory: &Path) -> io::Result<()> {
     for page in pages(definition) {
         let path = directory.join(format!("{}.1", page.name));
         fs::write(&path, page.text).map_err(|error| failed(&path, error))?;
+    }
+    // A package that has the program has its page.
+    if let Ok(page) = bench::ask(["--man"]) {
+        let path = directory.join(format!("forkless-{BENCH}.1"));
+        fs::write(&path, page).map_err(|error| failed(&path, error))?;
     }
     Ok(())
 }
@@ -98,7 +109,8 @@ fn pages(definition: Definition) -> Vec<Page> {
     let mut root = attach(definition).disable_help_subcommand(true);
     root.build();
     let version = root.get_version().unwrap_or_default().to_owned();
-    let subcommands: Vec<&Command> = root.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+    let subcommands: Vec<&Command> =
+        root.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != BENCH).collect();
     let new = |command: &Command, name: String| {
         let others: Vec<String> = subcommands.iter().map(|other| format!("forkless-{}", other.get_name())).collect();
         Page { short: command.get_name().to_owned(), text: page(command, &name, &version, &others), name }

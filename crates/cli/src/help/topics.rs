@@ -34,8 +34,6 @@ const TOPICS: &[(&str, &str, &str)] = &[
     ("scheduling", "Scheduling", "nice value, CPUs, policy, I/O priority, OOM killer"),
     ("memory", "Memory", "NUMA policy, executable memory"),
     ("advanced", "Advanced", "execution by descriptor, launchers, single system calls"),
-    ("selection", "Selection", "parts and methods to measure, and for how long"),
-    ("conditions", "Conditions", "memory, threads, files and environment of the parent"),
     ("output", "Output", "files and formats of the results"),
 ];
 
@@ -67,7 +65,6 @@ const COMMON: &[(&str, &[&str])] = &[
             "shell",
         ],
     ),
-    ("bench", &["quick", "full", "only", "launchers", "memory", "time", "json", "csv", "out"]),
     (
         "parallel",
         &[

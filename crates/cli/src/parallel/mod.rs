@@ -69,6 +69,7 @@ pub(crate) use plain::plain;
 
 use plan::Plan;
 pub(crate) use plan::slots;
+pub(crate) use shell::look_up;
 
 /// The exit code for more failed jobs than this, and that many.
 const MANY: u64 = 101;

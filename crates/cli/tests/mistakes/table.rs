@@ -510,7 +510,7 @@ pub(super) const ROWS: &[Row] = &[
     (All, Nothing, "parallel --shard 4/3 true ::: 1", 255, &["4/3"], &["I from 1 to N"]),
     (All, Nothing, "parallel --shard auto true ::: 1", 255, &["--shard auto"], &["SLURM_PROCID"]),
     (All, Nothing, "parallel --slurm-worker", 255, &["SLURM_PROCID is not set"], &["--slurm starts it"]),
-    // ---- forkless itself, doctor and bench ----
+    // ---- forkless itself and doctor ----
     (All, Nothing, "nonsense", 2, &["no command \"nonsense\""], &["forkless run nonsense"]),
     (All, Nothing, "help run files", 2, &["forkless run has no subcommand \"files\""], &["forkless run --help"]),
     (All, Nothing, "runn true", 2, &["no command \"runn\""], &["did you mean \"run\"?"]),
@@ -521,6 +521,4 @@ pub(super) const ROWS: &[Row] = &[
     (All, Nothing, "run --help nonsense", 125, &["--help", "\"nonsense\""], &["is not one of"]),
     (All, Nothing, "completions fsh", 2, &["\"fsh\""], &["did you mean \"fish\"?"]),
     (All, Nothing, "completions", 2, &["forkless completions requires"], &["forkless completions --help"]),
-    (All, Nothing, "bench --nonsense", 2, &["unknown option --nonsense"], &["forkless bench --help"]),
-    (All, Nothing, "bench compare", 2, &["BEFORE and AFTER"], &["forkless bench compare --help"]),
 ];

@@ -2,7 +2,7 @@
 # Ways to launch from perl, in turn in one process: medians, how many times the first of its group each takes, and how many times what it
 # took itself in the smallest perl.
 #
-#     perl -Mblib crates/bench/engines/perl/compare.pl [--mib N]... [--ms MS] PROGRAM
+#     perl -Mblib bench/engines/perl/compare.pl [--mib N]... [--ms MS] PROGRAM
 #
 # PROGRAM is what is launched: the smaller, the more is seen of the launch. Timed is from before the call until the program has been
 # waited for. Each turn launches once with every contestant of a group, in an order that moves on by one; before each timed launch the

@@ -15,17 +15,17 @@ use super::{
 /// The small number of children, to which the large one is compared.
 pub(crate) const FEW: usize = 100;
 /// A 99th percentile, unless there are too few values for one: of less than a hundred, it would be the largest.
-pub fn enough(n: u64, p99: f64) -> Option<f64> {
+pub(crate) fn enough(n: u64, p99: f64) -> Option<f64> {
     (n >= 100).then_some(p99)
 }
 
 /// One method under one condition. Fields that an older record lacks get the value that they had then.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Row {
+pub(crate) struct Row {
     /// The method: [`Contestant::name`].
     #[serde(deserialize_with = "super::name::name")]
-    pub launcher: Name,
+    pub(crate) launcher: Name,
     pub(crate) parent_mib: u64,
     pub(crate) mappings: u64,
     pub(crate) fds: u64,
@@ -42,30 +42,30 @@ pub struct Row {
     #[serde(deserialize_with = "super::name::name")]
     pub(crate) program: Name,
     /// Launches.
-    pub n: u64,
+    pub(crate) n: u64,
     /// Time for which the launch blocked the caller, median, in microseconds.
-    pub held_p50_us: f64,
+    pub(crate) held_p50_us: f64,
     /// 95 % confidence bounds of the median; None in older records.
     pub(crate) held_p50_low_us: Option<f64>,
     pub(crate) held_p50_high_us: Option<f64>,
     pub(crate) held_p90_us: f64,
     /// The 99th percentile of the same.
-    pub held_p99_us: f64,
+    pub(crate) held_p99_us: f64,
     pub(crate) held_max_us: f64,
     /// Time from the call until the child was reaped, median, in microseconds.
-    pub total_p50_us: f64,
+    pub(crate) total_p50_us: f64,
     pub(crate) total_p50_low_us: Option<f64>,
     pub(crate) total_p50_high_us: Option<f64>,
     pub(crate) total_p90_us: f64,
     /// The 99th percentile of the same.
-    pub total_p99_us: f64,
+    pub(crate) total_p99_us: f64,
     pub(crate) total_max_us: f64,
     pub(crate) rate_per_s: f64,
     pub(crate) cpu_us: f64,
     /// Counted in a separate run, if at all.
     pub(crate) system_calls: Option<f64>,
     /// The median of the total time, divided by that of the vfork baseline.
-    pub ratio_to_floor: Option<f64>,
+    pub(crate) ratio_to_floor: Option<f64>,
     /// How the child differs from that of the vfork baseline.
     pub(crate) unlike: Option<String>,
     /// Settings that the method did not apply.

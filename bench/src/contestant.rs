@@ -2,7 +2,7 @@
 
 /// A method to launch a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Contestant {
+pub(crate) enum Contestant {
     /// vfork, execve and wait4 in C: the vfork baseline, to which all ratios refer
     Floor,
     /// fork, execve and waitpid in C
@@ -189,7 +189,7 @@ impl Contestant {
     ];
 
     /// Name in tables, in the JSON and in `--launchers`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
             Self::Fork => "fork",

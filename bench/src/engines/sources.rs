@@ -58,7 +58,7 @@ const PRELOADED: Source = Source {
     file: "",
     text: "",
     build: None,
-    run: &["/proc/self/exe", "bench", "--serve", "posix_spawn", "--"],
+    run: &["/proc/self/exe", "--serve", "posix_spawn", "--"],
     environment: &[LOADED],
 };
 
@@ -136,7 +136,7 @@ pub(super) const SOURCES: [Source; 25] = [
     PRELOADED,
     Source {
         contestant: Contestant::ForklessPreloadClosefrom,
-        run: &["/proc/self/exe", "bench", "--serve", "posix_spawn-closefrom", "--"],
+        run: &["/proc/self/exe", "--serve", "posix_spawn-closefrom", "--"],
         ..PRELOADED
     },
     Source {
@@ -146,12 +146,12 @@ pub(super) const SOURCES: [Source; 25] = [
     },
     Source {
         contestant: Contestant::ForklessPreloadSystem,
-        run: &["/proc/self/exe", "bench", "--serve", "system", "--"],
+        run: &["/proc/self/exe", "--serve", "system", "--"],
         ..PRELOADED
     },
     Source {
         contestant: Contestant::ForklessPreloadPopen,
-        run: &["/proc/self/exe", "bench", "--serve", "popen", "--"],
+        run: &["/proc/self/exe", "--serve", "popen", "--"],
         ..PRELOADED
     },
 ];

@@ -130,7 +130,7 @@ pub(crate) fn table<const N: usize>(
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
 
 /// An empty table.
-pub fn new_table(colour: bool) -> Table {
+pub(crate) fn new_table(colour: bool) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
     if colour {

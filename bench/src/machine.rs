@@ -9,23 +9,23 @@ use super::name::Name;
 /// The machine and the software that matter for a launch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// UTC, RFC 3339.
     pub(crate) date: String,
     /// The version of this library.
-    pub forkless: String,
+    pub(crate) forkless: String,
     /// The release, as in `uname -r`.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// The architecture, as Rust names it.
-    pub arch: String,
+    pub(crate) arch: String,
     pub(crate) cpu: String,
     /// CPUs that this process may use.
-    pub cores: usize,
+    pub(crate) cores: usize,
     /// Total memory.
-    pub memory_mib: u64,
+    pub(crate) memory_mib: u64,
     pub(crate) page_size: usize,
     /// Name and version of the C library.
-    pub libc: String,
+    pub(crate) libc: String,
     pub(crate) mitigations: String,
     /// Versions of the selected engines; None if not installed.
     #[serde(deserialize_with = "super::name::names")]
@@ -43,7 +43,7 @@ fn yes() -> bool {
 
 impl Machine {
     /// Reads all properties; those that cannot be read are "unknown".
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let uname = rustix::system::uname();
         Self {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn full(notes: &[&str]) -> Archived {
-        let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/record/2026-11-22");
+        let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("record/2026-11-22");
         let mut record = archive::read(&record).expect("a record");
         record.notes = notes.iter().map(|note| (*note).to_owned()).collect();
         record

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::{Parser, Subcommand};
 
 use super::{compare::CompareOptions, condition::OUTPUTS, contestant::Contestant, report::ReportOptions};
 
@@ -10,10 +10,11 @@ use super::{compare::CompareOptions, condition::OUTPUTS, contestant::Contestant,
 ///
 /// Launches a static program that only exits, or PROGRAM, with each method in turn, while the launching process has more
 /// and more memory, mappings, open files and threads. Prints a summary, and writes tables and an HTML report.
-#[derive(Args, Debug)]
+#[derive(Parser, Debug)]
+#[command(name = "forkless-bench", bin_name = "forkless bench", version, max_term_width = 80, after_help = EXAMPLES)]
 #[command(override_usage = "forkless bench [OPTIONS] [PROGRAM [ARGS]...]\n       forkless bench report|compare …")]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
-pub struct BenchOptions {
+pub(crate) struct BenchOptions {
     #[command(subcommand)]
     pub(crate) with_records: Option<WithRecords>,
 
@@ -104,7 +105,19 @@ pub struct BenchOptions {
     #[arg(help_heading = OUTPUT, long)]
     pub(crate) no_progress: bool,
 
-    /// Run as an engine; used by the bench itself (crates/bench/engines/README.md)
+    /// Measure the methods for forkless doctor, which may use MIB of memory, and print JSON
+    #[arg(long, hide = true, value_name = "MIB")]
+    pub(crate) brief: Option<u64>,
+
+    /// Print the man page
+    #[arg(long, hide = true)]
+    pub(crate) man: bool,
+
+    /// Print the completions of the last word; used by forkless completions
+    #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true, value_name = "WORD", exclusive = true)]
+    pub(crate) complete: Option<Vec<OsString>>,
+
+    /// Run as an engine; used by the bench itself (bench/engines/README.md)
     #[arg(long, hide = true, value_name = "NAME")]
     pub(crate) serve: Option<Contestant>,
 
@@ -113,6 +126,13 @@ pub struct BenchOptions {
     pub(crate) program: Vec<OsString>,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  forkless bench --quick
+  forkless bench --only memory --launchers floor,posix_spawn --memory 0,1024
+  forkless bench --only fds --tables
+  forkless bench --json - --out results ls -l
+  forkless bench compare old/results.json new/results.json";
 const SELECTION: &str = "Selection";
 const CONDITIONS: &str = "Conditions";
 const OUTPUT: &str = "Output";

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn committed_record_is_complete() {
-        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/record/2026-11-21-background");
+        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("record/2026-11-21-background");
         let found = found_in(&place).expect("a record").expect("it is there");
         assert_eq!((found.tables.len(), found.curves.len()), (4, 3));
         assert!(found.tables.iter().flat_map(|table| &table.rows).all(|row| !row.here.is_empty()));

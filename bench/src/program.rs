@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use forkless::Support;
 
 /// The static program of `c/target.c`, built by `build.rs`.
-pub const TARGET_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/target-program"));
+pub(crate) const TARGET_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/target-program"));
 
 /// The static program of `c/worker.c`, which writes or waits.
 const WORKER_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/worker-program"));
@@ -151,7 +151,7 @@ pub(crate) fn check(status: ExitStatus) -> Result<()> {
 }
 
 /// Finds a program in `PATH` the way execvp(3) does, except that only regular executable files count.
-pub fn search(name: &OsStr) -> Result<PathBuf> {
+pub(crate) fn search(name: &OsStr) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     for directory in std::env::split_paths(&path) {
         let candidate = Path::new(".").join(directory).join(name);

@@ -15,7 +15,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(240);
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// The committed record.
@@ -24,7 +24,7 @@ fn record() -> PathBuf {
 }
 
 fn forkless(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_forkless")).arg("bench").args(words).output().expect("forkless starts")
+    Command::new(env!("CARGO_BIN_EXE_forkless-bench")).args(words).output().expect("forkless starts")
 }
 
 fn text(path: &Path) -> String {

@@ -15,7 +15,7 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// 15000 as "15,000".
-pub fn thousands(value: u64) -> String {
+pub(crate) fn thousands(value: u64) -> String {
     let digits = value.to_string();
     let mut grouped = String::new();
     for (position, digit) in digits.chars().enumerate() {
@@ -33,7 +33,7 @@ pub(crate) fn count(value: u64, one: &str, many: &str) -> String {
 }
 
 /// Three or four significant digits: 82.4, 1,853.
-pub fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value.round() as u64) }
 }
 

@@ -1,9 +1,10 @@
-//! `forkless bench`: compares methods to launch a process on the user's machine.
+//! `forkless-bench`, which `forkless bench` runs: compares methods to launch a process on the user's machine.
 //!
 //! The modules in order: options and conditions, methods (contestants), parents, races, records, and output.
 //! `bench/METHODOLOGY.md` says what is timed from where to where.
 
 mod options;
+mod complete;
 mod sweeps;
 
 mod units;
@@ -67,23 +68,17 @@ mod compare;
 use std::{fs, io::Write, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
-
-pub use brief::{Brief, Parentage};
-pub use contestant::Contestant;
-pub use layout::new_table;
-pub use machine::Machine;
-pub use options::BenchOptions;
-pub use program::{TARGET_PROGRAM, search};
-pub use rows::{Row, enough};
-pub use units::{figure, thousands};
+use clap::{CommandFactory, Parser};
 
 use self::archive::Archived;
 use self::condition::OUTPUTS;
+use self::contestant::Contestant;
 use self::engines::Engines;
 use self::interrupt::Interrupt;
 use self::layout::Layout;
+use self::machine::Machine;
 use self::measure::Bench;
-use self::options::{Part, WithRecords};
+use self::options::{BenchOptions, Part, WithRecords};
 use self::program::Program;
 use self::record::{Report, write_in, write_to};
 use self::settings::Settings;
@@ -92,11 +87,18 @@ use self::sweeps::{Limits, Sweeps};
 use self::warm::WarmPrograms;
 
 /// Measures, or runs the subcommand. Prints errors to standard error. Dies by the signal that interrupted the measurement.
-pub fn main(options: &BenchOptions) -> ExitCode {
+fn main() -> ExitCode {
+    // The zygote's helper, if the method `forkless-zygote` has started this program as one.
+    forkless::zygote::serve_if_asked(&forkless::zygote::Registry::new());
+    let options = BenchOptions::parse();
     let done = match &options.with_records {
         Some(WithRecords::Compare(options)) => return compare::status(compare::main(options)),
         Some(WithRecords::Report(options)) => report::main(options),
-        None => run(options).map(|signal| {
+        None if options.complete.is_some() => complete::print(options.complete.as_deref().unwrap_or_default()),
+        None if options.man => {
+            clap_mangen::Man::new(BenchOptions::command()).render(&mut std::io::stdout()).map_err(Into::into)
+        }
+        None => run(&options).map(|signal| {
             // Everything is removed by now. Dying by the signal also ends a loop of the calling shell.
             signal.map(signal_hook::low_level::emulate_default_handler);
         }),
@@ -117,6 +119,10 @@ pub fn main(options: &BenchOptions) -> ExitCode {
 fn run(options: &BenchOptions) -> Result<Option<i32>> {
     if let Some(contestant) = options.serve {
         serve::serve(contestant, &options.program)?;
+        return Ok(None);
+    }
+    if let Some(memory_mib) = options.brief {
+        brief::print(&options.contestants(), options.measuring_time(), memory_mib)?;
         return Ok(None);
     }
     let limits = Limits::raise_and_read()?;

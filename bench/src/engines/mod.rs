@@ -245,7 +245,7 @@ impl Engines {
     pub(crate) fn serve(&self, contestant: Contestant, job: &Job) -> Result<Engine<'_>> {
         let kind = Kind::new(contestant, job);
         let mut command = Command::new("/proc/self/exe");
-        command.args(["bench", "--serve", contestant.name(), "--"]).args(&kind.program).inherit_all(true);
+        command.args(["--serve", contestant.name(), "--"]).args(&kind.program).inherit_all(true);
         let mut process = self.start_process(command, job)?;
         for (word, value) in [("pipes", u64::from(job.condition.pipes)), ("output", job.condition.output)] {
             process.ask(&format!("{word} {value}"), PATIENCE)?;

@@ -27,7 +27,7 @@ echo "${said#, }" >"$0.said"
 
 /// The launchers of the format that launch one program without captured output; and whether each may be missing.
 fn launchers() -> Vec<(String, bool)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/FORMAT.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("FORMAT.md");
     let text = fs::read_to_string(path).expect("bench/FORMAT.md");
     let table = text.split("## launchers\n").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("a table");
     let captures = ["forkless-output", "forkless-prepared-output", "forkless-memory-file"];
@@ -94,8 +94,8 @@ fn children_differ_from_the_baseline_as_the_rows_say() {
         // An inheritable descriptor, and no PWD, which shells add.
         let script = "exec 9<\"$0\" 2>\"$0.complaints\"; exec env -u PWD -u OLDPWD FORKLESS_PROOF=given \"$@\"";
         let mut command = Command::new("sh");
-        command.args(["-c", script]).arg(at("nine")).arg(env!("CARGO_BIN_EXE_forkless"));
-        command.args(["bench", "--quick", "--only=memory", "--memory=0", "--samples=1", "--time=0.01", "--json=-"]);
+        command.args(["-c", script]).arg(at("nine")).arg(env!("CARGO_BIN_EXE_forkless-bench"));
+        command.args(["--quick", "--only=memory", "--memory=0", "--samples=1", "--time=0.01", "--json=-"]);
         command.args(["--no-progress", &format!("--launchers={launcher}"), "--out"]).arg(at("out"));
         modules.add_to(command.args(preload)).expect("no colon");
         let output = command.arg("--").arg(at("proof")).stdin(Stdio::null()).output().expect("sh");
@@ -120,8 +120,8 @@ fn children_differ_from_the_baseline_as_the_rows_say() {
 #[test]
 fn system_calls_per_launch_are_counted() {
     let directory = tempfile::tempdir().expect("temporary directory");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
-    command.args(["bench", "--only=memory,output,path", "--memory=0", "--path-misses=7", "--samples=5", "--time=0.5"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless-bench"));
+    command.args(["--only=memory,output,path", "--memory=0", "--path-misses=7", "--samples=5", "--time=0.5"]);
     let launchers = "floor,fork,posix_spawn,forkless-status,forkless-zygote,forkless-preload-posix_spawn";
     let in_languages = "forkless-perl-system,forkless-perl-fastspawn,forkless-cpython,forkless-cpython-asyncio";
     let (preload, modules) = (preload(), modules());

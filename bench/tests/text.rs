@@ -23,7 +23,6 @@ fn directory() -> tempfile::TempDir {
 /// A short bench with all tables.
 fn words(out: &Path) -> Vec<String> {
     let words = [
-        "bench",
         "--tables",
         "--quick",
         "--samples=5",
@@ -40,7 +39,7 @@ fn words(out: &Path) -> Vec<String> {
 }
 
 fn forkless(words: &[String]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forkless-bench"));
     command.args(words).env_remove("COLUMNS");
     command
 }
@@ -118,7 +117,7 @@ fn bench_prints_at_most_25_lines_and_the_tables_only_on_request() {
 
 #[test]
 fn comparison_and_report_fit_the_width() {
-    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/record/2026-11-22");
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("record/2026-11-22");
     let out = directory();
     // The same record with other times, so that every figure has changed.
     let text_of = fs::read_to_string(record.join("results.json")).expect("a record");
@@ -138,18 +137,18 @@ fn comparison_and_report_fit_the_width() {
             let mut command = forkless(words);
             command.env("COLUMNS", width.to_string()).output().expect("forkless starts")
         };
-        let compared = run(&paths(&["bench", "compare", &record, &changed]));
+        let compared = run(&paths(&["compare", &record, &changed]));
         assert_eq!(compared.status.code(), Some(1), "{compared:?}");
         let compared = String::from_utf8(compared.stdout).expect("UTF-8");
         assert!(compared.contains("slower") || width < 80, "{compared}");
         let place = format!("--out={}", out.path().display());
-        let report = text(&run(&paths(&["bench", "report", &record, &place])));
+        let report = text(&run(&paths(&["report", &record, &place])));
         for text in [&compared, &report] {
             assert_eq!(longer(text, width), [""; 0], "{width} columns");
             assert!(text.lines().count() > 5, "{text}");
         }
         assert!(!report.contains("Targets"), "{report}");
-        assert!(text(&run(&paths(&["bench", "report", "--targets", &record, &place]))).contains("Targets"));
+        assert!(text(&run(&paths(&["report", "--targets", &record, &place]))).contains("Targets"));
     }
 }
 
@@ -202,7 +201,7 @@ fn progress_is_a_line_that_is_overwritten_or_sparse_lines() {
 
 /// A bench of some seconds for each of eight conditions, with methods that have other processes.
 fn long(out: &Path) -> Vec<String> {
-    let words = ["bench", "--tables", "--only=memory", "--memory=0,1,2,3,4,5,6,7", "--time=24", "--samples=100000000"];
+    let words = ["--tables", "--only=memory", "--memory=0,1,2,3,4,5,6,7", "--time=24", "--samples=100000000"];
     let launchers = "--launchers=floor,std,posix_spawn,cpython,forkless-status,forkless-zygote";
     let mut words: Vec<String> = words.map(str::to_owned).to_vec();
     words.extend([launchers.to_owned(), format!("--out={}", out.display())]);
@@ -275,7 +274,7 @@ fn interrupt_key_ends_the_bench_after_its_finished_rows() {
     let (place, scratch) = (directory(), directory());
     let out = place.path().join("out");
     let mark = format!("FORKLESS_TEST_MARK=key-{}", std::process::id());
-    let mut command = forkless::Command::new(env!("CARGO_BIN_EXE_forkless"));
+    let mut command = forkless::Command::new(env!("CARGO_BIN_EXE_forkless-bench"));
     command.args(long(&out)).env_remove("COLUMNS").env("TMPDIR", scratch.path()).pty(&pty);
     command.env("FORKLESS_TEST_MARK", mark.split_once('=').expect("a value").1);
     let mut child = command.spawn().expect("forkless starts");
@@ -300,7 +299,7 @@ fn interrupt_key_ends_the_bench_after_its_finished_rows() {
 
 /// Runs the command on the terminal; returns the status and what it has written.
 fn on_terminal(pty: &Pty, words: &[String]) -> (ExitStatus, String) {
-    let mut command = forkless::Command::new(env!("CARGO_BIN_EXE_forkless"));
+    let mut command = forkless::Command::new(env!("CARGO_BIN_EXE_forkless-bench"));
     command.args(words).env_remove("COLUMNS").pty(pty);
     let mut child = command.spawn().expect("forkless starts");
     let mut text = Vec::new();

@@ -1,0 +1,50 @@
+//! The door to `forkless-bench`, a program of its own: `forkless bench` executes it, and the doctor, the man pages and the
+//! completions ask it.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io::{Error, ErrorKind, Result},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use forkless::Command;
+
+use crate::parallel::look_up;
+
+const NAME: &str = "forkless-bench";
+
+/// Executes it with the words after `forkless bench`. Returns only if that fails.
+pub(crate) fn main(words: &[OsString]) -> ExitCode {
+    let error = match command() {
+        Ok(mut command) => command.args(words).exec(),
+        Err(error) => error,
+    };
+    eprintln!("forkless: bench: {error}");
+    ExitCode::from(127)
+}
+
+/// What it prints, given these words.
+///
+/// # Errors
+/// If it is not installed, or fails. The message has its first line on standard error.
+pub(crate) fn ask<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> Result<Vec<u8>> {
+    let output = command()?.args(words).output()?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    let line = message.lines().next().map_or_else(|| format!("{NAME}: {}", output.status), str::to_owned);
+    Err(Error::other(line.strip_prefix("forkless: ").unwrap_or(&line)))
+}
+
+/// The program beside this one, else the one in PATH.
+fn command() -> Result<Command> {
+    let beside = env::current_exe().ok().map(|own| own.with_file_name(NAME)).filter(|path| path.is_file());
+    let found: Option<PathBuf> = beside.or_else(|| look_up(OsStr::new(NAME)));
+    let missing = format!(
+        "the program {NAME} is neither beside forkless nor in PATH; it is in the same packages, and: cargo install {NAME}"
+    );
+    found.map(Command::new).ok_or_else(|| Error::new(ErrorKind::NotFound, missing))
+}
