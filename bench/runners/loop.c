@@ -1,4 +1,4 @@
-/* The baseline of cargo xtask runners: what a loop over posix_spawn costs.
+/* The baseline of forkless bench runners: what a loop over posix_spawn costs.
  *
  *     loop SLOTS JOBS PROGRAM
  *

@@ -62,6 +62,7 @@ mod vision;
 mod page;
 mod background;
 mod report;
+mod campaigns;
 mod readme;
 mod compare;
 
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
     let done = match &options.with_records {
         Some(WithRecords::Compare(options)) => return compare::status(compare::main(options)),
         Some(WithRecords::Report(options)) => report::main(options),
+        Some(WithRecords::Campaign(campaign)) => campaigns::main(campaign),
         None if options.complete.is_some() => complete::print(options.complete.as_deref().unwrap_or_default()),
         None if options.man => {
             clap_mangen::Man::new(BenchOptions::command()).render(&mut std::io::stdout()).map_err(Into::into)

@@ -4,7 +4,9 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand};
 
-use super::{compare::CompareOptions, condition::OUTPUTS, contestant::Contestant, report::ReportOptions};
+use super::{
+    campaigns::Campaign, compare::CompareOptions, condition::OUTPUTS, contestant::Contestant, report::ReportOptions,
+};
 
 /// Compare methods to launch a process on this machine.
 ///
@@ -137,11 +139,13 @@ const SELECTION: &str = "Selection";
 const CONDITIONS: &str = "Conditions";
 const OUTPUT: &str = "Output";
 
-/// Subcommands that use records instead of measuring. A program with such a name needs a path, or `--` before it.
+/// Subcommands: those that use records, and campaigns. A program with such a name needs a path, or `--` before it.
 #[derive(Subcommand, Debug)]
 pub(crate) enum WithRecords {
     Report(ReportOptions),
     Compare(CompareOptions),
+    #[command(flatten)]
+    Campaign(Campaign),
 }
 
 /// A part of the bench that can be measured alone.

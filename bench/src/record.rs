@@ -55,15 +55,7 @@ impl Report {
 
     /// The whole report, with each row on a line, so that git shows what has changed.
     pub(crate) fn json(&self) -> Result<String> {
-        let serde_json::Value::Object(fields) = serde_json::to_value(self)? else { bail!("a report is an object") };
-        let field = |(name, value): (&String, &serde_json::Value)| match value.as_array() {
-            Some(rows) => {
-                let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
-                format!("\"{name}\":[\n{}\n]", rows.join(",\n"))
-            }
-            None => format!("\"{name}\":{value}"),
-        };
-        Ok(format!("{{\n{}\n}}\n", fields.iter().map(field).collect::<Vec<_>>().join(",\n")))
+        compact(self)
     }
 
     /// The rows as CSV, with a header line.
@@ -75,6 +67,19 @@ impl Report {
     pub(crate) fn alive_csv(&self) -> Result<String> {
         lines(&self.alive)
     }
+}
+
+/// An object as JSON with a line for each field, and for each entry of a list.
+pub(crate) fn compact(object: &impl Serialize) -> Result<String> {
+    let serde_json::Value::Object(fields) = serde_json::to_value(object)? else { bail!("a record is an object") };
+    let field = |(name, value): (&String, &serde_json::Value)| match value.as_array() {
+        Some(rows) => {
+            let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
+            format!("\"{name}\":[\n{}\n]", rows.join(",\n"))
+        }
+        None => format!("\"{name}\":{value}"),
+    };
+    Ok(format!("{{\n{}\n}}\n", fields.iter().map(field).collect::<Vec<_>>().join(",\n")))
 }
 
 fn lines<T: Serialize>(rows: &[T]) -> Result<String> {

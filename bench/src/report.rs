@@ -26,7 +26,7 @@ pub(crate) struct ReportOptions {
     #[arg(value_name = "RECORD", default_value = "target/bench")]
     records: Vec<PathBuf>,
 
-    /// Add the tables and graphs of this background.json, or of the directory of `cargo xtask background`
+    /// Add the tables and graphs of this background.json, or of the directory of `forkless bench background`
     /// [default: beside the record, if it exists]
     #[arg(long, value_name = "DIR")]
     background: Option<PathBuf>,

@@ -31,7 +31,7 @@ fn text(path: &Path) -> String {
     path.to_str().expect("UTF-8").to_owned()
 }
 
-/// The committed record of `cargo xtask background`.
+/// The committed record of `forkless bench background`.
 fn background() -> PathBuf {
     root().join("bench/record/2026-11-21-background")
 }

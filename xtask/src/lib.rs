@@ -1,7 +1,6 @@
 //! Code that tasks and tests share: builds and installs the C libraries and the language modules, installs packages, and writes
 //! the generated pages.
 
-pub mod background;
 pub mod dist;
 pub mod distros;
 pub mod fuzz;
@@ -10,28 +9,19 @@ pub mod json;
 pub mod kernels;
 pub mod modules;
 pub mod mutants;
-pub mod noshell;
 pub mod packages;
 pub mod peers;
-pub mod preload;
 mod preload_link;
 pub mod raku;
-pub mod real;
 pub mod release;
-pub mod runners;
-pub mod scale;
 pub mod settings;
 pub mod sizes;
 pub mod site;
-pub mod slurm;
 pub mod soak;
 pub mod suite;
 pub mod targets;
-pub mod tools;
 pub mod trust;
 pub mod version;
-pub mod warm_suites;
-pub mod wrappers;
 
 /// The number before `word` in "ok. 3 passed; 0 failed; …".
 pub fn count(counts: &str, word: &str) -> u64 {

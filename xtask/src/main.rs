@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use xtask::modules::{self, Modules, Profile};
 use xtask::{
-    background, dist, distros, fuzz, kernels, mutants, noshell, packages, peers, preload, real, release, runners,
-    settings, site, sizes, slurm, soak, suite, targets, tools, trust, version, warm_suites, wrappers,
+    dist, distros, fuzz, kernels, mutants, packages, peers, release, settings, site, sizes, soak, suite, targets,
+    trust, version,
 };
 
 #[derive(Parser)]
@@ -58,36 +58,18 @@ enum Task {
         /// The directory to write it to
         directory: PathBuf,
     },
-    /// Run the test suites of Debian's sed and grep, with their programs launched as always and warm
-    WarmSuites(warm_suites::Options),
     /// Run the test suites of other projects, with the launcher that they have and with ours
     Peers(peers::Options),
-    /// Print the tables of docs/scale.md from its simulation, or run large scenes on a real Slurm
-    Scale(slurm::Options),
     /// Make crates, Debian packages and an archive of the command in target/packages
     Package(release::Options),
     /// Make the Node package, for this machine's architecture, in target/node/node_modules/forkless
     Node,
-    /// Compare popen_noshell with vfork, fork, posix_spawn, system and popen
-    Noshell(noshell::Options),
-    /// Compare the preload library with libc's functions
-    Preload(preload::Options),
-    /// Measure real programs with and without libforkless_preload.so
-    Real(real::Options),
-    /// Measure forkless xargs and parallel beside other runners of many short commands
-    Runners(runners::Options),
-    /// Measure the tool calls of an agent from Rust, Python, Node and Go, beside an event loop
-    Tools(tools::Options),
     /// Plant faults, one at a time, and check that the tests for them fail
     Mutants(mutants::Options),
-    /// Measure published tables and graphs on slow launches again
-    Background(background::Options),
     /// Run the tests in other releases of Debian, in directories that debootstrap makes (needs root)
     Distros(distros::Options),
     /// Boot real kernels in qemu and run the tests in them
     Kernels(kernels::Options),
-    /// Compare forkless run with env, nice, setpriv, prlimit, timeout and bwrap
-    Wrappers(wrappers::Options),
     /// Launch in all forms from many threads of one process, for hours
     Soak(soak::Options),
     /// Run the fuzz targets; needs cargo-fuzz and a nightly toolchain
@@ -148,9 +130,7 @@ fn task() -> Result<()> {
             return Ok(std::fs::remove_dir_all(stage)?);
         }
         Task::Warm { directory } => return dist::warm(directory, &target.join("warm-build")),
-        Task::WarmSuites(options) => return warm_suites::run(options, &target),
         Task::Peers(options) => return peers::run(options, &target),
-        Task::Scale(options) => return slurm::run(options),
         Task::Package(options) => return release::make(options, &target),
         Task::Node => {
             let made = modules::node(&target.join("node"), &target, Profile::Release)?;
@@ -159,15 +139,8 @@ fn task() -> Result<()> {
             return Ok(());
         }
         Task::Mutants(options) => return mutants::run(options, &target),
-        Task::Noshell(options) => return noshell::compare(options, &target),
-        Task::Preload(options) => return preload::compare(options, &target),
-        Task::Real(options) => return real::compare(options, &target),
-        Task::Runners(options) => return runners::compare(options, &target),
-        Task::Tools(options) => return tools::compare(options, &target),
-        Task::Background(options) => return background::compare(options, &target),
         Task::Distros(options) => return distros::run(options, &target),
         Task::Kernels(options) => return kernels::run(options, &target),
-        Task::Wrappers(options) => return wrappers::compare(options, &target),
         Task::Soak(options) => return soak::run(options, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Settings => return settings::write(&dist::root()),

@@ -54,7 +54,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("gearman-job-server", "tests of forkless gearman-worker and parallel --gearman: the server"),
     ("gearman-tools", "tests of forkless gearman-worker: the stock client and worker"),
     ("openssl", "tests of forkless gearman-worker: another AES"),
-    ("rakudo", "the Raku distribution's tests; the curve of Raku in cargo xtask background"),
+    ("rakudo", "the Raku distribution's tests; the curves of Raku in forkless bench background"),
 ];
 
 /// The Debian packages that tests need.

@@ -1,4 +1,4 @@
-//! The background: published tables and graphs that `cargo xtask background` has measured again. Read from its record and shown on
+//! The background: published tables and graphs that `forkless bench background` has measured again. Read from its record and shown on
 //! the page beside the published figures. `bench/FORMAT.md` describes every field.
 
 mod curves;
@@ -86,7 +86,7 @@ struct Line {
 pub(crate) fn read(place: &Path) -> Result<Background> {
     let path = if place.is_dir() { place.join("background.json") } else { place.to_owned() };
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&text).with_context(|| format!("{} is not a record of cargo xtask background", path.display()))
+    parse(&text).with_context(|| format!("{} is not a record of forkless bench background", path.display()))
 }
 
 /// Reads the record in a directory, if there is one.

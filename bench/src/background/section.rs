@@ -18,7 +18,7 @@ use super::{
 };
 
 const ABOUT: &str = "\
-<p class=\"about\">Published tables and graphs on slow launches, measured again by <code>cargo xtask background</code>, beside the \
+<p class=\"about\">Published tables and graphs on slow launches, measured again by <code>forkless bench background</code>, beside the \
 published figures and with the reasons for differences. The published figures come from other machines: compare the ratios (×), not \
 the times. bench/background/README.md describes what is timed.</p>\n";
 

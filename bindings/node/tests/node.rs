@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use xtask::modules::Profile;
-use xtask::tools::{Built, smoke};
 
 /// The directory of the built package; none without a suitable Node.
 fn package() -> Option<&'static Path> {
@@ -98,25 +97,6 @@ fn nothing_breaks_the_process() {
 #[test]
 fn packages_of_others_work() {
     passes("packages.test.js");
-}
-
-/// `cargo xtask tools` with few calls: both parents in Node make them all, and read the same.
-#[test]
-fn tool_calls_are_measured_with_and_without_forkless() {
-    let Some(package) = package() else { return };
-    let none = || Err("this test is of Node".to_owned());
-    let node = Ok(package.parent().expect("node_modules").to_owned());
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools-node");
-    let out = place.join("record");
-    let skipped = smoke(&Built { rust: none(), warm: none(), python: none(), node }, &out, &place).expect("figures");
-    skipped.iter().for_each(|line| say(&format!("SKIPPED: {line}")));
-    let page = std::fs::read_to_string(out.join("tools.md")).expect("a page");
-    for name in ["| Node: child_process |", "| Node: forkless, install() |"] {
-        // Two situations, and the table of the tools.
-        assert_eq!(page.matches(name).count(), 3, "{name}\n{page}");
-    }
-    let picture = std::fs::read_to_string(out.join("tools.svg")).expect("a picture");
-    assert!(picture.matches("CPU per call").count() >= 4, "{picture}");
 }
 
 /// Each example of the page about tool calls is a program that checks its own result.

@@ -2,7 +2,7 @@
 
 Each call is `create_subprocess_exec("cat", FILE)` with captured output, and `communicate()`. The methods take turns of 16 calls, one at a time and
 sixteen at once, while a task of the same loop sleeps for 5 ms again and again. Shown are the median and the 99th percentile of a call, the longest
-stop of the loop beyond the 5 ms, and the CPU time of this process per call. `cargo xtask tools` runs each method in a process of its own, one after
+stop of the loop beyond the 5 ms, and the CPU time of this process per call. `forkless bench tools` runs each method in a process of its own, one after
 another, so on a busy machine its figures also show what else ran at that time. PATH: directories with other builds of the package `forkless`.
 """
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use xtask::modules::Profile;
-use xtask::tools::{Built, smoke};
 
 /// The interpreter with the package installed; none without a suitable Python.
 fn python() -> Option<&'static Path> {
@@ -83,22 +82,6 @@ fn pytest_passes() {
     let counts = must(&mut run(python, 900, &words));
     say(&format!("pytest: {counts}"));
     assert!(counts.contains(" passed"), "{counts}");
-}
-
-/// `cargo xtask tools` with few calls: all four parents in Python make them all, and read the same.
-#[test]
-fn tool_calls_are_measured_with_and_without_forkless() {
-    let Some(python) = python() else { return };
-    let none = || Err("this test is of Python".to_owned());
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools-python");
-    let out = place.join("record");
-    let built = Built { rust: none(), warm: none(), python: Ok(python.to_owned()), node: none() };
-    smoke(&built, &out, &place).expect("figures").iter().for_each(|line| say(&format!("SKIPPED: {line}")));
-    let page = std::fs::read_to_string(out.join("tools.md")).expect("a page");
-    for name in ["asyncio", "forkless.asyncio", "subprocess in threads", "forkless in threads"] {
-        // Two situations, and the table of the tools.
-        assert_eq!(page.matches(&format!("| Python: {name} |")).count(), 3, "{name}\n{page}");
-    }
 }
 
 /// Each example of the page about tool calls is a program that checks its own result.

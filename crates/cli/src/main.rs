@@ -24,6 +24,7 @@ mod help;
 
 use std::{
     ffi::{OsStr, OsString},
+    io::{self, Write},
     mem::ManuallyDrop,
     process::ExitCode,
 };
@@ -55,6 +56,9 @@ enum Command {
     Doctor(Box<doctor::DoctorOptions>),
     Completions(help::CompletionOptions),
     Man(help::ManOptions),
+    /// Write the filter of run --sandbox to standard output, as bwrap --seccomp reads it; for comparisons
+    #[command(hide = true)]
+    SandboxFilter,
     /// Run as the zygote helper of a program that cannot be its own helper (forkless::zygote)
     #[command(hide = true)]
     Zygote,
@@ -121,6 +125,10 @@ fn begin() -> ExitCode {
             eprintln!("forkless: zygote: only programs that use forkless::zygote can start this command");
             ExitCode::from(2)
         }
+        Command::SandboxFilter => match io::stdout().write_all(&run::sandbox_filter()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
         Command::Bench { words } => bench::main(&words),
     }
 }

@@ -1,6 +1,5 @@
 //! `forkless parallel` on a real Slurm of three nodes. `FORKLESS_TEST_SCALE` multiplies the jobs: 200 makes 20,000 jobs in
-//! each scene, and 60,000 in that of the order. `cargo xtask scale --slurm` runs them so, and makes the record of the lines
-//! that begin with `RECORD`.
+//! each scene, and 60,000 in that of the order. The lines that begin with `RECORD` are those of the record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -385,7 +384,7 @@ fn the_documented_commands_run_as_written() {
 /// Figures for the record: rates in turn in one allocation, and the times of what Slurm itself does. Prints them; asserts
 /// only that all jobs have run. `FORKLESS_TEST_SCALE=200` makes runs of 20,000 jobs.
 #[test]
-#[ignore = "figures for the record: cargo xtask scale --slurm"]
+#[ignore = "figures for the record, which take minutes"]
 fn figures_of_the_record() {
     /// Jobs that Slurm itself starts: it needs much longer for each.
     const FEW: usize = 60;

@@ -1,5 +1,5 @@
 //! Runs the tool calls of an agent beside a timer of 5 ms: `tool_calls MODE SLOTS CYCLES MEBIBYTES DESCRIPTORS DIRECTORY
-//! TOOLS`. `cargo xtask tools` measures it; `bench/METHODOLOGY.md` says what it prints.
+//! TOOLS`. `forkless bench tools` measures it; `bench/METHODOLOGY.md` says what it prints.
 //!
 //! MODE is `stock` (`tokio::process`), `forkless` (`forkless::tokio`), or, with the feature `warm`, the path of
 //! `libforkless_warm.so`: `forkless::tokio` with warm programs.

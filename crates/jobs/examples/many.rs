@@ -1,5 +1,5 @@
 //! Runs a program many times, from a process with a given amount of memory, and prints the time in nanoseconds that it took:
-//! `many MEBIBYTES SLOTS JOBS PROGRAM`. The jobs get the numbers 1 to JOBS as their argument. `cargo xtask runners` measures it.
+//! `many MEBIBYTES SLOTS JOBS PROGRAM`. The jobs get the numbers 1 to JOBS as their argument. `forkless bench runners` measures it.
 
 use std::io;
 use std::time::Instant;

@@ -121,6 +121,23 @@ pub fn unpacked(package: &str, arch: &'static str, place: &Path) -> Result<PathB
     Ok(tree)
 }
 
+/// The source of a package of this machine's suite, unpacked in `tree`.
+///
+/// # Errors
+/// If it cannot be downloaded.
+pub fn source(package: &str, place: &Path, tree: &Path) -> Result<()> {
+    let apt = Apt::new(&own_suite(), "amd64", &place.join("apt"))?;
+    apt.run("apt-get", &["-q", "update"], place)?;
+    apt.run("apt-get", &["-q", "--download-only", "source", package], place)?;
+    let start = format!("{package}_");
+    let found = fs::read_dir(place)?.flatten().map(|entry| entry.path()).find(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&start) && name.ends_with(".dsc")
+    });
+    let found = found.with_context(|| format!("apt has brought no source of {package}"))?;
+    output(Command::new("dpkg-source").args(["--no-check", "-x"]).arg(found).arg(tree).current_dir(place)).map(drop)
+}
+
 impl Apt {
     pub(crate) fn new(suite: &str, arch: &'static str, place: &Path) -> Result<Self> {
         ensure!(Path::new(KEYRING).exists(), "no {KEYRING} (package debian-archive-keyring)");

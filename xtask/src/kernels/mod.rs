@@ -4,7 +4,7 @@
 //! The guest sees the host's root, read-only, by 9p, with a layer in memory above it, and a cgroup v2 hierarchy with controllers.
 
 mod arch;
-pub(crate) mod debian;
+pub mod debian;
 pub(crate) mod guest;
 mod image;
 pub(crate) mod output;

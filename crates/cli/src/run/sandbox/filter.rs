@@ -84,6 +84,15 @@ pub(crate) fn program() -> Vec<BpfInstruction> {
     rules
 }
 
+/// The same as bytes: an array of `struct sock_filter`, which other sandboxes read (`bwrap --seccomp`).
+pub(crate) fn bytes() -> Vec<u8> {
+    let bytes = |rule: BpfInstruction| {
+        let ([a, b], [c, d, e, f]) = (rule.code.to_ne_bytes(), rule.k.to_ne_bytes());
+        [a, b, rule.jt, rule.jf, c, d, e, f]
+    };
+    program().into_iter().flat_map(bytes).collect()
+}
+
 /// The filter of init, which only waits, forwards signals and ends. Any other call ends it, and with it the sandbox.
 pub(crate) fn init() -> Vec<BpfInstruction> {
     let mut rules = head(KILL);

@@ -11,7 +11,7 @@
 //! fails is printed by its name, and the exit code is 125.
 
 mod calls;
-mod filter;
+pub(crate) mod filter;
 mod init;
 mod root;
 

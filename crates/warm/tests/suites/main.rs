@@ -1,26 +1,20 @@
-//! `cargo xtask warm-suites`: the test suites of Debian's source packages, with their programs launched as always and warm.
+//! The test suites of Debian's sed and grep, with their programs launched as always and warm. They take minutes, and fetch and build
+//! sources: `cargo test --release -p forkless-warm --test suites -- --ignored --nocapture --test-threads=1`.
 //!
 //! The source comes from the machine's own mirror, by apt, and is built. The suite runs twice. The second time a stand-in is
-//! in the place of the program: it has a thread of this task launch the program, warm where it can be, and ends as the
+//! in the place of the program: it has a thread of this test launch the program, warm where it can be, and ends as the
 //! program ends. The results of each test are compared.
 
-use crate::dist;
-use crate::kernels::debian::{Apt, own_suite};
-use anyhow::{Context, Result, bail, ensure};
+mod server;
+
+use anyhow::{Context, Result, bail};
 use server::{Launches, Server};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-pub mod server;
-
-/// The options of the task.
-#[derive(clap::Args)]
-pub struct Options {
-    /// Only the suites of these packages: sed, grep
-    packages: Vec<String>,
-}
+use xtask::dist;
+use xtask::kernels::debian;
 
 /// A package with a suite.
 struct Package {
@@ -33,38 +27,29 @@ struct Package {
     without: &'static [&'static str],
 }
 
-const PACKAGES: [Package; 2] = [
-    Package { name: "sed", program: "sed/sed", check: &["check", "SUBDIRS=."], without: &[] },
-    Package {
-        name: "grep",
-        program: "src/grep",
-        check: &["-C", "tests", "check"],
-        without: &[
-            "tests/hash-collision-perf",
-            "tests/long-pattern-perf",
-            "tests/many-regex-performance",
-            "tests/mb-non-UTF8-performance",
-        ],
-    },
-];
+#[test]
+#[ignore = "fetches and builds the sources of sed"]
+fn sed_has_the_same_results_warm() {
+    compare(&Package { name: "sed", program: "sed/sed", check: &["check", "SUBDIRS=."], without: &[] });
+}
 
-/// Runs the suites, and prints what they came to.
-///
-/// # Errors
-/// If a source cannot be fetched or built, or if a test has another result with warm launches.
-pub fn run(options: &Options, target: &Path) -> Result<()> {
-    let place = std::path::absolute(target.join("warm-suites"))?;
-    let unknown = options.packages.iter().find(|name| !PACKAGES.iter().any(|package| package.name == **name));
-    ensure!(unknown.is_none(), "no suite of {unknown:?}");
-    dist::warm(&place, &target.join("warm-build"))?;
-    let mut differences = 0;
-    for package in PACKAGES {
-        if options.packages.is_empty() || options.packages.iter().any(|name| name == package.name) {
-            differences += package.compare(&place)?;
-        }
-    }
-    ensure!(differences == 0, "{differences} tests with another result");
-    Ok(())
+#[test]
+#[ignore = "fetches and builds the sources of grep"]
+fn grep_has_the_same_results_warm() {
+    let check = &["-C", "tests", "check"];
+    let without = &[
+        "tests/hash-collision-perf",
+        "tests/long-pattern-perf",
+        "tests/many-regex-performance",
+        "tests/mb-non-UTF8-performance",
+    ];
+    compare(&Package { name: "grep", program: "src/grep", check, without });
+}
+
+fn compare(package: &Package) {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("suites");
+    dist::warm_once(&place, &place.join("build")).expect("the library");
+    assert_eq!(package.compare(&place).expect("both runs"), 0, "tests with another result");
 }
 
 impl Package {
@@ -115,20 +100,11 @@ impl Package {
             return Ok(tree);
         }
         let _ = fs::remove_dir_all(&tree);
-        let apt = Apt::new(&own_suite(), "amd64", &place.join("apt"))?;
-        apt.run("apt-get", &["-q", "update"], place)?;
-        apt.run("apt-get", &["-q", "--download-only", "source", self.name], place)?;
-        let start = format!("{}_", self.name);
-        let found = fs::read_dir(place)?.flatten().map(|entry| entry.path()).find(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(&start) && name.ends_with(".dsc")
-        });
-        let source = found.with_context(|| format!("apt has brought no source of {}", self.name))?;
-        dist::output(Command::new("dpkg-source").args(["--no-check", "-x"]).arg(source).arg(&tree).current_dir(place))?;
+        debian::source(self.name, place, &tree)?;
         // A user who is root may not configure some packages otherwise.
         let mut configure = Command::new("./configure");
-        dist::output(configure.arg("-q").env("FORCE_UNSAFE_CONFIGURE", "1").current_dir(&tree))?;
-        dist::output(make(&tree).arg("-j2"))?;
+        output(configure.arg("-q").env("FORCE_UNSAFE_CONFIGURE", "1").current_dir(&tree))?;
+        output(make(&tree).arg("-j2"))?;
         fs::write(tree.join("built"), "")?;
         Ok(tree)
     }
@@ -177,12 +153,20 @@ fn results(tree: &Path) -> Result<Vec<(PathBuf, String)>> {
     Ok(found)
 }
 
+fn output(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
 /// Builds the stand-in.
 fn client(socket: &Path, program: &Path) -> Result<()> {
-    let source = dist::root().join("xtask/src/warm_suites/client.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suites/client.c");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-o"]).arg(program).arg(format!("-DSOCKET=\"{}\"", socket.display())).arg(source);
-    dist::run(&mut cc)
+    output(&mut cc)
 }
 
 fn counts(results: &BTreeMap<String, String>) -> String {

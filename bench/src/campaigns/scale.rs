@@ -1,4 +1,4 @@
-//! A simulation of many nodes, for docs/scale.md: `cargo xtask scale`.
+//! A simulation of many nodes, for docs/scale.md: `forkless bench scale`.
 //!
 //! Two ways to hand jobs out: by one process, which a slot asks when it is free (`forkless parallel --slurm`), or by fixed
 //! parts (`--shard auto`). The process needs a time for each job, which grows with the nodes: each order is copied to all.
@@ -13,35 +13,35 @@ type Time = u64;
 
 /// What was measured, in microseconds: see docs/scale.md.
 #[derive(Debug, Clone, Copy)]
-pub struct Costs {
+struct Costs {
     /// The launch of a job on one CPU.
-    pub launch: Time,
+    launch: Time,
     /// CPU time of `forkless parallel --slurm` and its srun for a job.
-    pub hand_out: f64,
+    hand_out: f64,
     /// CPU time of srun to copy a job's order to one further node.
-    pub copy: f64,
+    copy: f64,
     /// From an order to the start of its job.
-    pub latency: Time,
+    latency: Time,
 }
 
 /// The figures of the record.
-pub const MEASURED: Costs = Costs { launch: 1000, hand_out: 60.0, copy: 0.1, latency: 20_000 };
+const MEASURED: Costs = Costs { launch: 1000, hand_out: 60.0, copy: 0.1, latency: 20_000 };
 
 /// A cluster and its work.
 #[derive(Debug, Clone, Copy)]
-pub struct Scene {
+struct Scene {
     /// Machines.
-    pub nodes: usize,
+    nodes: usize,
     /// CPUs of each.
-    pub slots: usize,
+    slots: usize,
     /// Jobs for each slot, on average.
-    pub jobs_per_slot: usize,
+    jobs_per_slot: usize,
     /// The time of a job.
-    pub job: Time,
+    job: Time,
     /// So many of all jobs take a hundred times as long.
-    pub long: usize,
+    long: usize,
     /// The last tenth of the nodes needs twice the time.
-    pub has_slow_nodes: bool,
+    has_slow_nodes: bool,
 }
 
 impl Scene {
@@ -58,13 +58,13 @@ impl Scene {
     }
 
     /// How long the work takes if no CPU is ever idle and nothing is handed out, on nodes of the same speed.
-    pub fn ideal(&self, costs: &Costs) -> Time {
+    fn ideal(&self, costs: &Costs) -> Time {
         let all: Time = (0..self.jobs()).map(|number| self.time(number, 0, costs)).sum();
         all / (self.nodes * self.slots) as Time
     }
 
     /// Each node takes each n-th job, and its slots the next of them that is left.
-    pub fn shards(&self, costs: &Costs) -> Time {
+    fn shards(&self, costs: &Costs) -> Time {
         let of_node = |node: usize| {
             let mut slots: BinaryHeap<Reverse<Time>> = (0..self.slots).map(|_| Reverse(0)).collect();
             for number in (node..self.jobs()).step_by(self.nodes) {
@@ -78,7 +78,7 @@ impl Scene {
 
     /// One process hands all jobs out. Each slot has one job in advance, so the latency counts once, unless the process is
     /// late.
-    pub fn central(&self, costs: &Costs) -> Time {
+    fn central(&self, costs: &Costs) -> Time {
         let each = costs.hand_out + costs.copy * self.nodes as f64;
         let mut slots: BinaryHeap<Reverse<(Time, usize)>> =
             (0..self.nodes * self.slots).map(|slot| Reverse((0, slot))).collect();
@@ -94,13 +94,13 @@ impl Scene {
     }
 
     /// How many jobs the process hands out in a second, at most.
-    pub fn most(&self, costs: &Costs) -> f64 {
+    fn most(&self, costs: &Costs) -> f64 {
         1e6 / (costs.hand_out + costs.copy * self.nodes as f64)
     }
 }
 
 /// The tables, in Markdown.
-pub fn tables() -> String {
+pub(super) fn tables() -> String {
     let costs = MEASURED;
     let mut text = String::from(
         "| nodes of 32 CPUs | a job takes | jobs | without any loss | `--shard auto` | `--slurm` | `--slurm` hands out at most |\n\
@@ -162,7 +162,8 @@ mod tests {
     /// The page has what the simulation says.
     #[test]
     fn the_page_has_the_tables() {
-        let page = std::fs::read_to_string(crate::dist::root().join("docs/scale.md")).expect("docs/scale.md");
-        assert!(page.contains(&tables()), "docs/scale.md is out of date: cargo xtask scale\n{}", tables());
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scale.md")).expect("docs/scale.md");
+        assert!(page.contains(&tables()), "docs/scale.md is out of date: forkless bench scale\n{}", tables());
     }
 }

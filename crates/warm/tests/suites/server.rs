@@ -24,14 +24,14 @@ const LENGTH: usize = 3 * 8 + 16 * 16 + 4 * 4 + MOST * 4;
 
 /// The launches of a run.
 #[derive(Default, Clone)]
-pub struct Launches {
-    pub warm: u64,
+pub(crate) struct Launches {
+    pub(crate) warm: u64,
     /// The number of cold launches for each reason.
-    pub cold: BTreeMap<String, u64>,
+    pub(crate) cold: BTreeMap<String, u64>,
 }
 
 /// A server, until the process ends.
-pub struct Server {
+pub(crate) struct Server {
     launches: Arc<Mutex<Launches>>,
 }
 
@@ -40,7 +40,7 @@ impl Server {
     ///
     /// # Errors
     /// If there is no library, or no socket can be made.
-    pub fn start(socket: &Path, program: &Path, library: &Path) -> Result<Self> {
+    pub(crate) fn start(socket: &Path, program: &Path, library: &Path) -> Result<Self> {
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
         let warm = WarmOptions::new().library(library).templates(64).launches(1_000_000).open()?;
@@ -61,7 +61,7 @@ impl Server {
 
     /// The launches since the last call.
     #[must_use]
-    pub fn launches(&self) -> Launches {
+    pub(crate) fn launches(&self) -> Launches {
         std::mem::take(&mut *self.launches.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,0 +1,156 @@
+//! `forkless run` beside the wrappers that it replaces: env, nice, setpriv, prlimit, timeout and bwrap. All run the same program.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    os::fd::AsFd,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use forkless::{Command, Stdio};
+use nix::sys::prctl::set_child_subreaper;
+
+use super::{
+    race::{Contestant, median, race, use_of_children},
+    record::{Figure, Table},
+    session::{Common, Session, output},
+};
+
+/// Compare forkless run with env, nice, setpriv, prlimit, timeout and bwrap.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+
+    /// Run each command this many times
+    #[arg(long, value_name = "COUNT", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+}
+
+/// The program that every wrapper runs.
+const PROGRAM: &str = "/bin/true";
+
+/// Another wrapper, and ours for the same job.
+const PAIRS: [(&str, &str); 6] = [
+    ("env", "forkless run"),
+    ("nice -n 1", "forkless run --nice 1"),
+    ("setpriv --no-new-privs", "forkless run --no-new-privs"),
+    ("prlimit --nofile=100:100", "forkless run --nofile 100"),
+    ("timeout 5", "forkless run --timeout 5"),
+    ("bwrap", "forkless run --sandbox --chdir /"),
+];
+
+/// The files and namespaces of `forkless run --sandbox`.
+const BWRAP: &str = "--unshare-user --unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup --new-session \
+                     --die-with-parent --ro-bind /usr /usr --ro-bind /etc /etc --ro-bind-try /opt /opt --symlink usr/bin /bin \
+                     --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64 --proc /proc --dev /dev \
+                     --tmpfs /tmp --tmpfs /dev/shm --remount-ro / --cap-drop ALL --chdir / --seccomp 9";
+
+/// The number at which bwrap gets its filter.
+const FILTER_FD: i32 = 9;
+
+pub(super) fn measure(options: &Options) -> Result<()> {
+    let mut session = Session::begin("wrappers", &options.common)?;
+    // The init of bwrap outlives bwrap by a moment.
+    set_child_subreaper(true)?;
+    // As it is installed.
+    let ours = session.place.join("forkless");
+    output(std::process::Command::new("strip").arg("-o").arg(&ours).arg(session.forkless()?))?;
+    let filter = session.place.join("filter");
+    let bytes = std::process::Command::new(&ours).arg("sandbox-filter").output()?.stdout;
+    ensure!(!bytes.is_empty(), "forkless sandbox-filter writes nothing");
+    fs::write(&filter, bytes)?;
+    let mut all = vec![Contestant::new(PROGRAM, || Wrapper::new("", &ours, &filter).run())];
+    for line in PAIRS.iter().flat_map(|(theirs, ours)| [*theirs, *ours]) {
+        let wrapper = Wrapper::new(line, &ours, &filter);
+        if let Err(error) = wrapper.run() {
+            session.record.skip(format!("{line}: {error:#}"));
+            continue;
+        }
+        let resident = wrapper.resident()?;
+        let other = PAIRS.iter().find(|(_, ours)| *ours == line).map_or(line, |(theirs, _)| *theirs);
+        let run = move || Ok([wrapper.run()?, vec![resident]].concat());
+        all.push(Contestant::new(line, run).beside(other));
+    }
+    race("wrappers", options.rounds as usize, &mut all)?;
+    let alone = [0, 1].map(|at| median(all[0].figures(at)));
+    for one in &mut all {
+        // The program alone has no resident size of a wrapper.
+        one.rounds.iter_mut().for_each(|figures| {
+            figures.resize(4, f64::NAN);
+            figures.extend([figures[0] - alone[0], figures[1] - alone[1]]);
+        });
+    }
+    let figures = [
+        Figure::tail(0, "wall µs"),
+        Figure::tail(1, "CPU µs"),
+        Figure::plain(2, "faults"),
+        Figure::plain(3, "RSS KiB"),
+        Figure::ratio(4, "added wall µs"),
+        Figure::ratio(5, "added CPU µs"),
+    ];
+    let about =
+        "Each beside the wrapper that it replaces; \"added\": to the program alone. bwrap has the filter of --sandbox.";
+    session.record.tables.push(Table::new(PROGRAM, about, &figures, &all));
+    let bytes = fs::metadata(&ours)?.len();
+    session.record.about.push(("forkless, stripped".to_owned(), format!("{:.1} MB", bytes as f64 / 1e6)));
+    drop(all);
+    session.end()
+}
+
+struct Wrapper<'a> {
+    words: Vec<&'a str>,
+    ours: &'a Path,
+    filter: &'a Path,
+}
+
+impl<'a> Wrapper<'a> {
+    fn new(line: &'a str, ours: &'a Path, filter: &'a Path) -> Self {
+        let more = if line == "bwrap" { BWRAP } else { "" };
+        Self { words: [line, more].into_iter().flat_map(str::split_whitespace).collect(), ours, filter }
+    }
+
+    /// The wrapper, with this program.
+    fn command(&self, program: &[&str]) -> Result<Command> {
+        let mut words = self.words.iter().chain(program);
+        let mut command = match words.next().context("no program")? {
+            &"forkless" => Command::new(self.ours),
+            other => Command::new(other),
+        };
+        command.args(words);
+        if self.words.first() == Some(&"bwrap") {
+            command.fd(Stdio::copy_of(File::open(self.filter)?.as_fd())?, FILTER_FD);
+        }
+        Ok(command)
+    }
+
+    /// Wall and CPU time of one run in microseconds, and its page faults.
+    fn run(&self) -> Result<Vec<f64>> {
+        let mut command = self.command(&[PROGRAM])?;
+        let (cpu_before, faults_before) = use_of_children()?;
+        let start = Instant::now();
+        let status = command.spawn()?.wait()?;
+        let wall = start.elapsed();
+        ensure!(status.success(), "{status}");
+        let (cpu, faults) = use_of_children()?;
+        let [wall, cpu] = [wall, cpu - cpu_before].map(|time| time.as_secs_f64() * 1e6);
+        Ok(vec![wall, cpu, (faults - faults_before) as f64])
+    }
+
+    /// The largest resident size of the wrapper in KiB: of its process while a shell below it, or in its place, waits.
+    fn resident(&self) -> Result<f64> {
+        let mut command = self.command(&["/bin/sh", "-c", "echo ready; read -r line"])?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        child.stdout.take().context("no output")?.read_exact(&mut [0; 6])?;
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
+        drop(child.stdin.take());
+        if child.wait_timeout(Duration::from_secs(10))?.is_none() {
+            child.kill()?;
+            bail!("it does not end");
+        }
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        Ok(peak.trim().trim_end_matches(" kB").parse()?)
+    }
+}
