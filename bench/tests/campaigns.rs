@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
-use xtask::modules::{Modules, Profile};
+use testing::modules::{Modules, Profile};
 
 /// The libraries, built and installed as for their own tests; none if another user owns the build directory.
 fn prefix() -> Option<&'static Path> {
@@ -16,7 +16,7 @@ fn prefix() -> Option<&'static Path> {
     let install = || {
         let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let prefix = own.join("c");
-        match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
+        match testing::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Err(error) if tempfile::tempfile_in(own).is_err() => {
                 eprintln!("SKIPPED: campaigns, because cargo cannot build as this user: {error:#}");
                 return None;
@@ -42,7 +42,7 @@ fn campaign(name: &str, words: &[&str]) -> Option<(Value, String)> {
     let modules = Modules::build(own, own.parent().expect("a directory of cargo's"), Profile::Dev);
     let modules = modules.unwrap_or_else(|error| panic!("{error:#}"));
     let raku = own.join("campaigns/raku");
-    xtask::raku::copy_modules(&raku).expect("a copy");
+    testing::raku::copy_modules(&raku).expect("a copy");
     command.env("RAKULIB", raku.join("lib"));
     let output = modules.add_to(&mut command).expect("no colon").output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);

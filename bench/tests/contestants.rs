@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
-use xtask::modules::{Modules, Profile};
+use testing::modules::{Modules, Profile};
 
 /// Writes the differences to a child of the vfork baseline, which inherits everything, to the file of its name with `.said`.
 const PROOF: &str = r#"#!/bin/sh
@@ -53,7 +53,7 @@ fn install() -> Option<String> {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let library = own.join("c/lib/libforkless_preload.so");
     let option = Some(format!("--preload={}", library.display()));
-    match xtask::dist::install_once(&own.join("c"), own.parent().expect("a directory of cargo's")) {
+    match testing::dist::install_once(&own.join("c"), own.parent().expect("a directory of cargo's")) {
         Ok(()) => option,
         // Another user's build directory may already have it. With write access, a failed build is an error.
         Err(_) if tempfile::tempfile_in(own).is_err() && library.exists() => option,

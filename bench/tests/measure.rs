@@ -10,7 +10,7 @@ use std::{
 
 use forkless::BpfInstruction;
 use serde_json::Value;
-use xtask::modules::{Modules, Profile};
+use testing::modules::{Modules, Profile};
 
 /// A program that exits with 0.
 const TRUE: &str = "/bin/true";
@@ -103,7 +103,7 @@ fn bench_with_modules(out: &Path, words: &[&str]) -> (Output, Modules) {
 #[test]
 fn warm_programs_have_rows_of_exec_and_of_a_template() {
     let (out, base) = (directory(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-warm"));
-    xtask::dist::warm(&base, &base.join("build")).expect("the library");
+    testing::dist::warm(&base, &base.join("build")).expect("the library");
     let command = base.join("forkless-bench");
     let _ = fs::remove_file(&command);
     fs::copy(env!("CARGO_BIN_EXE_forkless-bench"), &command).expect("a copy");

@@ -346,3 +346,22 @@ fn planted_faults_are_in_no_release() {
         assert_eq!(builds, path.ends_with("xtask/src/mutants.rs"), "{path:?}");
     }
 }
+
+#[test]
+fn what_follows_from_the_table_of_settings_is_up_to_date() {
+    let files = forkless_tests::generated::files(&root());
+    assert!(files.len() >= 4, "{} files", files.len());
+    for (name, now) in files {
+        let committed = fs::read_to_string(root().join(name)).expect("the file");
+        assert!(committed == now, "{name} is out of date: run `cargo xtask settings`");
+    }
+}
+
+#[test]
+fn resources_have_the_names_of_the_library_in_perl() {
+    let module = fs::read_to_string(root().join("bindings/perl/lib/Forkless/Command.pm")).expect("the module");
+    let after = module.split_once("%RESOURCE").expect("the list").1;
+    let list = after.split_once("qw(").and_then(|(_, rest)| rest.split_once(')')).expect("names").0;
+    let names: Vec<String> = list.split_whitespace().map(str::to_lowercase).collect();
+    assert_eq!(names, forkless::Resource::ALL.map(forkless::Resource::name));
+}

@@ -1,11 +1,12 @@
 //! Shared code of the tests: a process's state before and after a launch ([`state`]), seccomp filters ([`filter`], and
 //! those of other projects: [`profile`]), attributes of a process ([`observe`]), time limits ([`patience`]), signals
 //! ([`process`]), the behaviour table and its player ([`table`]), dependencies between files ([`modules`]), a crate's
-//! public functions ([`public`]), tracing of
-//! system calls ([`trace`]), and the matrix of refused calls ([`matrix`]).
+//! public functions ([`public`]), tracing of system calls ([`trace`]), the matrix of refused calls ([`matrix`]), and
+//! what is written from the table of settings ([`generated`]).
 
 pub mod attributes;
 pub mod filter;
+pub mod generated;
 pub mod matrix;
 pub mod modules;
 pub mod observe;

@@ -1,10 +1,10 @@
 //! Runs the fuzz targets of `fuzz/` with cargo-fuzz on a nightly toolchain, and the fuzzer that compares shell lines with real
 //! shells (`tests/src/bin/shellfuzz.rs`).
 
-use crate::dist;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
+use testing::dist;
 
 /// The targets, and for how long they run.
 #[derive(clap::Args)]

@@ -1,20 +1,12 @@
-//! Code that tasks and tests share: builds and installs the C libraries and the language modules, installs packages, and writes
-//! the generated pages.
+//! The tasks, and what their tests share. Depends on no crate of the project but `testing`, which depends on none.
 
-pub mod dist;
 pub mod distros;
 pub mod fuzz;
-pub mod installed;
 pub mod json;
 pub mod kernels;
-pub mod modules;
 pub mod mutants;
-pub mod packages;
 pub mod peers;
-mod preload_link;
-pub mod raku;
 pub mod release;
-pub mod settings;
 pub mod sizes;
 pub mod site;
 pub mod soak;

@@ -4,11 +4,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use xtask::modules::{self, Modules, Profile};
-use xtask::{
-    dist, distros, fuzz, kernels, mutants, packages, peers, release, settings, site, sizes, soak, suite, targets,
-    trust, version,
-};
+use testing::modules::{self, Modules, Profile};
+use testing::{dist, packages};
+use xtask::{distros, fuzz, kernels, mutants, peers, release, site, sizes, soak, suite, targets, trust, version};
 
 #[derive(Parser)]
 #[command(about = "Run a task of the forkless project")]
@@ -126,7 +124,7 @@ fn task() -> Result<()> {
                 dist::command(&staged, &target, &[])?;
             }
             dist::licences(&staged)?;
-            xtask::installed::install(&staged, &place)?;
+            testing::installed::install(&staged, &place)?;
             return Ok(std::fs::remove_dir_all(stage)?);
         }
         Task::Warm { directory } => return dist::warm(directory, &target.join("warm-build")),
@@ -143,7 +141,7 @@ fn task() -> Result<()> {
         Task::Kernels(options) => return kernels::run(options, &target),
         Task::Soak(options) => return soak::run(options, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
-        Task::Settings => return settings::write(&dist::root()),
+        Task::Settings => return step("settings", cargo(&GENERATE).current_dir(dist::root())),
         Task::Targets(options) => return targets::check(options, &target),
         Task::Version { new } => return version::run(new.as_deref()),
         Task::Site => return site::make(&target).map(drop),
@@ -195,6 +193,9 @@ fn ci(target: &Path) -> Result<()> {
     let record = std::fs::read_to_string("target/bench-ci/results.json").context("the record")?;
     modules.have_rows(&serde_json::from_str(&record)?)
 }
+
+/// Writes what other languages and the docs have of the table of settings.
+const GENERATE: [&str; 6] = ["run", "--quiet", "--locked", "--package=forkless-tests", "--bin", "generated"];
 
 /// Runs the benchmark.
 const BENCH: [&str; 7] = ["run", "--release", "--quiet", "--locked", "--package", "forkless-bench", "--"];

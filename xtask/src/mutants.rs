@@ -4,7 +4,7 @@
 //! with all faults, in a separate directory. Each listed test then runs without a fault, and must pass, and with each fault that
 //! it should catch, and must fail by an assertion within its time limit.
 
-use crate::{dist, json, modules};
+use crate::json;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use testing::{dist, modules};
 
 /// The faults to try.
 #[derive(clap::Args)]

@@ -6,11 +6,11 @@
 mod links;
 mod tree;
 
-use crate::dist::{output, root, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testing::dist::{output, root, run};
 
 /// The version of mdBook; `cargo install` gets it once, into cargo's directory.
 const MDBOOK: &str = "0.5.4";

@@ -1,11 +1,11 @@
 //! `cargo xtask sizes`: what the repository has grown to, beside the ceilings in sizes.toml. A figure above its ceiling is an error;
 //! one that falls takes its ceiling along, in the same commit.
 
-use crate::dist::root;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
+use testing::dist::root;
 
 const CEILINGS: &str = "xtask/src/sizes.toml";
 

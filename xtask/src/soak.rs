@@ -1,10 +1,10 @@
 //! Runs the soak test `tests/src/bin/soak.rs`, built with optimizations, and records its figures in `bench/record`.
 
-use crate::dist;
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use testing::dist;
 
 /// The options of the soak test.
 #[derive(clap::Args)]

@@ -4,11 +4,11 @@
 //! What is not installed is skipped, with the command that installs it. Nothing here needs a linker or a libc of another system: a
 //! library is only checked there. Linux runs the programs for musl, and those for 32 bits, which get the fallback.
 
-use crate::dist::{root, run};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use testing::dist::{root, run};
 
 /// Options of `cargo xtask targets`.
 #[derive(Debug, Parser)]

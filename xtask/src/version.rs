@@ -1,9 +1,9 @@
 //! The version, which `Cargo.toml` has and other files repeat.
 
-use crate::dist::root;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
+use testing::dist::root;
 
 /// Files that repeat the version, each with the text before it. Where the text occurs more than once, so does the version.
 const PLACES: &[(&str, &str)] = &[
@@ -114,7 +114,7 @@ pub fn run(new: Option<&str>) -> Result<()> {
                 "--manifest-path",
                 manifest,
             ]);
-            crate::dist::run(&mut update)?;
+            testing::dist::run(&mut update)?;
         }
         println!("CHANGELOG.md and bindings/perl/Changes need a heading for {new}");
     }

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use testing::dist;
 use xtask::kernels::page;
-use xtask::{dist, settings, trust};
+use xtask::trust;
 
 fn is_up_to_date(page: &str, now: &str, task: &str) {
     let committed = fs::read_to_string(dist::root().join(Path::new(page))).expect("the page");
@@ -31,24 +32,6 @@ fn named_tests_and_faults_exist() {
     assert!(missing.is_empty(), "no such tests: {missing:#?}");
     let unknown = sources.unknown_faults();
     assert!(unknown.is_empty(), "no such faults: {unknown:#?}");
-}
-
-#[test]
-fn what_follows_from_the_table_of_settings_is_up_to_date() {
-    let files = settings::files(&dist::root()).expect("the files and their marks");
-    assert!(files.len() >= 4, "{} files", files.len());
-    for (name, now) in files {
-        is_up_to_date(name, &now, "settings");
-    }
-}
-
-#[test]
-fn resources_have_the_names_of_the_library_in_perl() {
-    let module = fs::read_to_string(dist::root().join("bindings/perl/lib/Forkless/Command.pm")).expect("the module");
-    let after = module.split_once("%RESOURCE").expect("the list").1;
-    let list = after.split_once("qw(").and_then(|(_, rest)| rest.split_once(')')).expect("names").0;
-    let names: Vec<String> = list.split_whitespace().map(str::to_lowercase).collect();
-    assert_eq!(names, forkless::Resource::ALL.map(forkless::Resource::name));
 }
 
 /// The CI of the hosting services calls the tasks that exist.

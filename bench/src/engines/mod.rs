@@ -481,7 +481,7 @@ impl Crowd for Engine<'_> {
 
 #[cfg(test)]
 mod tests {
-    use xtask::modules::{Modules, Profile};
+    use testing::modules::{Modules, Profile};
 
     use super::super::wishes::Wishes;
     use super::*;

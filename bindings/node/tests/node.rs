@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use xtask::modules::Profile;
+use testing::modules::Profile;
 
 /// The directory of the built package; none without a suitable Node.
 fn package() -> Option<&'static Path> {
@@ -12,15 +12,16 @@ fn package() -> Option<&'static Path> {
     let made = PACKAGE.get_or_init(|| {
         let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let target = own.parent().expect("a directory of cargo's");
-        let built = xtask::modules::node(&own.join("node"), target, Profile::Dev);
+        let built = testing::modules::node(&own.join("node"), target, Profile::Dev);
         match built.unwrap_or_else(|error| panic!("{error:#}")) {
             Ok(modules) => {
                 let package = modules.join("forkless");
                 // Where the addon finds it.
                 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
-                xtask::dist::warm(&package.join("prebuilds/linux-x64/forkless"), &own.join("warm-build"))
+                testing::dist::warm(&package.join("prebuilds/linux-x64/forkless"), &own.join("warm-build"))
                     .expect("libforkless_warm.so");
-                if let Err(why) = xtask::modules::node_packages(&package).unwrap_or_else(|error| panic!("{error:#}")) {
+                if let Err(why) = testing::modules::node_packages(&package).unwrap_or_else(|error| panic!("{error:#}"))
+                {
                     say(&format!("SKIPPED: npm packages of the tests in Node because {why}"));
                 }
                 Some(package)

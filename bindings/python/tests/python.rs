@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use xtask::modules::Profile;
+use testing::modules::Profile;
 
 /// The interpreter with the package installed; none without a suitable Python.
 fn python() -> Option<&'static Path> {
@@ -13,7 +13,7 @@ fn python() -> Option<&'static Path> {
     let made = PYTHON.get_or_init(|| {
         let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let target = own.parent().expect("a directory of cargo's");
-        let built = xtask::modules::python(&own.join("python"), target, Profile::Dev);
+        let built = testing::modules::python(&own.join("python"), target, Profile::Dev);
         match built.unwrap_or_else(|error| panic!("{error:#}")) {
             Ok(python) => {
                 add_warm_library(&python, target);
@@ -40,7 +40,8 @@ fn add_warm_library(python: &Path, target: &Path) {
     // Otherwise its owner may have installed it before.
     if std::fs::write(&probe, "").is_ok() {
         std::fs::remove_file(probe).expect("a file");
-        xtask::dist::warm(&package.join("forkless"), &target.join("warm-build")).expect("the library of warm programs");
+        testing::dist::warm(&package.join("forkless"), &target.join("warm-build"))
+            .expect("the library of warm programs");
     }
 }
 

@@ -20,7 +20,7 @@ fn prefix() -> Option<&'static Path> {
     let made = PREFIX.get_or_init(|| {
         let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let prefix = own.join("c");
-        match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
+        match testing::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Ok(()) => Some(prefix),
             // If this user cannot write to the tree, its owner may have installed it before.
             Err(_) if !is_writable(own) && prefix.join("lib/pkgconfig/forkless.pc").exists() => Some(prefix),
@@ -146,7 +146,7 @@ fn no_planted_faults_are_installed() {
         let bytes = fs::read(prefix.join("lib").join(library)).expect("a library");
         let name = b"FORKLESS_PLANTED=";
         let is_planted = bytes.windows(name.len()).any(|part| part == name);
-        assert_eq!(is_planted, std::env::var_os(xtask::dist::FEATURES).is_some(), "{library}");
+        assert_eq!(is_planted, std::env::var_os(testing::dist::FEATURES).is_some(), "{library}");
     }
 }
 

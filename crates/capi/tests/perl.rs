@@ -20,7 +20,7 @@ fn test() -> Result<usize, Outcome> {
         return Err(Outcome::Skipped("cargo's directory cannot be written to by this user".into()));
     }
     let target = own.parent().expect("a directory of cargo's");
-    let built = xtask::modules::perl(&own.join("perl"), target).map_err(|error| failed(format!("{error:#}")))?;
+    let built = testing::modules::perl(&own.join("perl"), target).map_err(|error| failed(format!("{error:#}")))?;
     let copy = built.map_err(Outcome::Skipped)?;
     // Reasons for skipped tests are written to standard error.
     let slow = std::env::var("FORKLESS_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1);

@@ -20,7 +20,7 @@ fn test() -> Result<usize, Outcome> {
         return Err(Outcome::Skipped("cargo's directory cannot be written to by this user".into()));
     }
     let target = own.parent().expect("a directory of cargo's");
-    let built = xtask::raku::copy(&own.join("raku"), target).map_err(|error| failed(format!("{error:#}")))?;
+    let built = testing::raku::copy(&own.join("raku"), target).map_err(|error| failed(format!("{error:#}")))?;
     let copy = built.map_err(Outcome::Skipped)?;
     let mut prove = Command::new("timeout");
     // Reasons for skipped tests are written to standard error.

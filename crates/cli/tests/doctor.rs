@@ -466,7 +466,7 @@ fn committed_svg_is_up_to_date() {
 fn warm_reports_whether_a_program_can_be_launched_warm() {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doctor-warm");
     let (bin, lib) = (base.join("bin"), base.join("lib/forkless"));
-    xtask::dist::warm(&lib, &base.join("build")).expect("the library");
+    testing::dist::warm(&lib, &base.join("build")).expect("the library");
     fs::create_dir_all(&bin).expect("a directory");
     let command = bin.join("forkless");
     let _ = fs::remove_file(&command);

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use xtask::modules::{Built, Modules, Profile};
+use testing::modules::{Built, Modules, Profile};
 
 /// A fenced block.
 struct Block {
@@ -300,7 +300,7 @@ fn perl_blocks_run() {
 #[test]
 fn raku_blocks_run() {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let copy = || xtask::raku::copy(&own.join("raku"), own.parent().expect("a directory of cargo's"));
+    let copy = || testing::raku::copy(&own.join("raku"), own.parent().expect("a directory of cargo's"));
     let copy = tempfile::tempfile_in(own).map_or_else(
         |_| Err("this user cannot write to cargo's directory".to_owned()),
         |_| copy().unwrap_or_else(|error| panic!("{error:#}")),
@@ -328,7 +328,7 @@ fn inc(dist: &Path) -> String {
 fn c_blocks_compile_and_run() {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let prefix = own.join("c");
-    if let Err(error) = xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
+    if let Err(error) = testing::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
         assert!(tempfile::tempfile_in(own).is_err(), "{error:#}");
         let _ = writeln!(std::io::stderr(), "SKIPPED: blocks in C because cargo cannot build as this user");
         return;

@@ -1,8 +1,8 @@
 //! The command as `cargo xtask dist` installs it, with man pages and completions, and its removal by `share/forkless/uninstall`.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, process::Command};
 
-use xtask::{
+use testing::{
     dist::{self, Place},
     installed,
 };
@@ -13,7 +13,7 @@ fn uninstall_leaves_nothing_of_the_installed_command() {
     let prefix = base.path().join("prefix");
     let place = Place { prefix: prefix.clone(), libdir: "lib".into(), destdir: None };
     let staged = Place { destdir: Some(base.path().join("stage")), ..place.clone() };
-    dist::install_command(&staged, Path::new(env!("CARGO_BIN_EXE_forkless"))).expect("strip, and the command");
+    dist::install_command(&staged, &[env!("CARGO_BIN_EXE_forkless").into()]).expect("strip, and the command");
     dist::licences(&staged).expect("the licences");
     installed::install(&staged, &place).expect("installed");
     let run = |program: &str| {

@@ -12,7 +12,7 @@ fn installed() -> &'static Path {
     COMMAND.get_or_init(|| {
         let base = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runner-warm");
         let (bin, lib) = (base.join("bin"), base.join("lib/forkless"));
-        xtask::dist::warm(&lib, &base.join("build")).expect("the library");
+        testing::dist::warm(&lib, &base.join("build")).expect("the library");
         fs::create_dir_all(&bin).expect("a directory");
         let command = bin.join("forkless");
         let _ = fs::remove_file(&command);

@@ -15,7 +15,7 @@ fn prefix() -> Option<&'static Path> {
         let own = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let prefix = own.join("preload");
         let is_ours = tempfile::tempfile_in(own).is_ok();
-        match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
+        match testing::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Ok(()) => Some(prefix),
             // If this user cannot write to the tree, its owner may have installed them before.
             Err(_) if !is_ours && prefix.join("lib/libforkless_preload.so").exists() => Some(prefix),

@@ -5,7 +5,6 @@
 
 mod system;
 
-use crate::dist::root;
 use crate::kernels::record;
 use crate::kernels::{guest::Done, page};
 use crate::release;
@@ -14,6 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
+use testing::dist::root;
 
 /// Records of the distributions: `bench/record/DATE-distros`.
 pub const RECORD: &str = "distros";

@@ -1,13 +1,13 @@
 //! A release of Debian in a directory.
 
 use super::Options;
-use crate::dist::{output, root};
 use crate::kernels::debian::mirror;
-use crate::packages;
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use testing::dist::{output, root};
+use testing::packages;
 
 /// Packages that the tests of this table do not use, and that need much room or services.
 const NOT_NEEDED: [&str; 10] = [
@@ -60,8 +60,8 @@ impl System {
         ensure!(is_root, "this needs root: it makes Debian systems with debootstrap and enters them with chroot");
         let toolchain = output(Command::new("rustc").args(["--print", "sysroot"]))?;
         let registry = crate::release::cargo_home()?.join("registry");
-        crate::dist::run(
-            Command::new("cargo").args(["fetch", "--locked", "--quiet"]).current_dir(crate::dist::root()),
+        testing::dist::run(
+            Command::new("cargo").args(["fetch", "--locked", "--quiet"]).current_dir(testing::dist::root()),
         )?;
         let system = Self { root, registry, toolchain: toolchain.trim_end().into() };
         if !system.root.join("made").exists() {
@@ -136,7 +136,7 @@ impl System {
             ("CARGO_NET_OFFLINE", "true"),
             ("FORKLESS_TEST_SCALE", &scale),
             ("PART_USER", if is_user { "user" } else { "root" }),
-            (crate::modules::RUN, &*crate::modules::THIS_RUN),
+            (testing::modules::RUN, &*testing::modules::THIS_RUN),
         ];
         let output = self.enter(&script, &variables).output()?;
         Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))

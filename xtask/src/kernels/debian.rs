@@ -1,11 +1,11 @@
 //! Debian's kernels of other suites than the machine's: by apt, with a configuration of its own, from the machine's own mirror.
 
 use super::arch::Arch;
-use crate::dist::output;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testing::dist::output;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 

@@ -3,13 +3,13 @@
 use super::arch::Arch;
 use super::debian::{self, Kernel};
 use super::{image, suites};
-use crate::packages;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use testing::packages;
 
 /// What an emulated machine on a busy one needs: no check of timers against each other, which come late here, no waiting for quiet
 /// CPUs, and none of the work that guards against other guests and stray writes.

@@ -1,13 +1,13 @@
 //! The guest's initramfs: busybox, the modules that the host's root is mounted with, and the two scripts.
 
 use super::debian::Kernel;
-use crate::dist::output;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testing::dist::output;
 
 /// What the guest cannot do without; each may be a part of the kernel instead.
 const MODULES: [&str; 4] = ["virtio_pci", "9pnet_virtio", "9p", "overlay"];

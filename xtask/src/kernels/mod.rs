@@ -12,11 +12,11 @@ pub mod page;
 pub mod record;
 mod suites;
 
-use crate::dist::root;
-use crate::packages;
 use anyhow::{Result, bail, ensure};
 use std::fs;
 use std::path::Path;
+use testing::dist::root;
+use testing::packages;
 
 /// What is run, and in which kernels.
 #[derive(clap::Args)]

@@ -2,7 +2,6 @@
 //! runs.
 
 use super::output as results;
-use crate::dist::output;
 use crate::json;
 use anyhow::{Context, Result};
 use nix::fcntl::{Flock, FlockArg};
@@ -12,6 +11,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testing::dist::output;
 
 /// Records of the kernels: `bench/record/DATE-kernels`.
 pub const KERNELS: &str = "kernels";

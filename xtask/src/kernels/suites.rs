@@ -2,14 +2,14 @@
 
 use super::arch::Arch;
 use super::guest::Job;
-use crate::dist::{self, root};
-use crate::{modules, packages};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use testing::dist::{self, root};
+use testing::{modules, packages};
 
 /// A test program of cargo's.
 struct Suite {

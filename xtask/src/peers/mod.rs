@@ -3,15 +3,16 @@
 //! `xtask/peers/suites.toml` is the list. Each suite is fetched by apt, pip, npm or cargo at a pinned version, and runs below
 //! `target/peers`. A test with another result is a fault of ours, or the list has the reason.
 
+use crate::json;
 use crate::kernels::debian::{Apt, own_suite};
-use crate::modules::{Modules, Profile};
-use crate::{dist, json, packages};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use testing::modules::{Modules, Profile};
+use testing::{dist, packages};
 
 mod page;
 mod results;

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_page_is_up_to_date() {
-        let root = crate::dist::root();
+        let root = testing::dist::root();
         let have = fs::read_to_string(root.join(PAGE)).expect(PAGE);
         assert!(have == page(&root).expect("a page"), "{PAGE} is out of date: cargo xtask peers --record");
     }

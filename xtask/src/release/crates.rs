@@ -1,12 +1,12 @@
 //! The crates: each is packaged, and tried outside of the tree, where only packaged files exist.
 
 use super::cargo;
-use crate::dist::{output, root, run};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testing::dist::{output, root, run};
 
 /// The crates, each after those that it depends on.
 pub(super) const CRATES: &[&str] = &[

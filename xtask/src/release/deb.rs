@@ -1,11 +1,11 @@
 //! Debian packages: `forkless` (the command), `libforkless0`, `libforkless-dev` and `libforkless-preload`.
 
 use super::{Build, third_party};
-use crate::dist::{output, root, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testing::dist::{output, root, run};
 
 struct Package {
     name: &'static str,
@@ -90,7 +90,7 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<()> {
             "DEBEMAIL is not set: the Debian packages name no maintainer that can be reached, which lintian reports"
         );
     }
-    let all = build.install("deb", "/usr", &lib, None)?;
+    let all = build.install("deb", "/usr", &lib, &[])?;
     // Debian's directory for completions of packages.
     let zsh = all.join("usr/share/zsh");
     fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions")).context("completions for zsh")?;
@@ -139,7 +139,7 @@ impl Package {
         fs::write(directory.join("changelog.Debian"), changelog)?;
         if self.name == "forkless" {
             third_party::write(
-                &crate::dist::COMMANDS,
+                &testing::dist::COMMANDS,
                 "forkless",
                 &directory.join("THIRD-PARTY.txt"),
                 &directory.join("sbom.json"),

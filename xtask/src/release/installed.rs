@@ -1,12 +1,12 @@
 //! Installs the packages in a new, minimal Debian, and uses them there.
 
 use super::Kind;
-use crate::dist::output;
 use crate::kernels::debian::mirror;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use testing::dist::output;
 
 /// What somebody does with packages, in a system that has little beside them.
 struct Check {
@@ -61,7 +61,7 @@ pub(super) fn check(
             fs::copy(entry.path(), inside.join(name))?;
         }
     }
-    fs::copy(crate::dist::root().join("crates/capi/examples/run.c"), inside.join("run.c"))?;
+    fs::copy(testing::dist::root().join("crates/capi/examples/run.c"), inside.join("run.c"))?;
     for check in &checks {
         if !check.debian.is_empty() {
             // Debian's own packages come from the registry of this machine.

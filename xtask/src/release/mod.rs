@@ -13,13 +13,13 @@ mod third_party;
 mod twice;
 mod zig;
 
-use crate::dist::{self, Place, output, root, run};
 use crate::kernels::debian::own_suite;
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testing::dist::{self, Place, output, root, run};
 
 /// Options of `cargo xtask package`.
 #[derive(Debug, Parser)]
@@ -142,15 +142,15 @@ impl Build {
         Ok(Self { target, trees, date: date.trim().to_owned() })
     }
 
-    /// Installs the libraries and the command below a new directory. `command` is a command that is built already.
-    fn install(&self, name: &str, prefix: &str, libdir: &str, command: Option<&Path>) -> Result<PathBuf> {
+    /// Installs the libraries and the command below a new directory. `programs`: those of the command, if they are built already.
+    fn install(&self, name: &str, prefix: &str, libdir: &str, programs: &[PathBuf]) -> Result<PathBuf> {
         let tree = self.trees.join(name);
         let place = Place { prefix: prefix.into(), libdir: libdir.into(), destdir: Some(tree.clone()) };
         let environment = without_paths()?;
         dist::libraries(&place, &self.target, &environment)?;
-        match command {
-            Some(command) => dist::install_command(&place, command)?,
-            None => dist::command(&place, &self.target, &environment)?,
+        match programs {
+            [] => dist::command(&place, &self.target, &environment)?,
+            programs => dist::install_command(&place, programs)?,
         }
         let libraries = tree.join(prefix.trim_start_matches('/')).join(libdir);
         for entry in fs::read_dir(libraries)?.flatten().filter(|entry| entry.path().is_file()) {
@@ -163,12 +163,13 @@ impl Build {
         let name = format!("forkless-{}-{}-linux-gnu", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
         // The command for every glibc; the libraries for that of this machine, with whose linker their users link them.
         let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-        let command = zig::release(self, &dist::COMMANDS, &triple)?;
-        for name in ["forkless", "forkless-bench"] {
-            let newest = newest_glibc(&command.join(name))?;
-            ensure!(newest <= version(zig::GLIBC), "{name} of the archive needs glibc {newest:?}");
+        let built = zig::release(self, &dist::COMMANDS, &triple)?;
+        let programs = dist::PROGRAMS.map(|name| built.join(name));
+        for program in &programs {
+            let newest = newest_glibc(program)?;
+            ensure!(newest <= version(zig::GLIBC), "{} needs glibc {newest:?}", program.display());
         }
-        let tree = self.install("archive", &format!("/{name}"), "lib", Some(&command))?;
+        let tree = self.install("archive", &format!("/{name}"), "lib", &programs)?;
         let inside = tree.join(&name);
         for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             fs::copy(root().join(file), inside.join(file)).with_context(|| file.to_owned())?;

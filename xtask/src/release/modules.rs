@@ -1,11 +1,11 @@
 //! The packages of the language modules: a wheel and a source distribution for Python, a distribution for CPAN.
 
 use super::{Build, third_party, zig};
-use crate::dist::{output, root, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testing::dist::{output, root, run};
 
 /// The tag of [`zig::GLIBC`].
 const PLATFORM: &str = "manylinux_2_17";

@@ -1,12 +1,12 @@
 //! The packages for npm: `forkless`, and one with the addon for each platform, of which npm installs the right one.
 
 use super::{Build, third_party, zig};
-use crate::dist::{output, root, run};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testing::dist::{output, root, run};
 
 /// Node's name of an architecture, and Rust's.
 const PLATFORMS: [(&str, &str); 2] = [("x64", "x86_64"), ("arm64", "aarch64")];

@@ -1,12 +1,12 @@
 //! The Raku distribution, as zef installs it: META6.json, modules and tests. It contains no library, but finds that of the system.
 
 use super::Build;
-use crate::dist::{output, root};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testing::dist::{output, root};
 
 /// Makes the distribution.
 ///

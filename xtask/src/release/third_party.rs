@@ -1,7 +1,6 @@
 //! The licences of the crates that are linked into a package, and a list of these crates for machines (CycloneDX).
 
 use super::cargo;
-use crate::dist::output;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::json;
@@ -9,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use testing::dist::output;
 
 /// What is needed of `cargo metadata`.
 #[derive(Deserialize)]

@@ -1,11 +1,11 @@
 //! Makes the packages again, of a clone in another directory and with other surroundings, and compares them byte by byte.
 
-use crate::dist::{output, root, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testing::dist::{output, root, run};
 
 /// What differs in the second build, beside its directory, its target directory and cargo's home: the time zone, the language and the
 /// permissions of new files.

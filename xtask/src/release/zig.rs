@@ -1,12 +1,12 @@
 //! Builds for every glibc from an old version on. The linker is zig, which knows the symbols of old versions.
 
 use super::Build;
-use crate::dist::{root, run};
-use crate::packages;
 use anyhow::{Context, Result, anyhow};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testing::dist::{root, run};
+use testing::packages;
 
 /// Python packages with zig and what uses it.
 const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/release/requirements.txt");

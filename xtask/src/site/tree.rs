@@ -1,12 +1,12 @@
 //! The source of the book: copies of the tree's pages, with links that hold in the site, and its table of contents.
 
-use crate::dist::{output, root};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
+use testing::dist::{output, root};
 
 /// The parts of the table of contents with their pages. A directory stands for the rest of its pages.
 const PARTS: &[(&str, &[&str])] = &[

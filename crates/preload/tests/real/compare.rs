@@ -17,7 +17,7 @@ pub(crate) fn library() -> Option<&'static Path> {
         let prefix = own.join("real");
         let library = prefix.join("lib/libforkless_preload.so");
         let is_writable = tempfile::tempfile_in(own).is_ok();
-        match xtask::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
+        match testing::dist::install_once(&prefix, own.parent().expect("a directory of cargo's")) {
             Ok(()) => Some(library),
             // If this user cannot write to the tree, its owner may have installed it before.
             Err(_) if !is_writable && library.exists() => Some(library),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xtask::dist;
+use testing::dist;
 use xtask::kernels::debian;
 
 /// A package with a suite.

@@ -15,7 +15,7 @@ pub(crate) fn library() -> &'static Path {
         let directory = base.join("warm");
         let path = directory.join("libforkless_warm.so");
         if std::env::var_os(SCENARIO).is_none() {
-            xtask::dist::warm_once(&directory, &base.join("warm-build")).expect("the library");
+            testing::dist::warm_once(&directory, &base.join("warm-build")).expect("the library");
         }
         grow_old(&path);
         path

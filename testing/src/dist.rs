@@ -31,13 +31,13 @@ const LIBRARIES: [Library; 2] = [
 const PRIVATE: &[&str] = &["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 /// Libraries that glibc before 2.34 has beside `libc.so`.
-pub(crate) const SEPARATE: [&str; 2] = ["-lpthread", "-ldl"];
+pub const SEPARATE: [&str; 2] = ["-lpthread", "-ldl"];
 
-/// The environment variable with cargo features for libraries that tests build. Only [`mutants`](crate::mutants) sets it.
+/// The environment variable with cargo features for libraries that tests build. Only `cargo xtask mutants` sets it.
 pub const FEATURES: &str = "FORKLESS_XTASK_FEATURES";
 
 /// The cargo options for [`FEATURES`].
-pub(crate) fn features() -> Vec<String> {
+pub fn features() -> Vec<String> {
     std::env::var(FEATURES).map_or_else(|_| Vec::new(), |features| vec!["--features".to_owned(), features])
 }
 
@@ -68,7 +68,7 @@ impl Place {
     }
 
     /// The prefix, as it is written to.
-    pub(crate) fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         match &self.destdir {
             None => self.prefix.clone(),
             Some(destdir) => destdir.join(self.prefix.strip_prefix("/").unwrap_or(&self.prefix)),
@@ -136,7 +136,7 @@ fn smoke(library: &Path) -> Result<()> {
 }
 
 /// Whether this machine has warm programs: docs/warm.md.
-pub(crate) const HAS_WARM: bool = cfg!(all(target_arch = "x86_64", target_env = "gnu"));
+pub const HAS_WARM: bool = cfg!(all(target_arch = "x86_64", target_env = "gnu"));
 
 /// The packages of the command: `forkless`, and what `forkless bench` runs.
 pub const COMMANDS: [&str; 2] = ["forkless-cli", "forkless-bench"];
@@ -148,19 +148,23 @@ pub const COMMANDS: [&str; 2] = ["forkless-cli", "forkless-bench"];
 pub fn command(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     let target = std::path::absolute(target)?;
     run(cargo_build(&target, environment).args(COMMANDS.map(|name| format!("--package={name}"))))?;
-    install_command(place, &target.join("release"))
+    install_command(place, &PROGRAMS.map(|name| target.join("release").join(name)))
 }
 
-/// Installs the command from the directory `built`, with its man pages and completions.
+/// The programs of these packages.
+pub const PROGRAMS: [&str; 2] = ["forkless", "forkless-bench"];
+
+/// Installs the command, built already, with its man pages and completions: `forkless`, and what it asks.
 ///
 /// # Errors
 /// If the command fails.
-pub fn install_command(place: &Place, built: &Path) -> Result<()> {
+pub fn install_command(place: &Place, built: &[PathBuf]) -> Result<()> {
     let bin = place.directory("bin")?;
-    for name in ["forkless-bench", "forkless"] {
+    for program in built {
+        let name = program.file_name().context("a program")?;
         // Replace the file: a running program cannot be written to.
         let new = bin.join(name).with_extension("new");
-        run(Command::new("strip").arg("-o").arg(&new).arg(built.join(name)))?;
+        run(Command::new("strip").arg("-o").arg(&new).arg(program))?;
         fs::rename(&new, bin.join(name))?;
     }
     let installed = bin.join("forkless");
@@ -317,7 +321,7 @@ fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Resul
 }
 
 /// The standard output of a program; an error with its standard error if it fails.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_owned();
     let output = command.output().with_context(|| format!("{}", name.display()))?;
     if !output.status.success() {
@@ -327,7 +331,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Runs a program; an error if it fails.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_owned();
     let status = command.status().with_context(|| format!("{}", name.display()))?;
     if !status.success() {

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use xtask::dist::Place;
-use xtask::installed;
+use testing::dist::Place;
+use testing::installed;
 
 /// Files as those of dist, with a link and a name with a blank.
 const FILES: [&str; 5] =

@@ -1,6 +1,5 @@
 //! `cargo xtask settings`: what other languages and the docs have of the library's table of settings, written between marks in their files.
 
-use anyhow::{Context, Result, bail};
 use forkless::Step;
 use forkless::settings::{Row, TABLE};
 use std::fmt::Write;
@@ -38,40 +37,23 @@ const HEADER: &str = "crates/capi/include/forkless.h";
 
 /// The files, as they should be now: name and text.
 ///
-/// # Errors
+/// # Panics
 /// When one cannot be read, or has lost its marks.
-pub fn files(root: &Path) -> Result<Vec<(&'static str, String)>> {
+pub fn files(root: &Path) -> Vec<(&'static str, String)> {
     let mut files: Vec<(&str, String)> = Vec::new();
     for part in PARTS {
-        let index = match files.iter().position(|(name, _)| *name == part.file) {
-            Some(index) => index,
-            None => {
-                files.push((part.file, fs::read_to_string(root.join(part.file)).context(part.file)?));
-                files.len() - 1
-            }
-        };
+        let index = files.iter().position(|(name, _)| *name == part.file).unwrap_or_else(|| {
+            let text = fs::read_to_string(root.join(part.file));
+            files.push((part.file, text.unwrap_or_else(|error| panic!("{}: {error}", part.file))));
+            files.len() - 1
+        });
         let text = &mut files[index].1;
-        let Some(start) = text.find(part.begin).map(|at| at + part.begin.len()) else {
-            bail!("{} has no line {:?}", part.file, part.begin.trim());
-        };
-        let Some(length) = text[start..].find(part.end) else {
-            bail!("{} has no line {:?}", part.file, part.end.trim());
-        };
+        let line = |mark: &str| panic!("{} has no line {:?}", part.file, mark.trim());
+        let start = text.find(part.begin).map_or_else(|| line(part.begin), |at| at + part.begin.len());
+        let length = text[start..].find(part.end).unwrap_or_else(|| line(part.end));
         text.replace_range(start..start + length, &(part.text)());
     }
-    Ok(files)
-}
-
-/// Writes them.
-///
-/// # Errors
-/// When one cannot be read or written.
-pub fn write(root: &Path) -> Result<()> {
-    for (name, text) in files(root)? {
-        fs::write(root.join(name), text).context(name)?;
-        println!("{name} is written");
-    }
-    Ok(())
+    files
 }
 
 /// `SetGid` as `SET_GID`.

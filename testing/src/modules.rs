@@ -328,12 +328,12 @@ fn is_ours(place: &Path) -> bool {
 }
 
 /// Was it built in this run of `cargo xtask`?
-pub(crate) fn is_of_this_run(place: &Path) -> bool {
+pub fn is_of_this_run(place: &Path) -> bool {
     fs::read_to_string(place.join("run")).is_ok_and(|run| run == *THIS_RUN)
 }
 
 /// Records that it was built in this run.
-pub(crate) fn done(place: &Path) -> Result<()> {
+pub fn done(place: &Path) -> Result<()> {
     Ok(fs::write(place.join("run"), &*THIS_RUN)?)
 }
 
