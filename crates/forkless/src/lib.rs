@@ -37,7 +37,7 @@
 //! own terminal.
 //!
 //! # Methods of launching
-//! There are several. [`Situation::advise`] recommends one, and `forkless doctor` shows the recommendation.
+//! There are several. [`Launcher::recommended`] is the one for this machine; `forkless doctor` says which suits a caller, and why.
 //!
 //! # Shell command lines
 //! [`shell()`] runs a line like `system(3)`, without the shell where the result is the same.
@@ -93,7 +93,6 @@ mod verbs;
 
 mod batch;
 
-mod advice;
 
 mod child;
 
@@ -141,7 +140,6 @@ pub mod tokio;
 #[doc(hidden)]
 pub mod fuzzed;
 
-pub use advice::{Advice, Answer, Next, Question, Situation, Way};
 pub use batch::launch_all;
 pub use capture::{Capture, Captured, Content};
 pub use cgroup::Cgroup;

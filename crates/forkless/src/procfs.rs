@@ -103,8 +103,10 @@ impl Process {
     }
 
     /// The number of its open descriptors.
+    #[cfg(any(test, all(feature = "warm", target_arch = "x86_64", target_env = "gnu")))]
     pub(crate) fn count_descriptors(&self) -> io::Result<usize> {
-        let mut list = rustix::fs::Dir::new(self.file("fd", OFlags::RDONLY | OFlags::DIRECTORY)?.into_owned_fd())?;
+        let directory = OwnedFd::from(self.file("fd", OFlags::RDONLY | OFlags::DIRECTORY)?);
+        let mut list = rustix::fs::Dir::new(directory)?;
         let entries = std::iter::from_fn(|| list.read()).flatten();
         Ok(entries.filter(|entry| entry.file_name().to_bytes().first().is_some_and(u8::is_ascii_digit)).count())
     }
@@ -118,16 +120,6 @@ pub(crate) fn all_processes() -> io::Result<Vec<i32>> {
         found.extend(entry?.file_name().to_str().ok().and_then(|name| name.parse::<i32>().ok()));
     }
     Ok(found)
-}
-
-trait IntoOwnedFd {
-    fn into_owned_fd(self) -> OwnedFd;
-}
-
-impl IntoOwnedFd for File {
-    fn into_owned_fd(self) -> OwnedFd {
-        self.into()
-    }
 }
 
 /// The [process](process::generation) for which a mount was proven, and that mount's ID. The kernel never uses an ID again.

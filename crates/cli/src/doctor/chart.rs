@@ -1,7 +1,7 @@
 //! The questions of the advice as a flow chart: the positions of all boxes, and the path taken. Both the text and the SVG are
 //! drawn from these positions, which are columns and rows of characters.
 
-use forkless::{Advice, Next, Question, Way};
+use super::advice::{Advice, Next, Question, Way};
 
 /// Width in characters.
 pub(crate) const WIDTH: usize = 80;
@@ -86,8 +86,6 @@ impl Chart {
                     chart.height = y + TAKEN;
                     return chart;
                 }
-                // An unknown variant of a newer library.
-                _ => return chart,
             }
         }
     }
@@ -103,7 +101,6 @@ impl Chart {
                 self.end(way, RIGHT, y, taken);
                 return TAKEN;
             }
-            _ => return 0,
         };
         self.arrows.push(Arrow { way: arrow(MIDDLE), answer: word(answer), taken });
         self.ask(beside, MIDDLE, y, taken);
@@ -168,7 +165,6 @@ pub(crate) fn description() -> String {
     let end = |question: Question, yes| match question.then(yes) {
         Next::Ask(next) => format!("ask: {}", next.words()),
         Next::Take(way) => way.name().to_owned(),
-        _ => String::new(),
     };
     let line = |question: Question| {
         format!("{} If yes, {}. If no, {}.", question.words(), end(question, true), end(question, false))
@@ -244,7 +240,8 @@ impl Canvas {
 
 #[cfg(test)]
 mod tests {
-    use forkless::{Situation, Support};
+    use super::super::advice::Situation;
+    use forkless::Support;
 
     use super::*;
 

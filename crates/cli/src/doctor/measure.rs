@@ -2,9 +2,9 @@
 
 use std::{io, sync::Arc};
 
-use forkless::Way;
 use serde::Deserialize;
 
+use super::advice::Way;
 use super::report::{Measured, Measurements};
 use crate::bench;
 

@@ -4,6 +4,7 @@
 //! text. `docs/doctor.md` is the page for users.
 
 mod options;
+mod advice;
 mod report;
 mod trial;
 mod features;
@@ -25,12 +26,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use forkless::{Advice, Answer, Command, Prepared, Situation, Support};
+use forkless::{Command, Launcher, Prepared, Support};
 use rustix::fs::{Access, access};
 
 pub(crate) use options::DoctorOptions;
 
 use self::{
+    advice::{Advice, Answer, Situation},
     chart::Chart,
     limits::Holder,
     report::{Caller, FORMAT_VERSION, Launch, Report, Step, Verdict},
@@ -63,7 +65,8 @@ fn run(options: &DoctorOptions) -> Result<u8> {
     };
     let situation = situation(options, support.unwrap_or(Support::ALL))?;
     let command = prepared(options)?;
-    let advice = situation.advise(command.as_ref());
+    let refusal = Command::new("true").launcher(Launcher::PosixSpawn).prepare().err();
+    let advice = situation.advise(refusal.map(|error| error.to_string()).as_deref());
     let chart = Chart::of(Some(&advice).filter(|_| !options.no_path));
     if options.svg.as_deref() == Some(Path::new("-")) {
         return written(&picture::svg(&chart)).map(|()| 0);

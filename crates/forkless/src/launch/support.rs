@@ -1,6 +1,7 @@
 //! The result of the probe, for callers that want to see it.
 
 use super::probe::{Feature, Features, ProbeError, is_refusal};
+use crate::route::Launcher;
 use std::io;
 
 /// The kernel features that launches use, and whether the kernel, and any seccomp filter of this process, allows
@@ -33,6 +34,23 @@ pub struct Support {
     /// `pidfd_open(2)` with `PIDFD_THREAD`. Without it, launches from threads other than the first do not use
     /// `pidfd_getfd`. `None` as there.
     pub pidfd_thread: Option<bool>,
+}
+
+impl Launcher {
+    /// The launcher for this machine: [`Clone`](Self::Clone), which a [`Command`](crate::Command) uses by default, where a child
+    /// can share the caller's memory; else [`PosixSpawn`](Self::PosixSpawn), for commands without settings that it lacks.
+    ///
+    /// ```
+    /// let launcher = forkless::Launcher::recommended()?;
+    /// assert!(forkless::Command::new("true").launcher(launcher).status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Support::probe`].
+    pub fn recommended() -> io::Result<Self> {
+        Ok(if Support::probe()?.shared_memory { Self::Clone } else { Self::PosixSpawn })
+    }
 }
 
 impl Support {
