@@ -191,15 +191,15 @@ fn steps_have_numbers_of_their_own() {
 /// Files that need each other can only be understood together. The numbers are today's: they may fall, not rise.
 #[test]
 fn few_files_need_each_other() {
-    let most = [("bench", 6), ("capi", 3), ("cli", 6), ("core", 0), ("forkless", FORKLESS), ("preload", 2)].map(
-        |(name, most)| {
-            let place = if name == "bench" { root().join(name) } else { root().join("crates").join(name) };
-            let circles = Modules::read(&place.join("src")).circles();
-            let largest = circles.first().map_or(0, |circle| circle.len());
-            assert!(largest <= most, "{largest} files of {name} need each other: {:?}", circles[0]);
-            (name, largest)
-        },
-    );
+    let most =
+        [("bench", 5), ("capi", 3), ("cli", 5), ("core", 0), ("forkless", FORKLESS), ("preload", 2), ("runner", 6)]
+            .map(|(name, most)| {
+                let place = if name == "bench" { root().join(name) } else { root().join("crates").join(name) };
+                let circles = Modules::read(&place.join("src")).circles();
+                let largest = circles.first().map_or(0, |circle| circle.len());
+                assert!(largest <= most, "{largest} files of {name} need each other: {:?}", circles[0]);
+                (name, largest)
+            });
     eprintln!("the largest circle of files: {most:?}");
 }
 

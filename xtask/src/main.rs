@@ -173,6 +173,10 @@ fn ci(target: &Path) -> Result<()> {
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     step("lints", cargo(&lints))?;
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
+    // With the features of its own dependencies alone, as a user of the crate has them.
+    for name in release::CRATES {
+        step(&format!("{name} alone"), cargo(&["check", "--quiet", "--locked", "--package"]).arg(name))?;
+    }
     step("fuzz targets", &mut fuzz::check(target))?;
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;

@@ -11,7 +11,7 @@ use std::{
 
 use forkless::Command;
 
-use crate::parallel::look_up;
+use forkless_runner::parallel::look_up;
 
 const NAME: &str = "forkless-bench";
 

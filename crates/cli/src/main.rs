@@ -9,17 +9,11 @@
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
 mod start;
-mod message;
 mod near;
-mod no_input;
 mod usage;
 mod run;
-mod parallel;
-mod gearman_worker;
 mod doctor;
 mod bench;
-mod warm;
-mod xargs;
 mod help;
 
 use std::{
@@ -30,6 +24,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand};
+use forkless_runner::{gearman_worker, message, parallel, xargs};
 
 /// Start programs quickly from a process of any size, without fork.
 #[derive(Parser, Debug)]
@@ -100,7 +95,7 @@ fn begin() -> ExitCode {
     if subcommand == "xargs"
         && let Some(options) = xargs::plain(arguments)
     {
-        return xargs::main(options);
+        return xargs::main(options, run::of_program);
     }
     if subcommand == "parallel"
         && let Some(mut options) = parallel::plain(arguments)
@@ -113,7 +108,7 @@ fn begin() -> ExitCode {
     };
     match cli.command {
         Command::Run(options) => run::main(&options),
-        Command::Xargs(options) => xargs::main(*options),
+        Command::Xargs(options) => xargs::main(*options, run::of_program),
         Command::Parallel(mut options) => parallel::main(&mut options, false),
         Command::Sem(mut options) => parallel::main(&mut options, true),
         Command::GearmanWorker(options) => gearman_worker::main(&options),

@@ -9,11 +9,12 @@ use std::process::Command;
 use testing::dist::{output, root, run};
 
 /// The crates, each after those that it depends on.
-pub(super) const CRATES: &[&str] = &[
+pub const CRATES: &[&str] = &[
     "forkless-core",
     "forkless",
     "forkless-jobs",
     "forkless-gearman",
+    "forkless-runner",
     "forkless-capi",
     "forkless-bench",
     "forkless-cli",

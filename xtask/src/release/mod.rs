@@ -4,6 +4,7 @@
 //! Two builds of one commit give equal files: dates are those of the commit, and no path of this machine is in them.
 
 mod crates;
+pub use crates::CRATES;
 mod deb;
 mod installed;
 mod modules;

@@ -37,7 +37,7 @@ use self::{
     limits::Holder,
     report::{Caller, FORMAT_VERSION, Launch, Report, Step, Verdict},
 };
-use crate::parallel::look_up;
+use forkless_runner::parallel::look_up;
 
 /// Exit code for bad options and for a report that cannot be written.
 const FAILED: u8 = 2;

@@ -4,7 +4,7 @@ use std::{fmt, fs::File, io, path::Path};
 
 use forkless::Step;
 
-pub(crate) use crate::message::say;
+pub(crate) use forkless_runner::message::say;
 
 /// The exit codes of env(1): forkless failed, the program cannot be executed, the program was not found.
 pub(crate) const FAILED: u8 = 125;

@@ -108,7 +108,7 @@ fn write(
     let error = outcome.as_ref().err().map(|failure| {
         let launch = failure.launch.as_ref();
         json!({
-            "message": crate::message::clean(&failure.message),
+            "message": forkless_runner::message::clean(&failure.message),
             "step": launch.map(|error| error.step().words()),
             "errno": launch.and_then(forkless::Error::errno),
         })

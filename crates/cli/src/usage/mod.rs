@@ -18,10 +18,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::{
-    message::say,
-    near::{did_you_mean, near},
-};
+use crate::near::{did_you_mean, near};
+use forkless_runner::message::say;
 
 use self::scan::{Scan, Use, scan};
 

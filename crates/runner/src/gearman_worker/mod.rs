@@ -28,7 +28,7 @@ use signal_hook::{
 
 use crate::parallel;
 use allow::Allowed;
-pub(crate) use options::GearmanWorkerOptions;
+pub use options::GearmanWorkerOptions;
 use queue::{Answers, Jobs, Liveness, Queue, Worker};
 
 /// The exit code if something could not be delivered.
@@ -40,7 +40,8 @@ const DELIVERY: Duration = Duration::from_secs(30);
 /// The time limit of a check of which its server says none, as mod_gearman has it.
 const CHECK: Duration = Duration::from_secs(60);
 
-pub(crate) fn main(options: &GearmanWorkerOptions) -> ExitCode {
+/// Runs it until a signal, or until the server has no more work for it.
+pub fn main(options: &GearmanWorkerOptions) -> ExitCode {
     match run(options) {
         Ok(code) => ExitCode::from(code),
         Err(why) => {
@@ -52,7 +53,7 @@ pub(crate) fn main(options: &GearmanWorkerOptions) -> ExitCode {
 
 /// Writes a message to standard error.
 fn say(words: impl std::fmt::Display) {
-    crate::run::say(format_args!("gearman-worker: {words}"));
+    crate::message::say(format_args!("gearman-worker: {words}"));
 }
 
 fn run(given: &GearmanWorkerOptions) -> Result<u8, String> {

@@ -15,7 +15,7 @@ use clap::Args;
     args_override_self = true,
     override_usage = "forkless xargs [OPTIONS] [COMMAND [INITIAL-ARGS]...]"
 )]
-pub(crate) struct XargsOptions {
+pub struct XargsOptions {
     /// End each argument by a NUL byte; quotes and backslashes are not special
     #[arg(help_heading = INPUT, short = '0', long, overrides_with = "delimiter")]
     pub(crate) null: bool,

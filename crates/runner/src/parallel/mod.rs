@@ -62,14 +62,14 @@ use std::process::ExitCode;
 use forkless::planted;
 use forkless_jobs::{Control, HaltOn, Limit, Summary};
 
-pub(crate) use message::FAILED;
+pub use message::FAILED;
 use message::say;
-pub(crate) use options::ParallelOptions;
-pub(crate) use plain::plain;
+pub use options::ParallelOptions;
+pub use plain::plain;
 
 use plan::Plan;
 pub(crate) use plan::slots;
-pub(crate) use shell::look_up;
+pub use shell::look_up;
 
 /// The exit code for more failed jobs than this, and that many.
 const MANY: u64 = 101;
@@ -77,7 +77,7 @@ const MANY: u64 = 101;
 const SIGNALLED: i32 = 128;
 
 /// The words of the command line, with those of the variable PARALLEL before them.
-pub(crate) fn with_defaults(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub fn with_defaults(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let asked = words.get(1).is_some_and(|word| word == "parallel" || word == "sem");
     let defaults = env::var_os("PARALLEL").filter(|text| asked && !text.is_empty());
@@ -89,7 +89,7 @@ pub(crate) fn with_defaults(words: impl Iterator<Item = OsString>) -> Vec<OsStri
 }
 
 /// Runs the jobs and returns the exit code of forkless.
-pub(crate) fn main(options: &mut ParallelOptions, is_sem: bool) -> ExitCode {
+pub fn main(options: &mut ParallelOptions, is_sem: bool) -> ExitCode {
     options.semaphore |= is_sem;
     options.return_words();
     let answer = match &options.refused.0 {

@@ -11,7 +11,7 @@ use super::options::ParallelOptions;
 use super::values;
 
 /// `None`: clap must parse these arguments.
-pub(crate) fn plain(words: &[OsString]) -> Option<Box<ParallelOptions>> {
+pub fn plain(words: &[OsString]) -> Option<Box<ParallelOptions>> {
     let mut options = Box::new(ParallelOptions::default());
     let mut seen = Vec::new();
     let mut rest = words;

@@ -43,7 +43,7 @@ impl Packing {
 }
 
 /// Rewrites the words of `forkless xargs`; those of other subcommands stay.
-pub(crate) fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     if words.get(1).is_none_or(|word| word != "xargs") {
         return words;

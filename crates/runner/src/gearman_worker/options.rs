@@ -20,7 +20,7 @@ const SAFETY: &str = "Safety";
     after_help = AFTER,
     override_usage = "forkless gearman-worker HOST:PORT --function NAME | --checks [OPTIONS]"
 )]
-pub(crate) struct GearmanWorkerOptions {
+pub struct GearmanWorkerOptions {
     /// Run the lines of the queue NAME; may be repeated
     #[arg(help_heading = QUEUES, long, short = 'f', value_name = "NAME")]
     pub(super) function: Vec<String>,

@@ -105,7 +105,7 @@ fn ancestor() -> Option<PathBuf> {
 }
 
 /// The program of that name in PATH.
-pub(crate) fn look_up(name: &OsStr) -> Option<PathBuf> {
+pub fn look_up(name: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };

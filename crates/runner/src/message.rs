@@ -6,13 +6,13 @@ use std::{
 };
 
 /// Prints a message to standard error. Errors are ignored: there is nowhere to report that standard error is closed.
-pub(crate) fn say(words: impl fmt::Display) {
+pub fn say(words: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "forkless: {}", clean(&words.to_string()));
 }
 
 /// A message as a terminal may show it: control characters of names are escaped, and the numbers that the standard library
 /// adds to the texts of errors are left out.
-pub(crate) fn clean(words: &str) -> String {
+pub fn clean(words: &str) -> String {
     let mut parts = words.split(" (os error ");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {

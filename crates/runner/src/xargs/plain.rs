@@ -9,7 +9,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 use super::XargsOptions;
 
 /// `None`: clap must parse these arguments, in which [`super::arguments`] has separated the short options.
-pub(crate) fn plain(words: &[OsString]) -> Option<XargsOptions> {
+pub fn plain(words: &[OsString]) -> Option<XargsOptions> {
     let mut options = XargsOptions::default();
     let mut seen = Vec::new();
     let mut rest = words;

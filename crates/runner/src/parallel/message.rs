@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 /// The exit code for errors of the runner itself.
-pub(crate) const FAILED: u8 = 255;
+pub const FAILED: u8 = 255;
 
 /// Writes a message to standard error.
 pub(super) fn say(words: impl fmt::Display) {

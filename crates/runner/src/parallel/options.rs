@@ -28,7 +28,7 @@ const SLURM: &str = "Slurm";
     after_help = AFTER,
     override_usage = "forkless parallel [OPTIONS] [COMMAND [ARGS]...] [::: VALUES]..."
 )]
-pub(crate) struct ParallelOptions {
+pub struct ParallelOptions {
     /// Read values from FILE, - for standard input; may be repeated
     #[arg(help_heading = INPUT, short = 'a', long, value_name = "FILE")]
     pub(super) arg_file: Vec<PathBuf>,

@@ -19,10 +19,10 @@ use forkless_jobs::{Control, Ended, Ending, Events, Flow, Input, Options, Standa
 use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 
-pub(crate) use arguments::arguments;
-pub(crate) use options::XargsOptions;
+pub use arguments::arguments;
+pub use options::XargsOptions;
 use pack::{Around, Packer, Packing};
-pub(crate) use plain::plain;
+pub use plain::plain;
 use read::Separator;
 
 /// The exit codes.
@@ -36,8 +36,9 @@ const NOT_FOUND: u8 = 127;
 /// The length of a command, if it is not limited otherwise.
 const DEFAULT_CHARS: usize = 128 * 1024;
 
-pub(crate) fn main(options: XargsOptions) -> ExitCode {
-    match run(options) {
+/// Runs it. `remedy` ends the message for a command that cannot be started.
+pub fn main(options: XargsOptions, remedy: Remedy) -> ExitCode {
+    match run(options, remedy) {
         Ok(code) => ExitCode::from(code),
         Err(why) => {
             say(&why);
@@ -47,10 +48,13 @@ pub(crate) fn main(options: XargsOptions) -> ExitCode {
 }
 
 fn say(words: &str) {
-    crate::run::say(format_args!("xargs: {words}"));
+    crate::message::say(format_args!("xargs: {words}"));
 }
 
-fn run(mut options: XargsOptions) -> Result<u8, String> {
+/// What to do about a launch that failed: `; ` and a text, or nothing.
+pub type Remedy = fn(&io::Error) -> String;
+
+fn run(mut options: XargsOptions, remedy: Remedy) -> Result<u8, String> {
     let limits = Limits::now();
     let packing = packing(&options, &limits)?;
     if options.show_limits {
@@ -83,7 +87,7 @@ fn run(mut options: XargsOptions) -> Result<u8, String> {
     };
     let gives_stdin = around.keeps_stdin;
     let mut source = Packer::new(Input::new(input), words, packing, around);
-    let mut outcome = Outcome { code: 0 };
+    let mut outcome = Outcome { code: 0, remedy };
     let mut settings = Options::new(slots);
     let _warm = options.warm.then(|| crate::warm::install(&mut settings)).transpose()?;
     settings.stdin_is_null = !gives_stdin && crate::no_input::replace_stdin();
@@ -114,6 +118,7 @@ fn control() -> io::Result<Control> {
 /// The exit code, from the ends of the commands.
 struct Outcome {
     code: u8,
+    remedy: Remedy,
 }
 
 impl Events for Outcome {
@@ -130,7 +135,7 @@ impl Events for Outcome {
                 (SIGNALLED, Flow::Soon)
             }
             Ending::NotStarted(error) => {
-                say(&format!("{error}{}", crate::run::of_program(error)));
+                say(&format!("{error}{}", (self.remedy)(error)));
                 (if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }, Flow::Soon)
             }
             Ending::Lost(error) => {
