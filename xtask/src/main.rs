@@ -162,8 +162,8 @@ fn task() -> Result<()> {
     }
 }
 
-/// The features of all crates in releases. (`planted` adds faults and is only for `cargo xtask mutants`.)
-const FEATURES: &str = "forkless/tokio";
+/// The features of all crates in releases, and that of slow tests. (`planted` adds faults and is only for `cargo xtask mutants`.)
+const FEATURES: &str = "forkless/tokio,forkless-cli/suites";
 
 fn ci(target: &Path) -> Result<()> {
     require("gcc", "it builds the C methods of the benchmark: apt-get install gcc libc6-dev")?;

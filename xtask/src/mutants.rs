@@ -175,6 +175,9 @@ impl Trial {
         build.arg(&place);
         let packages: BTreeSet<&str> = tests.iter().map(|test| &*test.0).collect();
         build.args(packages.iter().flat_map(|package| ["--package", package]));
+        if packages.contains("forkless-cli") {
+            build.args(["--features", "forkless-cli/suites"]);
+        }
         let targets: BTreeSet<&str> = tests.iter().map(|test| &*test.1).collect();
         for name in targets {
             if name == "lib" {

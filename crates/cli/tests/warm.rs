@@ -1,10 +1,12 @@
-//! `--warm` of `forkless parallel` and `forkless xargs`.
+//! `--warm` of `forkless parallel` and `forkless xargs`, and `forkless doctor --warm`.
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+
+use serde_json::Value;
 
 /// The command, installed as `cargo xtask dist` does it, and old enough for templates.
 fn installed() -> &'static Path {
@@ -76,4 +78,31 @@ fn a_runner_without_the_library_or_with_other_machines_refuses() {
     }
     let (is_well, text) = refused(&["parallel", "--warm", "--slurm", "true", ":::", "a"]);
     assert!(!is_well && text.contains("--slurm"), "{text}");
+}
+
+#[test]
+fn doctor_reports_whether_a_program_can_be_launched_warm() {
+    let command = installed();
+    let script = command.with_file_name("script");
+    fs::write(&script, "#!/bin/sh\n").expect("a file");
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a file");
+    let report = |words: &[&str]| {
+        let mut doctor = Command::new(command);
+        let output = doctor.args(["doctor", "--warm", "--json"]).args(words).env_remove("LD_LIBRARY_PATH").output();
+        let output = output.expect("forkless starts");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        assert_eq!(output.status.code(), Some(i32::from(report["warm"] == false)), "{output:?}");
+        report
+    };
+    let warm = report(&["/bin/true"]);
+    assert_eq!(warm["warm"], true, "{warm}");
+    assert!(warm["template_kib"].as_u64().is_some_and(|kib| (1..10_000).contains(&kib)), "{warm}");
+    assert!(warm["measured"]["launches"].as_u64().is_some_and(|launches| launches > 0), "{warm}");
+    let cold = report(&["--no-measure", script.to_str().expect("UTF-8")]);
+    assert_eq!(
+        (&cold["warm"], cold["reason"].as_str()),
+        (&Value::Bool(false), Some("the program is a script")),
+        "{cold}"
+    );
+    assert!(cold["measured"].is_null());
 }
