@@ -1,116 +1,88 @@
-//! What the bench prints unless `--tables` is given: the headline and the summary, in at most [`MOST`] lines.
+//! The summary as text: in at most [`MOST`] lines, or with everything.
+
+use std::fmt::Write;
 
 use super::{
-    archive::Archived,
-    condition::{Condition, headline},
-    layout::{Layout, bullet, wrap},
-    name::shown,
+    layout::{Layout, wrap},
     record::Report,
-    rows::Row,
-    summary::{besides, comparison, duel, duel_words, losses, opening, pace, speed, telling},
-    table::targets,
-    units::{count, figure, thousands},
+    summary::{finding, results, shortfalls, slower},
+    units::count,
 };
 
-/// Maximum number of lines, with those that follow the digest.
+/// Maximum number of lines of the digest, with those that follow it.
 const MOST: usize = 25;
 /// Lines that are kept free for notes, if there are too many results.
 const FOR_NOTES: usize = 4;
-/// Methods that are named where forkless is not compared with others.
-const NAMED: usize = 3;
+const TITLE: &str = "Summary: the fastest method of forkless and the fastest alternative, medians";
 
 /// The headline, the summary and the notes, then `end`. If they have more than [`MOST`] lines, less important conditions and further
 /// notes are left out, and the last entry says how many and where they are: `elsewhere`. The targets, if requested, are additional.
-pub(crate) fn digest(record: &Archived, layout: &Layout, elsewhere: &str, end: &str) -> String {
-    let (report, width) = (&record.report, layout.width);
-    let targets = if layout.targets { format!("\n{}", targets(&report.targets, layout)) } else { String::new() };
+pub(crate) fn digest(report: &Report, notes: &[String], layout: &Layout, elsewhere: &str, end: &str) -> String {
+    let width = layout.width;
     let mut text = wrap("", "  ", &report.machine.place(), width) + "\n";
     if let Some(line) = finding(report) {
         let (on, off) = if layout.colour { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
-        text.push_str(&format!("{on}{}{off}\n\n", wrap("", "", &line, width).trim_end()));
+        let _ = writeln!(text, "{on}{}{off}\n", wrap("", "", &line, width).trim_end());
     }
-    text.push_str(&wrap("", "  ", "Summary: median of each launch, forkless and the fastest alternative", width));
-    let entries = |lines: Vec<String>| lines.iter().map(|line| bullet(line, width)).collect::<Vec<_>>();
-    let (results, slower) = (entries(results(report)), entries(slower(report).into_iter().collect()));
-    let notes = entries(distinct(&record.notes).map(|note| format!("Note: {note}.")).collect());
-    let rest = |results: usize, notes: usize| {
-        let counts = [(results, "result", "results"), (notes, "note", "notes")].into_iter().filter(|(n, ..)| *n > 0);
-        let words: Vec<_> = counts.map(|(n, one, more)| count(n as u64, one, more)).collect();
-        bullet(&format!("Not shown: {}; see {elsewhere}.", words.join(" and ")), width)
+    text += &wrap("", "  ", TITLE, width);
+    let entries = |lines: Vec<String>| lines.iter().map(|line| wrap("- ", "  ", line, width)).collect::<Vec<_>>();
+    let (results, slower) = (entries(results(report)), entries(slower(report).into_iter().collect()).concat());
+    let notes = entries(distinct(notes).iter().map(|note| format!("Note: {note}")).collect());
+    let not_shown = |results: usize, notes: usize| {
+        let mut words = vec![count(results as u64, "result", "results"), count(notes as u64, "note", "notes")];
+        words.retain(|words| !words.starts_with("0 "));
+        let line = wrap("- ", "  ", &format!("Not shown: {}; see {elsewhere}.", words.join(" and ")), width);
+        if words.is_empty() { String::new() } else { line }
     };
-    let mut room = MOST.saturating_sub([&*text, end, &slower.concat()].into_iter().map(lines).sum());
-    if lines(&results.concat()) + lines(&notes.concat()) <= room {
-        return text + &results.concat() + &slower.concat() + &notes.concat() + &targets + end;
+    let (mut room, mut kept) = (MOST.saturating_sub([&*text, end, &slower].into_iter().map(lines).sum()), 0);
+    if lines(&results.concat()) + lines(&notes.concat()) > room {
+        room = room.saturating_sub(lines(&not_shown(results.len(), notes.len())));
+        kept = lines(&notes.concat()).min(FOR_NOTES);
     }
-    room = room.saturating_sub(lines(&rest(results.len(), notes.len())));
-    let kept = lines(&notes.concat()).min(FOR_NOTES);
     let (shown, left_out) = that_fit(&results, room.saturating_sub(kept));
     let (shown_notes, left_out_notes) = that_fit(&notes, room.saturating_sub(lines(&shown)));
-    text + &shown + &slower.concat() + &shown_notes + &rest(left_out, left_out_notes) + &targets + end
+    text + &shown + &slower + &shown_notes + &not_shown(left_out, left_out_notes) + &targets(report, layout) + end
 }
 
-/// The most important result in a sentence.
-fn finding(report: &Report) -> Option<String> {
-    let first = || telling(report).iter().find_map(|condition| duel_words(report, condition));
-    opening(report).map(|opening| opening.finding).or_else(first).map(|finding| format!("{finding}."))
+/// The whole summary: all results, all cases in which forkless is slower, and the notes, with their headings.
+pub(crate) fn lists(report: &Report, notes: &[String]) -> Vec<(&'static str, Vec<String>)> {
+    let mut lists = vec![(TITLE, results(report))];
+    lists.extend(shortfalls(report));
+    lists.push(("Notes", distinct(notes)));
+    lists.retain(|(_, lines)| !lines.is_empty());
+    lists
 }
 
-/// A line for each condition, the most important first, and other figures.
-fn results(report: &Report) -> Vec<String> {
-    let important = telling(report);
-    let others = report.conditions().into_iter().filter(|condition| !important.contains(condition));
-    let lines = |conditions: &[Condition]| -> Vec<String> {
-        conditions.iter().filter_map(|condition| result(report, condition)).collect()
-    };
-    let waiting = report.alive.iter().max_by_key(|row| row.children).map(|row| row.children).and_then(|most| {
-        let rows = report.alive.iter().filter(|row| row.children == most);
-        let best = rows.min_by(|a, b| a.cpu_p50_us.total_cmp(&b.cpu_p50_us))?;
-        let (children, cpu) = (thousands(most as u64), figure(best.cpu_p50_us));
-        Some(format!(
-            "Exit of one of {children} children: {cpu} µs of CPU time with {}, the fastest method.",
-            best.waiter
-        ))
-    });
-    let figures = besides(report);
-    // The comparison with wait(2), if both were measured, says more.
-    let waiting = waiting.filter(|_| !figures.iter().any(|line| line.contains("children alive")));
-    [lines(&important), figures, waiting.into_iter().collect(), lines(&others.collect::<Vec<_>>())].concat()
-}
-
-/// The comparison under a condition, or the fastest methods if there is none.
-fn result(report: &Report, condition: &Condition) -> Option<String> {
-    let side = |row: &Row| format!("{} {}", shown(row.launcher), pace(row));
-    let words = match duel(report, condition) {
-        Some(duel) => format!("{}, {} ({})", pace(duel.best), side(duel.rival), comparison(duel.factor())),
-        None => {
-            let mut rows: Vec<&Row> = report.rows_of(condition).collect();
-            rows.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
-            rows.truncate(NAMED);
-            rows.iter().map(|row| side(row)).collect::<Vec<_>>().join(", ")
-        }
-    };
-    (!words.is_empty()).then(|| format!("{}: {words}.", headline(condition)))
-}
-
-/// How many methods of forkless are slower than the fastest alternative, and the worst case. `None` if nothing was compared.
-fn slower(report: &Report) -> Option<String> {
-    report.conditions().iter().find_map(|condition| duel(report, condition))?;
-    let losses = losses(report);
-    let worst = losses.iter().max_by(|a, b| a.factor.total_cmp(&b.factor));
-    let words = worst.map_or_else(
-        || "no method of forkless".to_owned(),
-        |loss| {
-            let methods = count(losses.len() as u64, "method", "methods");
-            let worst = format!("{}, {}", loss.launcher, comparison(1.0 / loss.factor));
-            format!("{methods} of forkless; at worst {worst} ({})", loss.worst)
-        },
-    );
-    Some(format!("Slower than the fastest alternative under some condition: {words}."))
+/// The whole summary as text, with the targets, if requested.
+pub(crate) fn full(report: &Report, notes: &[String], layout: &Layout) -> String {
+    let mut text = String::new();
+    for (title, lines) in lists(report, notes) {
+        text += &format!("\n{}", wrap("", "  ", title, layout.width));
+        lines.iter().for_each(|line| text += &wrap("- ", "  ", line, layout.width));
+    }
+    text + &targets(report, layout)
 }
 
 /// Each note once.
-fn distinct(notes: &[String]) -> impl Iterator<Item = &String> {
-    notes.iter().enumerate().filter(|(at, note)| !notes[..*at].contains(note)).map(|(_, note)| note)
+fn distinct(notes: &[String]) -> Vec<String> {
+    let is_first = |at: &usize| !notes[..*at].contains(&notes[*at]);
+    (0..notes.len()).filter(is_first).map(|at| format!("{}.", notes[at])).collect()
+}
+
+/// The targets as a list, since most names of figures are long; empty if not requested.
+fn targets(report: &Report, layout: &Layout) -> String {
+    if !layout.targets || report.targets.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nTargets (ratios of medians of this run)\n          measured  target    figure\n".to_owned();
+    for figure in &report.targets {
+        let (verdict, colour) = if figure.met { ("met", "32") } else { ("NOT met", "31") };
+        let first = format!("{verdict:<8}{:>10.3}  {:<8}  ", figure.value, figure.goal());
+        let lines = wrap(&first, &" ".repeat(first.chars().count()), &figure.figure, layout.width);
+        let tinted = format!("\u{1b}[{colour}m{verdict}\u{1b}[0m");
+        text += &if layout.colour { lines.replacen(verdict, &tinted, 1) } else { lines };
+    }
+    text
 }
 
 fn lines(text: &str) -> usize {
@@ -134,7 +106,7 @@ fn that_fit(entries: &[String], room: usize) -> (String, usize) {
 mod tests {
     use std::path::Path;
 
-    use super::super::archive;
+    use super::super::condition::Condition;
     use super::*;
 
     const END: &str = "\nPage with plots and tables:\ntarget/bench/index.html\n";
@@ -143,53 +115,47 @@ mod tests {
         Layout { width, colour: false, targets: false }
     }
 
-    fn full(notes: &[&str]) -> Archived {
-        let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("record/2026-11-22");
-        let mut record = archive::read(&record).expect("a record");
-        record.notes = notes.iter().map(|note| (*note).to_owned()).collect();
-        record
+    fn record() -> Report {
+        Report::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("record/2026-11-22")).expect("a record")
     }
 
     /// With all conditions and methods, with long notes and many.
     #[test]
     fn digest_has_at_most_25_lines_and_says_what_is_not_shown() {
-        let path = "a/long/path/".repeat(50);
+        let report = record();
+        let long = ["stopped after 3 rows".to_owned(), "a/long/path/".repeat(50)];
         let many: Vec<String> = (0..30).map(|number| format!("method {number} is not installed")).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        for (notes, shown) in
-            [(&[][..], None), (&["stopped after 3 rows", &path], Some("stopped")), (&many, Some("29"))]
-        {
+        for (notes, shown) in [(&[][..], ""), (&long, "stopped after 3"), (&many, "method 0 is not")] {
             for width in [60, 80, 200] {
-                let text = digest(&full(notes), &layout(width), "--tables", END);
+                let text = digest(&report, notes, &layout(width), "--tables", END);
                 assert!(text.lines().count() <= 25, "{}: {text}", text.lines().count());
-                assert!(text.ends_with(END) && text.contains("Not shown: "), "{text}");
-                assert!(
-                    text.contains("- Small parent: ") && text.contains("Slower than the fastest alternative"),
-                    "{text}"
-                );
+                assert!(text.ends_with(END) && text.contains("Not shown: ") && text.contains(shown), "{text}");
+                assert!(text.contains("- Small parent: ") && text.contains("Slower than the fastest"), "{text}");
                 assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
-                if let Some(first) = shown.filter(|shown| *shown != "29") {
-                    assert!(text.contains(first), "{text}");
-                }
-                assert_eq!(text.contains("method 0 is not"), notes.len() == many.len(), "{text}");
             }
+        }
+        let text = full(&report, &many, &Layout { targets: true, ..layout(80) });
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for part in ["method 29 is not", "Slower than the vfork baseline", "99th percentile", "Targets", "NOT met"] {
+            assert!(text.contains(part), "{part} is missing in {text}");
         }
     }
 
     #[test]
     fn a_note_is_printed_once() {
-        let text = digest(&full(&["one thing", "another", "one thing"]), &layout(200), "--tables", END);
+        let notes = ["one thing", "another", "one thing"].map(str::to_owned);
+        let text = digest(&record(), &notes, &layout(200), "--tables", END);
         assert_eq!((text.matches("one thing").count(), text.matches("another").count()), (1, 1), "{text}");
     }
 
     #[test]
     fn methods_are_named_where_forkless_was_not_measured() {
-        let mut record = full(&[]);
-        record.report.rows.retain(|row| !row.is_ours() && row.condition() == Condition::SMALL);
-        record.report.alive.clear();
-        let text = digest(&record, &layout(80), "--tables", END);
+        let mut report = record();
+        report.rows.retain(|row| !row.is_ours() && row.condition() == Condition::SMALL);
+        report.alive.clear();
+        let text = digest(&report, &[], &layout(80), "--tables", END);
         let line = text.lines().find(|line| line.starts_with("- Small parent: ")).expect("a result");
-        assert!(line.matches(", ").count() + 1 == NAMED, "{text}");
+        assert!(line.matches(", ").count() == 2, "three methods: {text}");
         assert!(!text.contains("Slower") && !text.contains("Not shown"), "{text}");
     }
 }

@@ -4,11 +4,6 @@ use std::io::{IsTerminal, stdout};
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
 
-/// The width if nothing else is known.
-const USUAL_WIDTH: usize = 80;
-/// The minimum: a narrower terminal is treated as this wide.
-const LEAST_WIDTH: usize = 60;
-
 /// How to render the results as text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
@@ -39,82 +34,62 @@ impl Layout {
 fn choose_width(terminal: Option<u16>, columns: Option<&str>) -> usize {
     let terminal = terminal.map(usize::from).filter(|width| *width > 0);
     let columns = columns.and_then(|text| text.trim().parse().ok()).filter(|width| *width > 0);
-    terminal.or(columns).unwrap_or(USUAL_WIDTH).max(LEAST_WIDTH)
+    terminal.or(columns).unwrap_or(80).max(60)
 }
 
 /// Breaks a paragraph into lines of at most `width` characters, with a newline after each. `first` and `rest` are put before the
 /// first and the other lines. A word that is longer than a line is split.
 pub(crate) fn wrap(first: &str, rest: &str, text: &str, width: usize) -> String {
-    let (mut lines, mut line) = (String::new(), first.to_owned());
-    let mut is_empty = true;
     let room = width.saturating_sub(rest.chars().count().max(first.chars().count())).max(1);
-    for word in text.split_whitespace() {
-        let letters: Vec<char> = word.chars().collect();
-        for piece in letters.chunks(room) {
-            if !is_empty && line.chars().count() + 1 + piece.len() > width {
-                lines.push_str(&line);
-                lines.push('\n');
-                line = rest.to_owned();
-                is_empty = true;
-            }
-            if !is_empty {
-                line.push(' ');
-            }
-            line.extend(piece);
-            is_empty = false;
+    let letters = text.split_whitespace().map(|word| word.chars().collect::<Vec<char>>());
+    let (mut lines, mut line, mut gap) = (String::new(), first.to_owned(), "");
+    for word in letters.flat_map(|letters| letters.chunks(room).map(String::from_iter).collect::<Vec<_>>()) {
+        if !gap.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines += &(line + "\n");
+            (line, gap) = (rest.to_owned(), "");
         }
+        line = line + gap + &word;
+        gap = " ";
     }
     lines + &line + "\n"
 }
 
-/// An entry of a list: the lines after the first are indented.
-pub(crate) fn bullet(text: &str, width: usize) -> String {
-    wrap("- ", "  ", text, width)
-}
-
-/// A column of a table: its heading, which may have several lines, and its rank. The columns with the highest ranks are left out
-/// first if the table is too wide.
-pub(crate) type Column = (&'static str, u8);
+/// A column of a table of rows `R`: its heading, which may have several lines, its rank, and the cell of a row. The columns with
+/// the highest ranks are left out first if the table is too wide.
+pub(crate) type Column<R> = (&'static str, u8, fn(&R) -> String);
 
 /// The columns, in their order, that fit into `width` together with those of lower rank. The first is always one of them.
-pub(crate) fn fitting<const N: usize>(columns: &[Column; N], rows: &[[String; N]], width: usize) -> Vec<usize> {
-    let needs = |index: usize| {
-        let cells = rows.iter().map(|row| row[index].as_str());
+pub(crate) fn fitting<'a, R>(columns: &'a [Column<R>], rows: &[&R], width: usize) -> Vec<&'a Column<R>> {
+    let needs = |(head, _, cell): &Column<R>| {
+        let cells = rows.iter().map(|row| cell(row).chars().count());
         // The padding of a cell and the border on its right.
-        columns[index].0.lines().chain(cells).map(|text| text.chars().count()).max().unwrap_or(0) + 2
+        head.lines().map(|line| line.chars().count()).chain(cells).max().unwrap_or(0) + 2
     };
-    let mut by_rank: Vec<usize> = (0..N).collect();
-    by_rank.sort_by_key(|index| columns[*index].1);
+    let mut by_rank: Vec<&Column<R>> = columns.iter().collect();
+    by_rank.sort_by_key(|column| column.1);
     // The border on the left.
     let mut left = width.saturating_sub(1);
-    let mut fitting = Vec::new();
-    for index in by_rank {
-        match left.checked_sub(needs(index)) {
-            Some(rest) => left = rest,
-            None if fitting.is_empty() => left = 0,
-            // No column of higher rank, although it may be narrower: the rule must be simple to state.
-            None => break,
-        }
-        fitting.push(index);
-    }
-    fitting.sort_unstable();
-    fitting
+    // No column of higher rank, although it may be narrower: the rule must be simple to state.
+    let fits = |column: &&&Column<R>| left.checked_sub(needs(column)).map(|rest| left = rest).is_some();
+    let count = by_rank.iter().take_while(fits).count().max(1);
+    let last = by_rank[..count].last().map_or(0, |column| column.1);
+    columns.iter().filter(|column| column.1 <= last).collect()
 }
 
-/// A table of the chosen columns, with a colour for each row. All columns but the first are aligned to the right.
-pub(crate) fn table<const N: usize>(
-    columns: &[Column; N],
-    chosen: &[usize],
-    rows: &[([String; N], Option<Color>)],
-    colour: bool,
-) -> String {
-    let mut table = new_table(colour);
-    table.set_header(chosen.iter().map(|index| columns[*index].0));
-    for (cells, tint) in rows {
-        table.add_row(chosen.iter().map(|index| match tint {
-            Some(tint) => Cell::new(&cells[*index]).fg(*tint),
-            None => Cell::new(&cells[*index]),
-        }));
+/// A table of these columns, with a colour for each row. All columns but the first are aligned to the right.
+pub(crate) fn table<R>(columns: &[&Column<R>], rows: &[&R], tint: impl Fn(&R) -> Option<Color>) -> String {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns.iter().map(|(head, ..)| head));
+    let is_tinted = rows.iter().any(|row| tint(row).is_some());
+    if is_tinted {
+        table.enforce_styling()
+    } else {
+        table.force_no_tty()
+    };
+    for row in rows {
+        let coloured = |cell: String| tint(row).map_or_else(|| Cell::new(&cell), |tint| Cell::new(&cell).fg(tint));
+        table.add_row(columns.iter().map(|(.., cell)| coloured(cell(row))));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 1));
@@ -128,18 +103,6 @@ pub(crate) fn table<const N: usize>(
 
 /// A line below the headings, no other borders.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
-
-/// An empty table.
-pub(crate) fn new_table(colour: bool) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-    if colour {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    table
-}
 
 #[cfg(test)]
 mod tests {
@@ -158,9 +121,9 @@ mod tests {
 
     #[test]
     fn paragraphs_are_wrapped_and_long_words_split() {
-        assert_eq!(bullet("one two three", 9), "- one two\n  three\n");
-        assert_eq!(bullet("one", 80), "- one\n");
-        assert_eq!(bullet("", 80), "- \n");
+        assert_eq!(wrap("- ", "  ", "one two three", 9), "- one two\n  three\n");
+        assert_eq!(wrap("- ", "  ", "one", 80), "- one\n");
+        assert_eq!(wrap("- ", "  ", "", 80), "- \n");
         assert_eq!(wrap("", "  ", "µµµµ abcdefghijk", 6), "µµµµ\n  abcd\n  efgh\n  ijk\n");
         let lines = wrap("- ", "  ", &"word longerword ".repeat(40), 31);
         assert!(lines.lines().all(|line| line.chars().count() <= 31), "{lines}");
@@ -168,14 +131,19 @@ mod tests {
 
     #[test]
     fn columns_of_high_rank_are_left_out_first() {
-        let columns = [("name", 0), ("a", 2), ("bb\nb", 1), ("c", 3)];
-        let rows = [["longer", "12345", "1", "7"].map(str::to_owned)];
-        let all = fitting(&columns, &rows, 1 + 8 + 7 + 4 + 3);
-        assert_eq!(all, [0, 1, 2, 3]);
-        assert_eq!(fitting(&columns, &rows, 1 + 8 + 7 + 4 + 2), [0, 1, 2]);
-        assert_eq!(fitting(&columns, &rows, 1 + 8 + 7 + 3), [0, 2]);
-        assert_eq!(fitting(&columns, &rows, 1), [0]);
-        let text = table(&columns, &all, &rows.map(|row| (row, None)), false);
+        let columns: [Column<[&str; 4]>; 4] = [
+            ("name", 0, |row| row[0].to_owned()),
+            ("a", 2, |row| row[1].to_owned()),
+            ("bb\nb", 1, |row| row[2].to_owned()),
+            ("c", 3, |row| row[3].to_owned()),
+        ];
+        let row = ["longer", "12345", "1", "7"];
+        let heads = |width| fitting(&columns, &[&row], width).iter().map(|column| column.0).collect::<Vec<_>>();
+        assert_eq!(heads(1 + 8 + 7 + 4 + 3), ["name", "a", "bb\nb", "c"]);
+        assert_eq!(heads(1 + 8 + 7 + 4 + 2), ["name", "a", "bb\nb"]);
+        assert_eq!(heads(1 + 8 + 7 + 3), ["name", "bb\nb"]);
+        assert_eq!(heads(1), ["name"]);
+        let text = table(&fitting(&columns, &[&row], 80), &[&row], |_| None);
         assert!(text.lines().all(|line| line.chars().count() <= 1 + 8 + 7 + 4 + 3), "{text}");
     }
 }

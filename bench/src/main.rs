@@ -49,29 +49,26 @@ mod machine;
 mod rows;
 mod targets;
 mod record;
-mod archive;
 
-mod table;
+mod properties;
 mod summary;
 mod digest;
+mod table;
+mod looks;
 mod charts;
-mod plots;
-mod axes;
-#[cfg(test)]
-mod vision;
+mod svg;
 mod page;
-mod background;
-mod report;
-mod campaigns;
 mod readme;
+mod report;
 mod compare;
+
+mod campaigns;
 
 use std::{fs, io::Write, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 
-use self::archive::Archived;
 use self::condition::OUTPUTS;
 use self::contestant::Contestant;
 use self::engines::Engines;
@@ -153,25 +150,25 @@ fn run(options: &BenchOptions) -> Result<Option<i32>> {
     let engines = stage.engines.versions().into_iter().collect();
     let machine = Machine { own_target: options.program.is_empty(), clone3, engines, ..Machine::read() };
     let report = Report::new(machine, measured.rows, measured.alive);
-    let mut record = Archived { report, notes: sweeps.notes };
+    let mut notes = sweeps.notes;
     let interrupted = interrupt.signal().map(|signal| (signal, progress.rows()));
     let end = match interrupted {
-        None => write_all(options, &record)?,
+        None => write_all(options, &report, &notes)?,
         Some((_, (finished, all))) => {
             eprintln!("forkless: interrupted after {finished} of {all} rows; no files were written");
             // First: of many notes, standard output has only the first ones.
-            record.notes.insert(0, format!("interrupted after {finished} of {all} rows"));
+            notes.insert(0, format!("interrupted after {finished} of {all} rows"));
             String::new()
         }
     };
     if ![&options.json, &options.csv].into_iter().flatten().any(|path| path == Path::new("-")) {
         let layout = Layout::of_stdout(options.targets);
         let text = if options.tables {
-            table::render(&record.report, &record.notes, &layout) + &end
+            table::render(&report, &notes, &layout) + &end
         } else {
             let file = interrupted.is_none().then(|| options.out.join("table.txt"));
             let elsewhere = file.map_or_else(|| "--tables".to_owned(), |file| file.display().to_string());
-            digest::digest(&record, &layout, &elsewhere, &end)
+            digest::digest(&report, &notes, &layout, &elsewhere, &end)
         };
         let mut stdout = std::io::stdout().lock();
         // A reader that closes the pipe early (`| head`) is not an error.
@@ -200,8 +197,8 @@ fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -
 }
 
 /// Writes the files of `--json`, `--csv` and `--out`; returns lines that name the page.
-fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
-    let (json, csv) = (record.report.json()?, record.report.csv()?);
+fn write_all(options: &BenchOptions, report: &Report, notes: &[String]) -> Result<String> {
+    let (json, csv) = (report.json()?, report.csv()?);
     if let Some(path) = &options.json {
         write_to(path, &json)?;
     }
@@ -212,11 +209,11 @@ fn write_all(options: &BenchOptions, record: &Archived) -> Result<String> {
     fs::create_dir_all(out).with_context(|| format!("--out: cannot create the directory {}", out.display()))?;
     write_in(out, "results.json", json.as_bytes())?;
     write_in(out, "results.csv", csv.as_bytes())?;
-    if !record.report.alive.is_empty() {
-        write_in(out, "alive.csv", record.report.alive_csv()?.as_bytes())?;
+    if !report.alive.is_empty() {
+        write_in(out, "alive.csv", report.alive_csv()?.as_bytes())?;
     }
-    let text = table::render(&record.report, &record.notes, &Layout::of_file(options.targets));
+    let text = table::render(report, notes, &Layout::of_file(options.targets));
     write_in(out, "table.txt", text.as_bytes())?;
-    let page = report::write(out, &[record], background::found_in(out)?.as_ref(), options.targets)?;
+    let page = report::write(out, &[(report, notes)], options.targets)?;
     Ok(format!("\nPage with plots and tables:\n{}\n", page.display()))
 }

@@ -6,20 +6,16 @@ use anyhow::{Context, Result, ensure};
 
 use super::{
     condition::Condition,
+    properties::PROPERTIES,
     record::{Report, write_to},
     rows::Row,
-    setting::Setting,
-    summary,
+    summary::{Loss, behind_a_rival},
     units::figure,
 };
 
 /// What stands around the figures.
 const BEGIN: &str = "<!-- figures: written by `forkless bench report --readme` -->\n";
 const END: &str = "<!-- end of figures -->\n";
-
-/// The picture, with its text for readers who cannot see it.
-const PICTURE: (&str, &str) =
-    ("files", "Median time of a launch by open files of the calling process, for each method");
 
 /// The methods beside ours: their names in the record, and the heads of their columns.
 const METHODS: [(&str, &str); 6] = [
@@ -56,21 +52,13 @@ fn spliced(text: &str, figures: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}{figures}{END}{after}"))
 }
 
-/// A line of the table: its head, its condition, ours, and the figure that is taken from each row of the record.
-struct Line {
-    head: String,
-    condition: Condition,
-    ours: &'static str,
-    figure: fn(&Row) -> f64,
-}
-
 fn figures(report: &Report, place: &str) -> Result<String> {
     let mut text = String::new();
-    let (name, words) = PICTURE;
+    let words = "Median time of a launch by open files of the calling process, for each method";
     let _ = writeln!(
         text,
-        "<picture>\n<source media=\"(prefers-color-scheme: dark)\" srcset=\"{place}/{name}-dark.svg\">\n\
-         <img alt=\"{words}\" src=\"{place}/{name}.svg\">\n</picture>\n"
+        "<picture>\n<source media=\"(prefers-color-scheme: dark)\" srcset=\"{place}/files-dark.svg\">\n\
+         <img alt=\"{words}\" src=\"{place}/files.svg\">\n</picture>\n"
     );
     let heads = METHODS.map(|(_, head)| head).join(" | ");
     let _ = writeln!(
@@ -78,16 +66,19 @@ fn figures(report: &Report, place: &str) -> Result<String> {
         "| launching process, µs | {heads} | forkless |\n| --- |{} ---: |",
         " ---: |".repeat(METHODS.len())
     );
-    let lines = lines(report);
+    let mut lines = vec![("small process, until the call returns".to_owned(), Condition::SMALL)];
+    lines.push(("small process".to_owned(), Condition::SMALL));
+    lines.extend(others(report).map(|condition| (condition.words(), condition)));
     ensure!(lines.len() > 2, "the record has none of the sweeps");
-    for line in lines {
+    for (index, (head, condition)) in lines.iter().enumerate() {
+        let (ours, figure_of): (_, fn(&Row) -> f64) =
+            if index == 0 { (LAUNCH, |row| row.held_p50_us) } else { (STATUS, |row| row.total_p50_us) };
         let cell = |launcher: &str| {
-            let mut rows = report.rows_of(&line.condition);
-            let row = rows.find(|row| row.launcher == launcher && row.lacks.is_none());
-            row.map_or_else(|| "–".to_owned(), |row| figure((line.figure)(row)))
+            let row = report.rows_of(condition).find(|row| row.launcher == launcher && row.lacks.is_none());
+            row.map_or_else(|| "–".to_owned(), |row| figure(figure_of(row)))
         };
         let cells: Vec<String> = METHODS.iter().map(|(launcher, _)| cell(launcher)).collect();
-        let _ = writeln!(text, "| {} | {} | {} |", line.head, cells.join(" | "), cell(line.ours));
+        let _ = writeln!(text, "| {head} | {} | {} |", cells.join(" | "), cell(ours));
     }
     let _ = writeln!(
         text,
@@ -102,39 +93,18 @@ fn figures(report: &Report, place: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The small parent, the largest one, the one with the most open files, and a change of user in a large one.
-fn lines(report: &Report) -> Vec<Line> {
-    let small = Condition::SMALL;
-    let total = |head: String, condition| Line { head, condition, ours: STATUS, figure: |row| row.total_p50_us };
-    let mut lines = vec![
-        Line {
-            head: "small process, until the call returns".to_owned(),
-            condition: small,
-            ours: LAUNCH,
-            figure: |row| row.held_p50_us,
-        },
-        total("small process".to_owned(), small),
-    ];
-    for condition in summary::telling(report) {
-        let Condition { parent_mib, fds, .. } = condition;
-        let is_wanted = condition == Condition { parent_mib, ..small }
-            || condition == Condition { fds, ..small }
-            || condition == Condition { setting: Setting::User, parent_mib, ..small };
-        if is_wanted && condition != small {
-            lines.push(total(condition.words(), condition));
-        }
-    }
-    lines
+/// The largest parent, the one with the most open files, and a change of user in a large one.
+fn others(report: &Report) -> impl Iterator<Item = Condition> {
+    let wanted = PROPERTIES.iter().filter(|property| ["memory", "files", "settings-user"].contains(&property.name));
+    let ends = wanted.filter_map(|property| property.conditions(report).last().copied());
+    ends.filter(|condition| *condition != Condition::SMALL)
 }
 
 /// Where those of ours that are in the table lose: what is worst is not left to the reader to find.
 fn losses(report: &Report) -> String {
-    let losses = summary::losses(report);
-    let lost: Vec<String> = losses
-        .iter()
-        .filter(|loss| [LAUNCH, STATUS].contains(&loss.launcher))
-        .map(|loss| format!("`{}", loss.words().replacen(' ', "` ", 1)))
-        .collect();
+    let losses = behind_a_rival(report).unwrap_or_default();
+    let shown = losses.iter().filter(|loss| [LAUNCH, STATUS].contains(&loss.launcher)).map(Loss::words);
+    let lost: Vec<String> = shown.map(|words| format!("`{}", words.replacen(' ', "` ", 1))).collect();
     match lost.len() {
         0 => "No other method has a shorter total time in the record.".to_owned(),
         _ => format!("Where another method has a shorter total time: {}.", lost.join("; ")),

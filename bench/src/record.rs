@@ -1,9 +1,14 @@
 //! The record as JSON and CSV. `bench/FORMAT.md` describes every field, which a test checks.
 
-use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
-use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 
 use super::{
     condition::Condition,
@@ -16,13 +21,20 @@ use super::{
 /// Version of the format; `bench/FORMAT.md` says when it is increased.
 pub(crate) const FORMAT_VERSION: u32 = 3;
 
+/// The file of a record, which may be given by its directory.
+pub(crate) fn file(record: &Path) -> PathBuf {
+    if record.is_dir() { record.join("results.json") } else { record.to_owned() }
+}
+
 /// The results of one run of the bench.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) version: u32,
     pub(crate) machine: Machine,
     pub(crate) rows: Vec<Row>,
     pub(crate) alive: Vec<AliveRow>,
+    /// Computed again from the rows when a record is read, so that old rows are compared with current targets.
+    #[serde(skip_deserializing)]
     pub(crate) targets: Vec<Figure>,
 }
 
@@ -37,6 +49,28 @@ impl Report {
         }
         let targets = super::targets::judge(&rows, &alive, &machine);
         Self { version: FORMAT_VERSION, machine, rows, alive, targets }
+    }
+
+    /// Reads a record of the current version, from its file or directory.
+    ///
+    /// # Errors
+    /// If the file is not such a record, or has no rows.
+    pub(crate) fn read(record: &Path) -> Result<Self> {
+        let path = file(record);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse(&text).with_context(|| format!("{} is not a record of this program", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let value: serde_json::Value = serde_json::from_str(text)?;
+        let version = &value["version"];
+        ensure!(
+            *version == FORMAT_VERSION,
+            "it has version {version} of the format, not {FORMAT_VERSION}: read it with the forkless that wrote it"
+        );
+        let Self { machine, rows, alive, .. } = serde_json::from_value(value)?;
+        ensure!(!rows.is_empty() || !alive.is_empty(), "it has no rows");
+        Ok(Self::new(machine, rows, alive))
     }
 
     /// The conditions, in the order in which they were measured.
@@ -114,6 +148,7 @@ pub(crate) fn write_in(directory: &Path, name: impl AsRef<Path>, content: &[u8])
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::contestant::Contestant;
+    use super::super::setting::Setting;
     use super::super::statistics::Spread;
     use super::super::statistics::Summary;
     use super::*;
@@ -148,6 +183,23 @@ pub(crate) mod tests {
         let json: serde_json::Value = serde_json::from_str(&report.json().expect("json")).expect("valid");
         assert_eq!(json["version"], 3);
         assert_eq!(json["rows"][1]["ratio_to_floor"], 1.25);
+    }
+
+    #[test]
+    fn written_record_is_read_back_unchanged_and_another_version_refused() {
+        let user = Condition { setting: Setting::UserNamespace, ..Condition::SMALL };
+        let rows = vec![row("floor", user, 40.0, 80.0), row("forkless-status", user, 60.0, 60.0)];
+        let alive = vec![AliveRow { waiter: "epoll", children: 100, n: 9, cpu_p50_us: 5.0, ..AliveRow::default() }];
+        let written = Report::new(Machine::read(), rows, alive).json().expect("json");
+        // A launcher that was added or removed since.
+        let written = written.replace("forkless-status", "forkless-next-year");
+        assert_eq!(Report::parse(&written).expect("a record").json().expect("json"), written);
+        let older = Report::parse(&written.replace("\"version\":3", "\"version\":2")).expect_err("version 2");
+        assert!(older.to_string().contains("it has version 2 of the format, not 3"), "{older}");
+        let empty = r#"{"version": 3, "machine": {}, "rows": [], "alive": []}"#;
+        for none in ["{}", "[]", empty, r#"{"version": 3, "machine": {}, "rows": [{}], "alive": []}"#, "no JSON"] {
+            assert!(Report::parse(none).is_err(), "{none}");
+        }
     }
 
     #[test]

@@ -19,9 +19,8 @@ pub(crate) fn enough(n: u64, p99: f64) -> Option<f64> {
     (n >= 100).then_some(p99)
 }
 
-/// One method under one condition. Fields that an older record lacks get the value that they had then.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+/// One method under one condition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// The method: [`Contestant::name`].
     #[serde(deserialize_with = "super::name::name")]
@@ -34,28 +33,28 @@ pub(crate) struct Row {
     pub(crate) setting: Setting,
     pub(crate) output: u64,
     pub(crate) tasks: usize,
-    #[serde(default = "always")]
     pub(crate) close_on_exec: bool,
     pub(crate) faulting: usize,
     pub(crate) environment: u64,
     pub(crate) path_misses: u64,
-    #[serde(deserialize_with = "super::name::name")]
+    /// Added after the first records of this version.
+    #[serde(default, deserialize_with = "super::name::name")]
     pub(crate) program: Name,
     /// Launches.
     pub(crate) n: u64,
     /// Time for which the launch blocked the caller, median, in microseconds.
     pub(crate) held_p50_us: f64,
-    /// 95 % confidence bounds of the median; None in older records.
-    pub(crate) held_p50_low_us: Option<f64>,
-    pub(crate) held_p50_high_us: Option<f64>,
+    /// 95 % confidence bounds of the median.
+    pub(crate) held_p50_low_us: f64,
+    pub(crate) held_p50_high_us: f64,
     pub(crate) held_p90_us: f64,
     /// The 99th percentile of the same.
     pub(crate) held_p99_us: f64,
     pub(crate) held_max_us: f64,
     /// Time from the call until the child was reaped, median, in microseconds.
     pub(crate) total_p50_us: f64,
-    pub(crate) total_p50_low_us: Option<f64>,
-    pub(crate) total_p50_high_us: Option<f64>,
+    pub(crate) total_p50_low_us: f64,
+    pub(crate) total_p50_high_us: f64,
     pub(crate) total_p90_us: f64,
     /// The 99th percentile of the same.
     pub(crate) total_p99_us: f64,
@@ -70,11 +69,6 @@ pub(crate) struct Row {
     pub(crate) unlike: Option<String>,
     /// Settings that the method did not apply.
     pub(crate) lacks: Option<String>,
-}
-
-/// The default of older records, which had no other descriptors.
-fn always() -> bool {
-    true
 }
 
 impl Row {
@@ -97,14 +91,14 @@ impl Row {
             program: condition.program,
             n: summary.n,
             held_p50_us: summary.held.p50,
-            held_p50_low_us: Some(summary.held.low),
-            held_p50_high_us: Some(summary.held.high),
+            held_p50_low_us: summary.held.low,
+            held_p50_high_us: summary.held.high,
             held_p90_us: summary.held.p90,
             held_p99_us: summary.held.p99,
             held_max_us: summary.held.max,
             total_p50_us: summary.total.p50,
-            total_p50_low_us: Some(summary.total.low),
-            total_p50_high_us: Some(summary.total.high),
+            total_p50_low_us: summary.total.low,
+            total_p50_high_us: summary.total.high,
             total_p90_us: summary.total.p90,
             total_p99_us: summary.total.p99,
             total_max_us: summary.total.max,
@@ -149,23 +143,21 @@ impl Row {
 
 /// One method to wait, with one number of children.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct AliveRow {
     #[serde(deserialize_with = "super::name::name")]
     pub(crate) waiter: Name,
     pub(crate) children: usize,
     pub(crate) n: usize,
     pub(crate) cpu_p50_us: f64,
-    /// 95 % confidence bounds of the median; None in older records.
-    pub(crate) cpu_p50_low_us: Option<f64>,
-    pub(crate) cpu_p50_high_us: Option<f64>,
-    /// In these older records, this and the maximum are 0.
+    /// 95 % confidence bounds of the median.
+    pub(crate) cpu_p50_low_us: f64,
+    pub(crate) cpu_p50_high_us: f64,
     pub(crate) cpu_p90_us: f64,
     pub(crate) cpu_p99_us: f64,
     pub(crate) cpu_max_us: f64,
     pub(crate) latency_p50_us: f64,
-    pub(crate) latency_p50_low_us: Option<f64>,
-    pub(crate) latency_p50_high_us: Option<f64>,
+    pub(crate) latency_p50_low_us: f64,
+    pub(crate) latency_p50_high_us: f64,
     pub(crate) latency_p90_us: f64,
     pub(crate) latency_p99_us: f64,
     pub(crate) latency_max_us: f64,
@@ -183,14 +175,14 @@ impl AliveRow {
             children,
             n: exits.len(),
             cpu_p50_us: cpu.p50,
-            cpu_p50_low_us: Some(cpu.low),
-            cpu_p50_high_us: Some(cpu.high),
+            cpu_p50_low_us: cpu.low,
+            cpu_p50_high_us: cpu.high,
             cpu_p90_us: cpu.p90,
             cpu_p99_us: cpu.p99,
             cpu_max_us: cpu.max,
             latency_p50_us: latency.p50,
-            latency_p50_low_us: Some(latency.low),
-            latency_p50_high_us: Some(latency.high),
+            latency_p50_low_us: latency.low,
+            latency_p50_high_us: latency.high,
             latency_p90_us: latency.p90,
             latency_p99_us: latency.p99,
             latency_max_us: latency.max,

@@ -37,6 +37,15 @@ pub(crate) fn figure(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value.round() as u64) }
 }
 
+/// Microseconds with a unit: 38.0 µs, 20.5 ms.
+pub(crate) fn time(us: f64) -> String {
+    match us {
+        us if us >= 1e6 => format!("{:.1} s", us / 1e6),
+        us if us >= 1e4 => format!("{:.1} ms", us / 1e3),
+        us => format!("{} µs", figure(us)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +61,11 @@ mod tests {
         assert_eq!(count(1, "thread", "threads"), "1 thread");
         assert_eq!(count(2_000, "thread", "threads"), "2,000 threads");
         assert_eq!((bytes(1), bytes(100)), ("1 byte".to_owned(), "100 bytes".to_owned()));
+    }
+
+    #[test]
+    fn figures_have_three_significant_digits_and_times_a_unit() {
+        assert_eq!([82.44, 99.97, 104_123.4].map(figure), ["82.4", "100", "104,123"]);
+        assert_eq!([38.04, 20_498.3, 1_500_000.0].map(time), ["38.0 µs", "20.5 ms", "1.5 s"]);
     }
 }

@@ -31,11 +31,6 @@ fn text(path: &Path) -> String {
     path.to_str().expect("UTF-8").to_owned()
 }
 
-/// The committed record of `forkless bench background`.
-fn background() -> PathBuf {
-    root().join("bench/record/2026-11-21-background")
-}
-
 /// Writes the page of a record to a directory.
 fn report(record: &Path, out: &Path) -> Output {
     let output = forkless(&["report", &text(record), "--out", &text(out)]);
@@ -47,7 +42,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir().expect("temporary directory")
 }
 
-/// Checks in each frame: its width, elements that stick out, that every chart is drawn, and the tooltip of a value.
+/// Checks in each frame: its width, elements that stick out, that every chart is drawn with tooltips, and that no text covers another.
 const PROBE: &str = r#"
 const look = async frame => {
   const win = frame.contentWindow, doc = frame.contentDocument, root = doc.documentElement;
@@ -56,25 +51,19 @@ const look = async frame => {
   const charts = [...doc.querySelectorAll('figure svg')];
   const drawn = charts.filter(svg => {
     const [width, height] = box(svg);
-    const marks = [...svg.querySelectorAll('circle,polyline,text')];
+    const marks = [...svg.querySelectorAll('path,polyline,text')];
     return width > 200 && height > 60 && marks.length > 8 && svg.getBBox().width > 200;
   });
   const visible = element => getComputedStyle(element).display !== 'none';
   const out = [...doc.querySelectorAll('body *')].filter(element => visible(element) && !element.closest('.scroll')
     && !element.closest('svg') && element.getBoundingClientRect().right > root.clientWidth + 1).map(e => e.tagName + '.' + e.className);
-  const shown = [];
-  for (const svg of charts) {
-    svg.scrollIntoView({ block: 'center' });
-    const [x, y] = svg.dataset.spots.split(/[ ,]/).map(Number);
-    const place = new win.DOMPoint(x, y).matrixTransform(svg.getScreenCTM());
-    const at = { clientX: place.x, clientY: place.y, bubbles: true, pointerType: 'mouse' };
-    svg.dispatchEvent(new win.PointerEvent('pointermove', at));
-    const tip = doc.querySelector('.tip');
-    const t = tip.getBoundingClientRect();
-    const names = [...tip.children].map(block => block.textContent.split(' · ')[0]);
-    const once = new Set(names).size === names.length;
-    shown.push({ words: tip.hidden ? '' : tip.textContent, inside: t.left >= 0 && t.right <= root.clientWidth, once });
-  }
+  const named = svg => [...svg.querySelectorAll('title')].filter(title => title.textContent.includes(': ')).length;
+  const untold = charts.filter(svg => named(svg) < 2).length;
+  const overlaps = charts.flatMap(svg => {
+    const boxes = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+    const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4;
+    return boxes.flatMap(([name, box], at) => boxes.slice(at + 1).filter(([, other]) => over(box, other)).map(([other]) => name + '/' + other));
+  });
   const luminance = colour => {
     const [r, g, b] = colour.match(/[\d.]+/g).map(Number).map(c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -83,7 +72,7 @@ const look = async frame => {
   const paper = win.getComputedStyle(doc.body).backgroundColor;
   const faint = [...doc.querySelectorAll('figure svg text')].map(t => [t.textContent, contrast(win.getComputedStyle(t).fill, paper)])
     .filter(([, ratio]) => ratio < 4.5).map(([words, ratio]) => `${words} ${ratio.toFixed(2)}`);
-  return { wide: root.clientWidth, scroll: root.scrollWidth, out, charts: charts.length, drawn: drawn.length, shown, paper, faint };
+  return { wide: root.clientWidth, scroll: root.scrollWidth, out, charts: charts.length, drawn: drawn.length, untold, overlaps, paper, faint };
 };
 window.errors = [];
 addEventListener('load', async () => {
@@ -193,11 +182,8 @@ fn faults(found: &Value, console: &[String], charts: usize) -> Vec<String> {
         must(!scrolls && frame["out"] == serde_json::json!([]), format!("wider than it may be: {}", frame["out"]));
         must(frame["charts"] == charts && frame["drawn"] == charts, format!("{} of {charts} drawn", frame["drawn"]));
         must(frame["faint"] == serde_json::json!([]), format!("hard to read: {}", frame["faint"]));
-        let shown = frame["shown"].as_array().cloned().unwrap_or_default();
-        let has_words = |tip: &Value| tip["words"].as_str().is_some_and(|words| words.contains(" · "));
-        let told = |tip: &Value| tip["inside"] == true && tip["once"] == true && has_words(tip);
-        let untold: Vec<&Value> = shown.iter().filter(|tip| !told(tip)).collect();
-        must(shown.len() == charts && untold.is_empty(), format!("no value under the pointer: {untold:?}"));
+        must(frame["untold"] == 0, format!("{} charts without tooltips", frame["untold"]));
+        must(frame["overlaps"] == serde_json::json!([]), format!("text over text: {}", frame["overlaps"]));
     }
     if found["found"]["night"]["paper"] == found["found"]["desk"]["paper"] {
         faults.push("the dark page is light".to_owned());
@@ -212,15 +198,9 @@ fn page_is_readable_in_a_browser() {
     };
     let out = directory();
     report(&record(), out.path());
-    let without = fs::read_to_string(out.path().join("index.html")).expect("a page");
-    let words = ["report", &text(&record()), "--background", &text(&background()), "--out", &text(out.path())];
-    let output = forkless(&words);
-    assert!(output.status.success(), "{output:?}");
     let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
-    let charts_of = |page: &str| page.matches("<svg role=\"img\"").count();
-    let charts = charts_of(&page);
+    let charts = page.matches("<svg role=\"img\"").count();
     assert!(charts > 20, "{charts}");
-    assert_eq!(charts - charts_of(&without), 4, "three graphs of the background, and one of them again without fork");
     let (found, console) = probed(chromium, &page);
     assert_eq!(faults(&found, &console, charts), Vec::<String>::new());
 
@@ -228,15 +208,14 @@ fn page_is_readable_in_a_browser() {
     let broken = page
         .replacen("<h1>", "<h1 style=\"width:1500px\">", 1)
         .replacen("</main>", "<script>console.error('odd');nothing.at.all()</script></main>", 1)
-        .replacen("role=\"img\"", "role=\"img\" style=\"display:none\"", 1);
-    // The last graph belongs to the background.
-    let (before, last) = broken.rsplit_once("role=\"img\"").expect("a graph");
+        .replacen("</svg>", "<text x=\"90\" y=\"90\">one</text><text x=\"95\" y=\"91\">two</text></svg>", 1);
+    // The last chart is not drawn.
+    let (before, last) = broken.rsplit_once("role=\"img\"").expect("a chart");
     let broken = format!("{before}role=\"img\" style=\"display:none\"{last}");
     let (found, console) = probed(chromium, &broken);
     let faults = faults(&found, &console, charts).join("\n");
-    for part in
-        ["odd", "nothing is not defined", "phone: wider", "desk: wider", &format!("{} of {charts} drawn", charts - 2)]
-    {
+    let hidden = format!("{} of {charts} drawn", charts - 1);
+    for part in ["odd", "nothing is not defined", "phone: wider", "desk: wider", "one/two", &hidden] {
         assert!(faults.contains(part), "{part} is not found: {faults}");
     }
 }
@@ -246,27 +225,22 @@ fn report_writes_page_and_plots_and_prints_a_summary() {
     let out = directory();
     let output = report(&record(), out.path());
     let words = String::from_utf8(output.stdout).expect("text");
-    for part in [
-        "Results on this machine",
-        "Slower than the fastest alternative",
-        "99th percentile",
-        "Slower than the vfork baseline",
-        "index.html",
-    ] {
+    for part in ["Summary", "Slower than the fastest alternative", "99th percentile", "vfork baseline", "index.html"] {
         assert!(words.contains(part), "{part} is missing in {words}");
     }
-    for picture in ["memory", "files", "threads", "small", "alive"] {
-        let read = |ending: &str| fs::read(out.path().join(picture).with_extension(ending)).expect("a picture");
-        assert!(read("png").starts_with(b"\x89PNG") && read("svg").starts_with(b"<svg"));
-        let dark = fs::read_to_string(out.path().join(format!("{picture}-dark.svg"))).expect("a picture");
-        assert!(dark.contains("fill=\"#16181B\""), "{picture}");
+    for (file, colour) in
+        [("memory", "#0072B2"), ("memory-dark", "#56B4E9"), ("threads", "#0072B2"), ("alive-dark", "#D55E00")]
+    {
+        let svg = fs::read_to_string(out.path().join(file).with_extension("svg")).expect("a picture");
+        assert!(svg.starts_with("<svg") && svg.contains(colour), "{file}: {svg}");
     }
     let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
     let rows: Value =
         serde_json::from_slice(&fs::read(record().join("results.json")).expect("a record")).expect("JSON");
     for row in rows["rows"].as_array().expect("rows").iter().take(15) {
-        let exact = format!("total {} µs", with_commas(row["total_p50_us"].as_f64().expect("a time")));
-        assert!(page.contains(&exact), "{exact} is not on the page");
+        let time = row["total_p50_us"].as_f64().expect("a time");
+        let exact = if time < 99.95 { format!("<td>{time:.1}") } else { format!("<td>{time:.0}") };
+        assert!(time > 999.0 || page.contains(&exact), "{exact} is not on the page");
     }
 }
 
@@ -312,75 +286,6 @@ fn symbolic_links_in_the_output_directory_are_not_followed() {
 }
 
 #[test]
-fn background_shows_published_and_measured_figures() {
-    let place = directory();
-    let [beside, out] = ["record", "page"].map(|name| place.path().join(name));
-    fs::create_dir(&beside).expect("a directory");
-    fs::copy(record().join("results.json"), beside.join("results.json")).expect("a record");
-    fs::copy(background().join("background.json"), beside.join("background.json")).expect("a record");
-    report(&beside, &out);
-    let page = fs::read_to_string(out.join("index.html")).expect("a page");
-    assert!(page.contains("href=\"#background\"") && page.contains("id=\"background\""));
-    let quoted = |text: &Value| {
-        let text = text.as_str().expect("text").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        text.replace('"', "&quot;")
-    };
-    let known: Value =
-        serde_json::from_slice(&fs::read(background().join("background.json")).expect("a record")).expect("JSON");
-    let list = |value: &Value| value.as_array().expect("a list").clone();
-    let figure = |value: &Value| {
-        let value = value.as_f64().expect("a figure");
-        if value < 99.95 { format!("{value:.1}") } else { with_commas(value.round()) }
-    };
-    for row in list(&known["tables"]).iter().flat_map(|table| list(&table["rows"])) {
-        let named = format!("<th scope=\"row\">{}</th>", quoted(&row["name"]));
-        let reason = format!("<td class=\"why\">{}</td>", quoted(&row["reason"]));
-        let lines: Vec<&str> = page.lines().filter(|line| line.contains(&named) && line.contains(&reason)).collect();
-        let figures = [list(&row["published"]), list(&row["here"])].concat();
-        let has = |line: &&str| figures.iter().all(|value| line.contains(&format!(">{}</td>", figure(value))));
-        assert!(lines.iter().any(has), "{row} is not on the page: {lines:?}");
-    }
-    let tips = page.split("id=\"words\">").nth(1).and_then(|rest| rest.split("</script>").next()).expect("tooltips");
-    let tips: Vec<String> = serde_json::from_str(tips).expect("JSON");
-    for curve in list(&known["curves"]) {
-        for line in list(&curve["lines"]) {
-            for point in list(&line["points"]) {
-                let thousandths = (point[1].as_f64().expect("a time") * 1e3).round() / 1e3;
-                let x = with_commas(point[0].as_f64().expect("a number"));
-                let plain = |text: &Value| text.as_str().expect("text").to_owned();
-                let at = format!("{} · {x} {}\n", plain(&line["name"]), plain(&curve["x"]));
-                let words = tips.iter().find_map(|tip| tip.strip_prefix(&at)).and_then(|rest| rest.strip_suffix(" µs"));
-                assert_eq!(words, Some(with_commas(thousandths).as_str()), "{at}");
-            }
-        }
-    }
-
-    fs::write(beside.join("background.json"), "{}").expect("written");
-    let refused = forkless(&["report", &text(&beside), "--out", &text(&out)]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("background.json"), "{refused:?}");
-    let missing = forkless(&["report", &text(&record()), "--out", &text(&out), "--background", "/nowhere"]);
-    assert_eq!(missing.status.code(), Some(1));
-    report(&record(), &out);
-    assert!(!fs::read_to_string(out.join("index.html")).expect("a page").contains("id=\"background\""));
-}
-
-fn with_commas(value: f64) -> String {
-    let text = value.to_string();
-    match text.split_once('.') {
-        Some((whole, part)) if whole.len() > 3 => {
-            let (thousands, rest) = whole.split_at(whole.len() - 3);
-            format!("{thousands},{rest}.{part}")
-        }
-        None if text.len() > 3 => {
-            let (thousands, rest) = text.split_at(text.len() - 3);
-            format!("{thousands},{rest}")
-        }
-        _ => text,
-    }
-}
-
-#[test]
 fn several_records_become_one_page_with_out() {
     let out = directory();
     let other = out.path().join("other.json");
@@ -394,7 +299,7 @@ fn several_records_become_one_page_with_out() {
     assert!(output.status.success(), "{output:?}");
     let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
     assert!(page.contains("id=\"memory\"") && page.contains("id=\"r2-memory\""));
-    assert!(!out.path().join("memory.png").exists(), "plots are written for a single record only");
+    assert!(!out.path().join("memory.svg").exists(), "plots are written for a single record only");
 
     let missing = forkless(&["report", &text(&out.path().join("nowhere"))]);
     assert_eq!(missing.status.code(), Some(1));
@@ -514,8 +419,14 @@ fn compare_reports_only_changes_beyond_the_noise() {
 fn records_that_cannot_be_compared_exit_with_2() {
     let place = directory();
     let nothing = place.path().join("nothing.json");
-    fs::write(&nothing, r#"{"version": 2, "machine": {}, "rows": []}"#).expect("written");
-    for words in [["compare", &text(&record()), &text(&nothing)], ["compare", "/nowhere", &text(&record())]] {
+    fs::write(&nothing, r#"{"version": 3, "machine": {}, "rows": [], "alive": []}"#).expect("written");
+    let older = place.path().join("older.json");
+    fs::write(&older, r#"{"version": 2, "machine": {}, "rows": [], "alive": []}"#).expect("written");
+    for words in [
+        ["compare", &text(&record()), &text(&nothing)],
+        ["compare", "/nowhere", &text(&record())],
+        ["compare", &text(&older), &text(&record())],
+    ] {
         let output = forkless(&words);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty());
