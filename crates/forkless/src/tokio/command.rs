@@ -1,4 +1,4 @@
-//! A command for callers that await its child. Longer than other files: most of it is documentation with examples.
+//! A command for callers that await its child.
 
 use super::child::Child;
 use crate::Stdio;
@@ -42,6 +42,17 @@ impl From<Blocking> for Command {
     fn from(inner: Blocking) -> Self {
         Self { inner }
     }
+}
+
+/// Builder functions of [`crate::Command`] under their own names. `<` and `>` enclose the type parameters with their bounds.
+macro_rules! forwarded {
+    ($($name:ident < $($kind:ident : $bound:path),* > ( $($value:ident : $type:ty),* );)*) => {$(
+        #[doc = concat!("As [`Command::", stringify!($name), "`](crate::Command::", stringify!($name), ").")]
+        pub fn $name<$($kind: $bound),*>(&mut self, $($value: $type),*) -> &mut Self {
+            self.inner.$name($($value),*);
+            self
+        }
+    )*};
 }
 
 impl Command {
@@ -133,240 +144,22 @@ impl Command {
         self.inner
     }
 
-    /// Adds one argument. No shell interprets it.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("echo").arg("a  b").output().await?;
-    /// assert_eq!(output.stdout, b"a  b\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn arg<S: AsRef<OsStr>>(&mut self, arg: S) -> &mut Self {
-        self.inner.arg(arg);
-        self
-    }
-
-    /// Adds arguments.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("echo").args(["one", "two"]).output().await?;
-    /// assert_eq!(output.stdout, b"one two\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn args<I, S>(&mut self, args: I) -> &mut Self
-    where
-        I: IntoIterator<Item = S>,
-        S: AsRef<OsStr>,
-    {
-        self.inner.args(args);
-        self
-    }
-
-    /// Sets `argv[0]`, like [`Command::arg0`](crate::Command::arg0).
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("sh").arg0("name").args(["-c", "echo $0"]).output().await?;
-    /// assert_eq!(output.stdout, b"name\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn arg0<S: AsRef<OsStr>>(&mut self, arg0: S) -> &mut Self {
-        self.inner.arg0(arg0);
-        self
-    }
-
-    /// Sets a variable in the child's environment.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("sh").args(["-c", "echo $A"]).env("A", "1").output().await?;
-    /// assert_eq!(output.stdout, b"1\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn env<K: AsRef<OsStr>, V: AsRef<OsStr>>(&mut self, key: K, value: V) -> &mut Self {
-        self.inner.env(key, value);
-        self
-    }
-
-    /// Sets variables in the child's environment.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let mut command = Command::new("sh");
-    /// command.args(["-c", "echo $A$B"]).envs([("A", "1"), ("B", "2")]);
-    /// assert_eq!(command.output().await?.stdout, b"12\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn envs<I, K, V>(&mut self, vars: I) -> &mut Self
-    where
-        I: IntoIterator<Item = (K, V)>,
-        K: AsRef<OsStr>,
-        V: AsRef<OsStr>,
-    {
-        self.inner.envs(vars);
-        self
-    }
-
-    /// Removes a variable from the child's environment.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("sh").args(["-c", "echo $HOME"]).env_remove("HOME").output().await?;
-    /// assert_eq!(output.stdout, b"\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn env_remove<K: AsRef<OsStr>>(&mut self, key: K) -> &mut Self {
-        self.inner.env_remove(key);
-        self
-    }
-
-    /// Clears the child's environment. It then has only the variables that are set after this.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("env").env_clear().env("A", "1").output().await?;
-    /// assert_eq!(output.stdout, b"A=1\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn env_clear(&mut self) -> &mut Self {
-        self.inner.env_clear();
-        self
-    }
-
-    /// Sets the child's working directory, like [`Command::current_dir`](crate::Command::current_dir).
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("pwd").current_dir("/").output().await?;
-    /// assert_eq!(output.stdout, b"/\n");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn current_dir<P: AsRef<Path>>(&mut self, dir: P) -> &mut Self {
-        self.inner.current_dir(dir);
-        self
-    }
-
-    /// Sets the child's standard input.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// # use forkless::tokio::Stdio;
-    /// let output = Command::new("cat").stdin(Stdio::null()).output().await?;
-    /// assert_eq!(output.stdout, b"");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn stdin<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
-        self.inner.stdin(stdio);
-        self
-    }
-
-    /// Sets the child's standard output.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// # use forkless::tokio::Stdio;
-    /// let status = Command::new("echo").arg("hello").stdout(Stdio::null()).status().await?;
-    /// assert!(status.success());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn stdout<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
-        self.inner.stdout(stdio);
-        self
-    }
-
-    /// Sets the child's standard error.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// # use forkless::tokio::Stdio;
-    /// let status = Command::new("ls").arg("/nowhere").stderr(Stdio::null()).status().await?;
-    /// assert!(!status.success());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn stderr<T: Into<Stdio>>(&mut self, stdio: T) -> &mut Self {
-        self.inner.stderr(stdio);
-        self
-    }
-
-    /// Sets another descriptor of the child, like [`Command::fd`](crate::Command::fd).
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let null = std::fs::File::open("/dev/null")?;
-    /// let status = Command::new("sh").args(["-c", "cat <&3"]).fd(null, 3).status().await?;
-    /// assert!(status.success());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn fd<T: Into<Stdio>>(&mut self, source: T, number: RawFd) -> &mut Self {
-        self.inner.fd(source, number);
-        self
-    }
-
-    /// Sets the child's user, like [`Command::uid`](crate::Command::uid).
-    ///
-    /// ```no_run
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("id").uid(65534).gid(65534).output().await?; // needs privileges
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn uid(&mut self, uid: u32) -> &mut Self {
-        self.inner.uid(uid);
-        self
-    }
-
-    /// Sets the child's group, like [`Command::gid`](crate::Command::gid).
-    ///
-    /// ```no_run
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let output = Command::new("id").gid(65534).output().await?; // needs privileges
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn gid(&mut self, gid: u32) -> &mut Self {
-        self.inner.gid(gid);
-        self
+    forwarded! {
+        arg<S: AsRef<OsStr>>(arg: S);
+        args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(args: I);
+        arg0<S: AsRef<OsStr>>(arg0: S);
+        env<K: AsRef<OsStr>, V: AsRef<OsStr>>(key: K, value: V);
+        envs<I: IntoIterator<Item = (K, V)>, K: AsRef<OsStr>, V: AsRef<OsStr>>(vars: I);
+        env_remove<K: AsRef<OsStr>>(key: K);
+        env_clear<>();
+        current_dir<P: AsRef<Path>>(dir: P);
+        stdin<T: Into<Stdio>>(stdio: T);
+        stdout<T: Into<Stdio>>(stdio: T);
+        stderr<T: Into<Stdio>>(stdio: T);
+        fd<T: Into<Stdio>>(source: T, number: RawFd);
+        uid<>(uid: u32);
+        gid<>(gid: u32);
+        process_group<>(pgroup: i32);
     }
 
     /// Runs a closure in the child before exec, like [`Command::pre_exec`](crate::Command::pre_exec). It needs the
@@ -393,23 +186,6 @@ impl Command {
     {
         // SAFETY: the caller's.
         unsafe { self.inner.pre_exec(f) };
-        self
-    }
-
-    /// Sets the child's process group, like [`Command::process_group`](crate::Command::process_group); 0 is a new
-    /// group.
-    ///
-    /// ```
-    /// # #[tokio::main]
-    /// # async fn main() -> std::io::Result<()> {
-    /// # use forkless::tokio::Command;
-    /// let mut child = Command::new("true").process_group(0).spawn()?;
-    /// # child.wait().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn process_group(&mut self, pgroup: i32) -> &mut Self {
-        self.inner.process_group(pgroup);
         self
     }
 
