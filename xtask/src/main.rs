@@ -177,6 +177,12 @@ fn ci(target: &Path) -> Result<()> {
     for name in release::CRATES {
         step(&format!("{name} alone"), cargo(&["check", "--quiet", "--locked", "--package"]).arg(name))?;
     }
+    for feature in ["", "capture", "cgroup", "pty", "shell", "zygote", "tokio", "warm"] {
+        let words = ["check", "--quiet", "--locked", "--package", "forkless", "--no-default-features", "--features"];
+        step(&format!("forkless with the feature {feature:?}"), cargo(&words).arg(feature))?;
+    }
+    let docs = ["test", "--quiet", "--locked", "--package", "forkless", "--no-default-features", "--doc"];
+    step("examples without features", &mut cargo(&docs))?;
     step("fuzz targets", &mut fuzz::check(target))?;
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;

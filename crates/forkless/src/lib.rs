@@ -46,10 +46,20 @@
 //! A small program with few descriptors, which starts a process now and then, gains little. A program that needs
 //! `pre_exec` gains little too, because that has to fork.
 //!
+//! # Features
+//! `capture`, `cgroup`, `pty`, `shell` and `zygote` are on by default. Without them a user of [`Command`], [`Child`] and [`WaitSet`]
+//! compiles a third less. `tokio` and `warm` are off.
+//!
 //! # Other systems
 //! Everything here needs Linux on x86-64 or aarch64. With the feature `std-fallback` the crate also compiles for other
 //! systems: there it has the names that it shares with [`std::process`] (with the feature `tokio`, with `tokio::process`),
 //! and they are the types of std (of tokio). Without that feature it does not compile there.
+
+// What only a feature uses is dead code without it.
+#![cfg_attr(
+    not(all(feature = "capture", feature = "cgroup", feature = "pty", feature = "shell", feature = "zygote")),
+    allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links)
+)]
 
 // Outside of the macro below: a macro that a macro expands to has no path.
 #[doc(hidden)]
@@ -81,6 +91,7 @@ mod pipes;
 
 mod quiet;
 
+#[cfg(feature = "pty")]
 mod pty;
 
 mod launch;
@@ -106,8 +117,10 @@ mod capture;
 
 mod output;
 
+#[cfg(feature = "capture")]
 mod pipeline;
 
+#[cfg(feature = "shell")]
 mod shell;
 
 mod orphan;
@@ -118,6 +131,7 @@ mod identity;
 
 mod once;
 
+#[cfg(feature = "zygote")]
 pub mod zygote;
 
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
@@ -127,6 +141,7 @@ pub mod warm;
 #[path = "warm/absent.rs"]
 pub mod warm;
 
+#[cfg(feature = "cgroup")]
 mod cgroup;
 
 mod error;
@@ -141,7 +156,9 @@ pub mod tokio;
 pub mod fuzzed;
 
 pub use batch::launch_all;
+#[cfg(feature = "capture")]
 pub use capture::{Capture, Captured, Content};
+#[cfg(feature = "cgroup")]
 pub use cgroup::Cgroup;
 pub use child::{Change, Child};
 #[doc(hidden)]
@@ -165,16 +182,20 @@ pub use launch::assume_old_kernel;
 pub use launch::{Support, mapped_stacks, set_dumpable};
 pub use orphan::reap_orphans;
 pub use output::{Chunks, Lines, Stream};
+#[cfg(feature = "capture")]
 pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
 #[doc(hidden)]
 pub use process::generation;
+#[cfg(feature = "pty")]
 pub use pty::{Pty, PtySize, RawMode};
 #[doc(hidden)]
 pub use quiet::write_quietly;
 pub use route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
 #[doc(hidden)]
+#[cfg(feature = "shell")]
 pub use shell::is_for_the_shell;
+#[cfg(feature = "shell")]
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
 pub use stdio::Stdio;
 pub use step::Step;

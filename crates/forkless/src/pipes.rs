@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::plan::{Plan, Stream, TERMINAL_SLOT};
+#[cfg(feature = "pty")]
 use crate::pty;
 use crate::step::Step;
 use forkless_core::frame::{EXEC_SLOT, SLOT_INHERIT, SLOTS};
@@ -152,6 +153,7 @@ impl Pipes {
             their_sockets.push(write);
             exec = Some(read);
         }
+        #[cfg(feature = "pty")]
         if let Some(master) = &plan.pty {
             let closed = || Error::check(plan.program(), "the pseudo-terminal that it is to be on has been closed");
             let master = master.upgrade().ok_or_else(closed)?;

@@ -1,6 +1,5 @@
 //! The loop that feeds children, reads what they write, and ends them at the timeout or the limit.
 
-use super::Timing;
 use super::reader::{Progress, Reader};
 use crate::child::Child;
 use crate::error::Error;
@@ -16,6 +15,19 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// When and how a run is ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) signal: i32,
+    pub(crate) grace: Duration,
+    pub(crate) linger: Option<Duration>,
+}
+
+impl Timing {
+    pub(crate) const ENDLESS: Self = Self { timeout: None, signal: SIGKILL, grace: Duration::ZERO, linger: None };
+}
 
 /// The streams of one or several children, and their timeouts.
 pub(crate) struct Drive {
