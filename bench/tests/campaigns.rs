@@ -137,7 +137,7 @@ fn functions_and_programs_run_with_the_preload_library() {
     assert!(text.contains("FORKLESS_INHERIT=stdio") && text.contains("posix_spawn"), "{text}");
     let Some((record, _)) = campaign("real", &["--turns", "1", "--only", "make"]) else { return };
     if !is_skipped(&record, "make") {
-        has_figures(&record, "make", 3);
+        has_figures(&record, "Programs", 3);
     }
 }
 

@@ -220,6 +220,29 @@ fn record(words: &[String], target: &Path) -> Result<()> {
     step("README", cargo(&BENCH).args(["report", "--readme", "README.md", &out]))
 }
 
+/// Gives the tests what a login shell gives: `nohup`, a background job, a service and a strict user have other signals, another umask or
+/// another language.
+fn usual_surroundings() {
+    for signal in (1..32).filter(|signal| ![libc::SIGKILL, libc::SIGPIPE, libc::SIGSTOP].contains(signal)) {
+        // SAFETY: the default action runs no code of this process.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: an empty set, which replaces the mask of this thread.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+    // SAFETY: a number for a number.
+    unsafe { libc::umask(0o022) };
+    for name in ["LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "POSIXLY_CORRECT", "CDPATH", "PARALLEL"] {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::remove_var(name) };
+    }
+    // SAFETY: the same.
+    unsafe { std::env::set_var("LC_ALL", "C.UTF-8") };
+}
+
 /// How to handle missing packages that tests need.
 #[derive(PartialEq, Eq)]
 enum Install {
@@ -233,6 +256,7 @@ enum Install {
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Result<()> {
+    usual_surroundings();
     if install == Install::Missing {
         packages::debian()?;
         packages::unpack(target)?;

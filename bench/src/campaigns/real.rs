@@ -84,9 +84,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         fs::set_permissions(session.place.join(script), fs::Permissions::from_mode(0o755))?;
     }
     let (library, place) = (session.library("libforkless_preload.so")?, session.place.clone());
-    let figures = [Figure::ratio(0, "µs for each")];
-    let about =
-        "Time for each launch, request or target, with the program's own work. Beside the program without the library.";
+    let mut everyone = Vec::new();
     for load in LOADS {
         let (name, ..) = load;
         if options.only.as_ref().is_some_and(|word| !name.contains(word.as_str())) {
@@ -97,15 +95,19 @@ pub(super) fn measure(options: &Options) -> Result<()> {
             continue;
         }
         let mut all = WAYS.map(|(way, inherit)| {
-            let (library, place) = (&library, &place);
-            Contestant::new(way, move || {
-                Ok(vec![run(load, inherit.map(|inherit| (library.as_path(), inherit)), place)?])
-            })
-            .beside(WAYS[0].0)
+            let preload = inherit.map(|inherit| (library.as_path(), inherit));
+            let place = &place;
+            let run = move || Ok(vec![run(load, preload, place)?]);
+            Contestant::new(format!("{name}: {way}"), run).beside(format!("{name}: {}", WAYS[0].0))
         });
-        race(name, options.turns as usize, &mut all).with_context(|| name.to_owned())?;
-        session.record.tables.push(Table::new(name, about, &figures, &all));
+        race(name, options.turns as usize, &mut all)?;
+        everyone.extend(all);
     }
+    let about =
+        "Time for each launch, request or target, with the program's own work. Beside the program without the library.";
+    let figures = [Figure::ratio(0, "µs for each")];
+    session.record.tables.push(Table::new("Programs with and without the preload library", about, &figures, &everyone));
+    drop(everyone);
     session.end()
 }
 
