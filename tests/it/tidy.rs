@@ -117,10 +117,10 @@ fn paths_below_proc_are_made_at_one_place() {
     // Words of a file that are data or prose: paths that a child has mounted, that a user's line names, or that an error explains.
     const OTHERS: [(&str, &[&str]); 7] = [
         (
-            "crates/forkless/src/compile/mounts.rs",
+            "crates/forkless/src/plan/compile/mounts.rs",
             &["\"/proc/self/fd\"", "\"/proc/self/fd/0\"", "\"/proc/self/fd/1\"", "\"/proc/self/fd/2\""],
         ),
-        ("crates/forkless/src/compile/setup.rs", &["b\"/proc/self/oom_score_adj\""]),
+        ("crates/forkless/src/plan/compile/setup.rs", &["b\"/proc/self/oom_score_adj\""]),
         ("crates/forkless/src/shell/direct.rs", &["b\"/proc\""]),
         ("crates/forkless/src/warm/watch.rs", &["b\"/proc/\"", "b\"/proc/filesystems\""]),
         ("crates/preload/src/log.rs", &["\"/proc/self/fd\""]),
@@ -162,7 +162,7 @@ fn paths_below_proc_are_made_at_one_place() {
 fn settings_are_documented() {
     let table = fs::read_to_string(root().join("docs/settings.md")).expect("the table");
     for source in ["setup", "sandbox"] {
-        let path = root().join(format!("crates/forkless/src/command/{source}.rs"));
+        let path = root().join(format!("crates/forkless/src/request/command/{source}.rs"));
         let text = fs::read_to_string(&path).expect("the source");
         let builders = text.split("pub fn ").chain(text.split("pub unsafe fn ")).skip(1);
         for name in builders.filter(|part| part.contains("&mut self")).filter_map(|part| part.split(['(', '<']).next())
@@ -232,7 +232,7 @@ fn public_functions_have_an_example() {
 /// The documentation of `Command` lists its methods by what they are for.
 #[test]
 fn methods_of_command_are_grouped_in_its_documentation() {
-    let text = fs::read_to_string(root().join("crates/forkless/src/command/mod.rs")).expect("the source");
+    let text = fs::read_to_string(root().join("crates/forkless/src/request/command/mod.rs")).expect("the source");
     let groups = text.split("/// # Methods by purpose\n").nth(1).expect("the groups");
     let groups = groups.split("///\n").next().expect("the groups");
     let all = public::functions(&root().join("crates/forkless/src"), &["lib.rs"]);

@@ -69,17 +69,9 @@ pub mod settings;
 // Not indented: what follows is the crate.
 cfg_if::cfg_if! { if #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))] {
 
-mod command;
-
-mod stdio;
-
-mod route;
-
-mod environment;
+mod request;
 
 mod plan;
-
-mod compile;
 
 mod kernel;
 
@@ -87,16 +79,10 @@ mod kept;
 
 mod procfs;
 
-mod pipes;
-
-mod quiet;
-
 #[cfg(feature = "pty")]
 mod pty;
 
 mod launch;
-
-mod start;
 
 mod prepared;
 
@@ -107,23 +93,10 @@ mod batch;
 
 mod child;
 
-mod wait;
-
-mod usage;
-
-mod wait_set;
-
-mod capture;
-
 mod output;
-
-#[cfg(feature = "capture")]
-mod pipeline;
 
 #[cfg(feature = "shell")]
 mod shell;
-
-mod orphan;
 
 mod process;
 
@@ -157,19 +130,19 @@ pub mod fuzzed;
 
 pub use batch::launch_all;
 #[cfg(feature = "capture")]
-pub use capture::{Capture, Captured, Content};
+pub use output::capture::{Capture, Captured, Content};
 #[cfg(feature = "cgroup")]
 pub use cgroup::Cgroup;
 pub use child::{Change, Child};
 #[doc(hidden)]
 pub use child::{Ending, Released};
 #[doc(hidden)]
-pub use command::posix;
-pub use command::values::*;
+pub use request::command::posix;
+pub use request::command::values::*;
 #[doc(hidden)]
-pub use command::FilePlace;
-pub use command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
-pub use command::{Command, CommandArgs, CommandEnvs};
+pub use request::command::FilePlace;
+pub use request::command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
+pub use request::command::{Command, CommandArgs, CommandEnvs};
 pub use error::Error;
 #[doc(hidden)]
 pub use error::errno;
@@ -180,29 +153,29 @@ pub use launch::KeepDumpable;
 #[doc(hidden)]
 pub use launch::assume_old_kernel;
 pub use launch::{Support, mapped_stacks, set_dumpable};
-pub use orphan::reap_orphans;
-pub use output::{Chunks, Lines, Stream};
+pub use child::orphan::reap_orphans;
+pub use output::stream::{Chunks, Lines, Stream};
 #[cfg(feature = "capture")]
-pub use pipeline::{Pipeline, PipelineStatus, RunningPipeline};
+pub use output::pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
 #[doc(hidden)]
 pub use process::generation;
 #[cfg(feature = "pty")]
 pub use pty::{Pty, PtySize, RawMode};
 #[doc(hidden)]
-pub use quiet::write_quietly;
-pub use route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
+pub use output::quiet::write_quietly;
+pub use launch::route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
 #[doc(hidden)]
 #[cfg(feature = "shell")]
 pub use shell::is_for_the_shell;
 #[cfg(feature = "shell")]
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
-pub use stdio::Stdio;
+pub use request::stdio::Stdio;
 pub use step::Step;
-pub use usage::Usage;
+pub use child::usage::Usage;
 #[doc(hidden)]
-pub use wait::sigchld_discards;
-pub use wait_set::{Ended, Key, NotInserted, WaitSet};
+pub use child::wait::sigchld_discards;
+pub use child::wait_set::{Ended, Key, NotInserted, WaitSet};
 
 } else if #[cfg(feature = "std-fallback")] {
 

@@ -2,9 +2,9 @@
 
 use crate::child::Child;
 use crate::launch::run::Form;
-use crate::output;
+use crate::launch::start::{self, Start};
+use crate::output::stream;
 use crate::plan::{Plan, describe};
-use crate::start::{self, Start};
 use std::io;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Prepared {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn output(&self) -> io::Result<Output> {
-        output::output(&self.0)
+        stream::output(&self.0)
     }
 }
 

@@ -1,14 +1,14 @@
 //! The methods that start a [`Command`]. They stand above the code that compiles it and the code that launches it.
 
 use crate::child::Child;
-use crate::command::Command;
-use crate::compile::compile;
 use crate::launch::exec::exec;
+use crate::launch::route::Launcher;
 use crate::launch::run::Form;
-use crate::output;
+use crate::launch::start::{self, Start};
+use crate::output::stream;
+use crate::plan::compile::compile;
 use crate::prepared::Prepared;
-use crate::route::Launcher;
-use crate::start::{self, Start};
+use crate::request::command::Command;
 use std::io;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn output(&mut self) -> io::Result<Output> {
-        output::output(&Arc::new(compile(self, false)?))
+        stream::output(&Arc::new(compile(self, false)?))
     }
 
     /// Does the work that all launches share, once. The result can be launched any number of times, from several

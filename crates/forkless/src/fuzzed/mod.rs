@@ -4,7 +4,7 @@ mod settings;
 
 mod sound;
 
-use crate::compile::compile;
+use crate::plan::compile::compile;
 use crate::plan::describe;
 use crate::shell::fuzzed as shell;
 use crate::zygote::fuzzed as zygote;
@@ -37,7 +37,7 @@ pub fn line(bytes: &[u8]) -> bool {
 mod tests {
     use super::{line, parcel, plan, sound};
     use crate::Command;
-    use crate::compile::compile;
+    use crate::plan::compile::compile;
     use std::path::Path;
 
     /// Calls a target with each of its stored inputs.

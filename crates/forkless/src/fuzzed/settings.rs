@@ -1,6 +1,6 @@
 //! Makes a command of arbitrary bytes: any setting in any order, often with values at the limits of what is allowed.
 
-use crate::command::posix::FileAction;
+use crate::request::command::posix::FileAction;
 use crate::{
     BpfInstruction, CallArg, CapabilitySet, Command, IoClass, Launcher, Namespace, Resource, Scheduler, Stdio, Step,
 };

@@ -5,7 +5,7 @@
 
 use super::failure;
 use crate::error::Error;
-use crate::pipes;
+use crate::output::pipes;
 use crate::plan::closure::call_all;
 use crate::plan::{Plan, Stream};
 use crate::step::Step;

@@ -297,8 +297,8 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Command;
-    use crate::compile::compile;
+    use crate::plan::compile::compile;
+    use crate::request::command::Command;
     use forkless_core::report::outcome;
 
     /// Other code may write anything to a frame. Whatever it holds, the result is an error with a text, and no panic.

@@ -2,9 +2,9 @@
 //! leaves.
 
 use super::stack::has_left;
+use crate::child::wait::{is_gone, is_stopped};
 use crate::kernel;
 use crate::procfs::Process;
-use crate::wait::{is_gone, is_stopped};
 use forkless_core::forked::{ForkFrame, UNWATCHED};
 use forkless_core::frame::LEFT;
 use forkless_core::planted;

@@ -7,49 +7,33 @@
 //! The kernel may refuse a feature that the probe found to be allowed. Then the failed child was invisible to the
 //! host and has changed nothing, so the launch is repeated with the next best method.
 
+use crate::child::orphan;
 use crate::error::Error;
-use crate::orphan;
+use crate::launch::route::Launcher;
 use crate::plan::Plan;
-use crate::route::Launcher;
 use forkless_core::planted;
 use run::{Run, Running};
 
 pub(crate) mod clone;
-
 pub(crate) mod cloned;
-
 pub(crate) mod creator;
-
 pub(crate) mod dumpable;
-
 mod dumps;
-
 pub(crate) mod exec;
-
 pub(crate) mod failure;
-
 mod fork;
-
 mod forked;
-
 pub(crate) mod maps;
-
 pub(crate) mod pending;
-
 mod posix_spawn;
-
 pub(crate) mod probe;
-
 pub(crate) mod processor;
-
+pub(crate) mod route;
 pub(crate) mod run;
-
 pub(crate) mod stack;
-
+pub(crate) mod start;
 pub(crate) mod support;
-
 mod traced;
-
 pub(crate) mod watch;
 
 pub use dumpable::{KeepDumpable, set_dumpable};

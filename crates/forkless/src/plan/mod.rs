@@ -1,10 +1,10 @@
 //! A compiled command: the steps that the child plays, and what the parent needs to know of them. `compile` makes it,
 //! and every launcher uses it.
 
-use crate::environment::Held;
 use crate::kernel::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
-use crate::route::Launcher;
-use crate::stdio::Source;
+use crate::launch::route::Launcher;
+use crate::plan::environment::Held;
+use crate::request::stdio::Source;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, Call, Header, Op, OpCode, Pair};
 use std::any::Any;
@@ -14,9 +14,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 
 pub(crate) mod closure;
-
+pub(crate) mod compile;
 pub(crate) mod describe;
-
+pub(crate) mod environment;
 pub(crate) mod posix_spawn;
 
 use closure::Closure;

@@ -159,8 +159,8 @@ crate::settings!(refusals);
 #[cfg(test)]
 mod tests {
     use super::Extensions;
-    use crate::command::Command;
-    use crate::compile::compile;
+    use crate::plan::compile::compile;
+    use crate::request::command::Command;
 
     /// A function that an older library or a static program lacks is refused by name, and nothing else is refused.
     #[test]

@@ -7,8 +7,8 @@
 //! Linux answers nearly all queries about the follower (size, modes, foreground group) on the master too:
 //! `tty_jobctrl_ioctl()` and `tty_mode_ioctl()` in drivers/tty take the other side of a master.
 
-use crate::command::Command;
 use crate::error::reworded;
+use crate::request::command::Command;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};

@@ -2,10 +2,10 @@
 
 use super::classify::{How, Redirection};
 use super::known::Identity;
-use crate::command::Command;
 use crate::error::Error;
 use crate::once::OnceFor;
-use crate::stdio::{Source, Stdio};
+use crate::request::command::Command;
+use crate::request::stdio::{Source, Stdio};
 use forkless_core::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -246,7 +246,7 @@ fn write_if_read(fd: BorrowedFd<'_>, words: &[u8]) {
     }
     if planted!("shell-words-block") || is_ready(fd) == Some(PollFlags::OUT) {
         // A failed write is ignored: there is nowhere to report it.
-        let _ = crate::quiet::write_quietly(fd, words);
+        let _ = crate::output::quiet::write_quietly(fd, words);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lines whose output pipes the caller reads itself.
 
 use super::{ShellChild, ShellCommand};
-use crate::stdio::Source;
+use crate::request::stdio::Source;
 use forkless_core::planted;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};

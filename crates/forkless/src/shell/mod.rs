@@ -1,7 +1,7 @@
 //! Shell command lines, run without a shell where the result is the same.
 
-use crate::command::Command;
 use crate::error::Error;
+use crate::request::command::Command;
 use crate::step::Step;
 use forkless_core::planted;
 use forkless_core::sys::signal::SIGSYS;

@@ -2,10 +2,10 @@
 
 use super::child::Child;
 use crate::Stdio;
-use crate::command::Command as Blocking;
-use crate::compile::compile;
 use crate::launch::run::Form;
-use crate::pipes::Defaults;
+use crate::output::pipes::Defaults;
+use crate::plan::compile::compile;
+use crate::request::command::Command as Blocking;
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io;

@@ -1,7 +1,7 @@
 //! The parent's ends of a child's streams: pipes that the reactor watches.
 
 use crate::Stdio;
-use crate::quiet::write_vectored;
+use crate::output::quiet::write_vectored;
 use forkless_core::planted;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

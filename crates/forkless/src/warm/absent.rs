@@ -2,8 +2,8 @@
 //! uses them can be built here, too. No set can be opened.
 
 use crate::child::Child;
-use crate::command::Command;
 use crate::prepared::Prepared;
+use crate::request::command::Command;
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;

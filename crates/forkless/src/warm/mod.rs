@@ -34,17 +34,17 @@
 //! once.
 
 use crate::child::Child;
-use crate::command::Command;
+use crate::child::wait::sigchld_discards;
 use crate::error::Error;
 use crate::launch;
+use crate::launch::route::Route;
 use crate::launch::run::{Cloner, Form, OfPlan, Run, Running};
-use crate::pipes::Defaults;
+use crate::launch::start::{Pidfd, Start};
+use crate::output::pipes::Defaults;
 use crate::plan::Plan;
 use crate::prepared::Prepared;
-use crate::route::Route;
-use crate::start::{Pidfd, Start};
+use crate::request::command::Command;
 use crate::step::Step;
-use crate::wait::sigchld_discards;
 use crate::zygote::launch::{Again, Refused, attempt};
 use forkless_core::planted;
 use library::Library;

@@ -8,11 +8,11 @@
 
 use super::files::{LOADER, Stamp};
 use crate::child::Child;
-use crate::command::{CallArg, Command};
 use crate::kernel::SIGKILL;
 use crate::launch::cloned::waits_for_the_exec;
 use crate::procfs::{self, Process};
-use crate::stdio::Stdio;
+use crate::request::command::{CallArg, Command};
+use crate::request::stdio::Stdio;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -4,7 +4,6 @@ use super::message::{ARENA_AT, AT_ONCE, Kind, Message, OverSocket, PARCEL_AT, Pa
 use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
 use crate::child::Child;
-use crate::command::Command;
 use crate::error::Error;
 use crate::identity::namespaces::Namespaces;
 use crate::identity::{CallersFiles, Files, Identity};
@@ -15,7 +14,8 @@ use crate::launch::stack::{Lender, Stack};
 use crate::plan::Plan;
 use crate::process;
 use crate::procfs::{self, OWN_PROGRAM, Process, Status};
-use crate::stdio::Stdio;
+use crate::request::command::Command;
+use crate::request::stdio::Stdio;
 use forkless_core::frame::LEFT;
 use forkless_core::planted;
 use forkless_core::sender::{Received, receive};

@@ -1,9 +1,9 @@
 //! Compiles mounts into ops, in the order of the caller's requests.
 
-use crate::command::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, Namespace, OVERLAY};
-use crate::compile::arena::Arg;
-use crate::compile::places::{Before, HERE, Part, Places};
-use crate::compile::setup::{self, Steps};
+use crate::plan::compile::arena::Arg;
+use crate::plan::compile::places::{Before, HERE, Part, Places};
+use crate::plan::compile::setup::{self, Steps};
+use crate::request::command::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, Namespace, OVERLAY};
 use crate::step::Step;
 use forkless_core::plan::{CALLER_VARIABLES, Op, OpCode};
 use forkless_core::planted;
@@ -506,7 +506,7 @@ pub(super) fn pivot_root(steps: &mut Steps<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::compile::compile;
+    use crate::plan::compile::compile;
     use crate::{Command, Namespace};
     use forkless_core::plan::{argument_is_offset, argument_is_variable};
     use forkless_core::sys::uapi;

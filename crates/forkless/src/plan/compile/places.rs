@@ -3,10 +3,10 @@
 //! A mounted directory may belong to an untrusted user, who may change it at any time. A symbolic link in it must not
 //! redirect a mount or a new file to another place. So `openat2(2)` looks each such path up inside an open directory.
 
-use crate::command::{Command, MountStep};
-use crate::compile::arena::Arg;
-use crate::compile::setup::Steps;
+use crate::plan::compile::arena::Arg;
+use crate::plan::compile::setup::Steps;
 use crate::procfs;
+use crate::request::command::{Command, MountStep};
 use crate::step::Step;
 use forkless_core::plan::VARIABLES;
 use forkless_core::planted;

@@ -1,7 +1,7 @@
 //! Settings of the child process: ids, limits, scheduling, terminal, and system calls of the caller's own.
 
-use crate::command::Command;
-use crate::command::values::*;
+use crate::request::command::Command;
+use crate::request::command::values::*;
 use crate::step::Step;
 use forkless_core::sys::uapi;
 use std::collections::{BTreeMap, BTreeSet};

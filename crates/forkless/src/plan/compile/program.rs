@@ -1,7 +1,7 @@
 //! The look-up of a program's name.
 
-use crate::command::{Command, Environment, Namespace, Paths};
 use crate::error::Error;
+use crate::request::command::{Command, Environment, Namespace, Paths};
 use crate::step::Step;
 use forkless_core::planted;
 use forkless_core::sys::errno;

@@ -7,9 +7,9 @@
 //! Nothing here waits for a lock: in a forked copy of the process, the lock might be held by a thread that the copy
 //! does not have.
 
+use crate::child::wait;
 use crate::launch::pending::Pending;
 use crate::process;
-use crate::wait;
 use forkless_core::planted;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;

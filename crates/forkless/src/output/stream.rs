@@ -1,12 +1,12 @@
 //! What a program writes: all of it at its end, or while it runs, line by line or as it comes.
 
-use crate::capture::{drive::Drive, reader};
 use crate::child::Child;
+use crate::child::wait::sigchld_discards;
 use crate::launch::run::Form;
-use crate::pipes::Defaults;
+use crate::launch::start::{Pidfd, Start};
+use crate::output::capture::{drive::Drive, reader};
+use crate::output::pipes::Defaults;
 use crate::plan::Plan;
-use crate::start::{Pidfd, Start};
-use crate::wait::sigchld_discards;
 use forkless_core::planted;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};

@@ -1,15 +1,15 @@
 //! Running a program to its end with input, limits and a timeout, and capturing what it writes.
 
-use crate::command::Command;
-use crate::compile::compile;
+use crate::child::usage::Usage;
+use crate::child::wait::sigchld_discards;
 use crate::error::Error;
 use crate::launch::run::Form;
-use crate::pipes::{Defaults, Unsaid};
+use crate::launch::start::{Pidfd, Start};
+use crate::output::pipes::{Defaults, Unsaid};
+use crate::plan::compile::compile;
 use crate::plan::{Plan, Stream};
 use crate::prepared::Prepared;
-use crate::start::{Pidfd, Start};
-use crate::usage::Usage;
-use crate::wait::sigchld_discards;
+use crate::request::command::Command;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;

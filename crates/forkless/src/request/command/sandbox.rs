@@ -2,8 +2,8 @@
 //!
 //! Longer than most files, because each method has an example.
 
-use crate::command::Command;
-use crate::command::capability::CapabilitySet;
+use crate::request::command::Command;
+use crate::request::command::capability::CapabilitySet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -4,7 +4,7 @@ use super::reader::{Progress, Reader};
 use crate::child::Child;
 use crate::error::Error;
 use crate::kernel::{SIGCONT, SIGKILL};
-use crate::quiet::write_quietly;
+use crate::output::quiet::write_quietly;
 use crate::step::Step;
 use forkless_core::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -2,11 +2,11 @@
 //!
 //! Longer than most files, because each method has an example.
 
-use crate::environment::Held;
+use crate::launch::route::Launcher;
 use crate::plan::Above;
 use crate::plan::closure::Closure;
-use crate::route::Launcher;
-use crate::stdio::{Source, Stdio};
+use crate::plan::environment::Held;
+use crate::request::stdio::{Source, Stdio};
 use forkless_core::sys::signal::{SIGPIPE, bit};
 use std::collections::BTreeMap;
 use std::collections::btree_map;

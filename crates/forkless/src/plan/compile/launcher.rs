@@ -1,13 +1,13 @@
 //! Differences of the launchers: what each refuses, and the steps with which a forked child gets what `clone3(2)`
 //! gives to a cloned one.
 
-use crate::command::{Command, Namespace};
-use crate::compile::arena::Arg;
-use crate::compile::setup::Steps;
 use crate::error::Error;
 use crate::kernel::{CLONE_AUTOREAP, CLONE_NNP, CLONE_PIDFD_AUTOKILL};
+use crate::launch::route::Launcher;
+use crate::plan::compile::arena::Arg;
+use crate::plan::compile::setup::Steps;
 use crate::plan::{Plan, posix_spawn};
-use crate::route::Launcher;
+use crate::request::command::{Command, Namespace};
 use crate::step::Step;
 use forkless_core::plan::CALLER_VARIABLES;
 use forkless_core::planted;

@@ -4,9 +4,9 @@ use super::{
     AT_EMPTY_PATH, ATTR_NO_SUID, FILE, NOT_FOLLOWED, NOTHING, OPEN_TREE_CLONE, SECOND_TREE, TREE, attach, configure,
     create, make, set_attributes, unmount,
 };
-use crate::command::{FilePlace, NewFile};
-use crate::compile::arena::Arg;
-use crate::compile::setup::Steps;
+use crate::plan::compile::arena::Arg;
+use crate::plan::compile::setup::Steps;
+use crate::request::command::{FilePlace, NewFile};
 use crate::step::Step;
 use forkless_core::sys::uapi;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! Starting a plan: its pipes, the launch, and the child's handle.
 
 use crate::child::Child;
+use crate::child::wait::sigchld_discards;
 use crate::launch;
 use crate::launch::run::{Cloner, Form, OfPlan, Run};
-use crate::pipes::{Defaults, Pipes, plain_slots};
+use crate::output::pipes::{Defaults, Pipes, plain_slots};
 use crate::plan::{Plan, Stream};
-use crate::wait::sigchld_discards;
 use forkless_core::planted;
 use std::io;
 use std::process::ExitStatus;

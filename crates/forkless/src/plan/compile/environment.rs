@@ -1,7 +1,7 @@
 //! The environment of the child.
 
-use crate::command::Environment;
-use crate::environment::{Block, Held, unchanged};
+use crate::plan::environment::{Block, Held, unchanged};
+use crate::request::command::Environment;
 use forkless_core::planted;
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;

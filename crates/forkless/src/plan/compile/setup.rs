@@ -1,10 +1,10 @@
 //! Compiles settings into ops: names are looked up, and most settings become one system call.
 
-use crate::command::values::Resource;
-use crate::command::{CallArg, Command, Name, Sandbox, Setup};
-use crate::compile::arena::{Arena, Arg};
-use crate::compile::places::Places;
 use crate::error::Error;
+use crate::plan::compile::arena::{Arena, Arg};
+use crate::plan::compile::places::Places;
+use crate::request::command::values::Resource;
+use crate::request::command::{CallArg, Command, Name, Sandbox, Setup};
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
 use forkless_core::planted;

@@ -1,10 +1,10 @@
 //! The descriptors of the child: their numbers, and the source of each.
 
-use crate::command::{Command, MountStep, NewFile};
 use crate::error::Error;
+use crate::launch::route::Launcher;
 use crate::plan::TERMINAL_SLOT;
-use crate::route::Launcher;
-use crate::stdio::Source;
+use crate::request::command::{Command, MountStep, NewFile};
+use crate::request::stdio::Source;
 use crate::step::Step;
 use forkless_core::frame::{EXEC_SLOT, SLOTS};
 use forkless_core::plan::{MAX_FDS, Origin, Pair};
@@ -241,7 +241,7 @@ fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stdio::Stdio;
+    use crate::request::stdio::Stdio;
     use std::fs::File;
 
     /// The child searches the list.

@@ -1,16 +1,16 @@
 //! Pipelines: programs that run at the same time, each reading what the one before it writes.
 
-use crate::capture::{Capture, Captured, Content, drive::Drive, reader};
 use crate::child::Child;
-use crate::command::Command;
-use crate::compile::compile;
 use crate::error::Error;
 use crate::kernel::SIGKILL;
 use crate::launch::run::Form;
-use crate::pipes::{Defaults, Unsaid};
+use crate::launch::start::Start;
+use crate::output::capture::{Capture, Captured, Content, drive::Drive, reader};
+use crate::output::pipes::{Defaults, Unsaid};
 use crate::plan::Plan;
+use crate::plan::compile::compile;
 use crate::prepared::Prepared;
-use crate::start::Start;
+use crate::request::command::Command;
 use crate::step::Step;
 use forkless_core::planted;
 use rustix::pipe::{PipeFlags, pipe_with};
