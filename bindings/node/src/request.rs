@@ -2,7 +2,7 @@
 
 use crate::settings;
 use forkless::{
-    Child, Command, Launcher, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, is_for_the_shell, planted,
+    Child, Command, Launcher, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, internal::is_for_the_shell, planted,
 };
 use napi::bindgen_prelude::{Array, FromNapiValue, TypeName, ValidateNapiValue};
 use napi::{ValueType, sys};

@@ -129,7 +129,7 @@ pub fn note(env: &Env, number: u32, signal: i32) {
 pub fn kill(env: &Env, number: u32, signal: i32) -> i32 {
     match watch::with(env.raw(), number, |watch| watch.signal(signal)) {
         Some(Ok(())) => 0,
-        Some(Err(error)) => -forkless::errno(&error).unwrap_or(libc::EINVAL),
+        Some(Err(error)) => -forkless::internal::errno(&error).unwrap_or(libc::EINVAL),
         None => -libc::ESRCH,
     }
 }

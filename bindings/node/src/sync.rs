@@ -248,7 +248,7 @@ impl Run {
         if self.status.is_none() {
             let mut sent = self.kill_signal;
             if let Err(error) = self.child.signal(self.kill_signal)
-                && forkless::errno(&error) != Some(libc::ESRCH)
+                && forkless::internal::errno(&error) != Some(libc::ESRCH)
             {
                 // As libuv does where the signal cannot be sent.
                 let _ = self.child.kill();

@@ -263,7 +263,7 @@ impl Watch {
                 (status.code().unwrap_or(0), status.signal().unwrap_or(0))
             }
             // Another part of the process has reaped it.
-            Err(error) => (-forkless::errno(&error).unwrap_or(libc::ECHILD), 0),
+            Err(error) => (-forkless::internal::errno(&error).unwrap_or(libc::ECHILD), 0),
         };
         self.result.set(Some(result));
         // libuv has no more use for the pidfd. It is closed before JavaScript is called, which may need the number for a launch.

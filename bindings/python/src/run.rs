@@ -269,7 +269,7 @@ impl Running {
 
     fn feed(&mut self, input: &mut &[u8]) -> io::Result<()> {
         let Some(stdin) = &self.stdin else { return Ok(()) };
-        match forkless::write_quietly(stdin, input) {
+        match forkless::internal::write_quietly(stdin, input) {
             Ok(count) => *input = &input[count..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The program has closed its standard input.

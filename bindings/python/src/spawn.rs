@@ -5,7 +5,7 @@ use crate::convert::{Flag, Int, Passed};
 use crate::error;
 use crate::request::Request;
 use crate::warm::Ending;
-use forkless::Released;
+use forkless::internal::Released;
 use forkless::planted;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -101,7 +101,7 @@ pub(crate) fn apply(command: &mut forkless::Command, value: &Bound<'_, PyAny>) -
 
 /// What a set of templates learns of the end of a child that Popen waits for.
 #[pyclass(frozen, module = "forkless")]
-pub(crate) struct Ending(pub(crate) forkless::Ending);
+pub(crate) struct Ending(pub(crate) forkless::internal::Ending);
 
 #[pymethods]
 impl Ending {

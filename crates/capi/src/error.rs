@@ -61,7 +61,7 @@ impl Failure {
             Self::Panic => return libc::ENOTRECOVERABLE,
             Self::Io(error) => error,
         };
-        match (forkless::Error::of(error), forkless::errno(error)) {
+        match (forkless::Error::of(error), forkless::internal::errno(error)) {
             (Some(detail), _) => errno_of(detail),
             (None, Some(errno)) => errno,
             (None, None) => match error.kind() {

@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A lock that records which [process](forkless::generation) holds it. In a forked process the thread that held it does
+/// A lock that records which [process](forkless::internal::generation) holds it. In a forked process the thread that held it does
 /// not exist, so the lock is taken over.
 pub struct Lock<T> {
     holder: AtomicU32,
@@ -46,7 +46,7 @@ impl<T> Lock<T> {
 
     /// Returns the generation of the process, and whether the lock was taken over.
     fn lock(&self) -> (u32, bool) {
-        let me = forkless::generation();
+        let me = forkless::internal::generation();
         let mut looks = 0;
         while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             let is_nobodys = holder != me && !planted!("c-lock-of-the-original-kept");

@@ -3,7 +3,7 @@
 use crate::boundary::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
-use forkless::{Child, Command, Released};
+use forkless::{Child, Command, internal::Released};
 use forkless_core::planted;
 use forkless_core::sys::{self, uapi};
 use libc::{c_char, c_int, pid_t};

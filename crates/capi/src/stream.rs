@@ -148,7 +148,7 @@ pub(crate) fn set_stderr(command: &mut Command, flags: c_int) -> Result<(), Fail
 /// Whether the kernel discards exit statuses (SIGCHLD is ignored), so that only a pidfd keeps them. Otherwise children
 /// are waited for by pid.
 pub fn forgets() -> bool {
-    forkless::sigchld_discards()
+    forkless::internal::sigchld_discards()
 }
 
 /// Connects the program's end of the pipe.

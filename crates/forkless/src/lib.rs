@@ -128,53 +128,47 @@ pub mod tokio;
 #[doc(hidden)]
 pub mod fuzzed;
 
+/// What only the crates of this project use. No part of it is a promise.
+#[doc(hidden)]
+pub mod internal {
+    #[cfg(feature = "shell")]
+    pub use crate::shell::is_for_the_shell;
+    pub use crate::{
+        child::{Ending, Released, wait::sigchld_discards},
+        error::errno,
+        launch::{KeepDumpable, assume_old_kernel},
+        output::quiet::write_quietly,
+        process::generation,
+        request::command::{FilePlace, posix},
+    };
+}
+
 pub use batch::launch_all;
 #[cfg(feature = "capture")]
 pub use output::capture::{Capture, Captured, Content};
 #[cfg(feature = "cgroup")]
 pub use cgroup::Cgroup;
 pub use child::{Change, Child};
-#[doc(hidden)]
-pub use child::{Ending, Released};
-#[doc(hidden)]
-pub use request::command::posix;
 pub use request::command::values::*;
-#[doc(hidden)]
-pub use request::command::FilePlace;
 pub use request::command::{BpfInstruction, CallArg, Capability, CapabilitySet, Namespace, mount_attribute};
 pub use request::command::{Command, CommandArgs, CommandEnvs};
 pub use error::Error;
 #[doc(hidden)]
-pub use error::errno;
-#[doc(hidden)]
 pub use forkless_core::planted;
-#[doc(hidden)]
-pub use launch::KeepDumpable;
-#[doc(hidden)]
-pub use launch::assume_old_kernel;
 pub use launch::{Support, mapped_stacks, set_dumpable};
 pub use child::orphan::reap_orphans;
 pub use output::stream::{Chunks, Lines, Stream};
 #[cfg(feature = "capture")]
 pub use output::pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
-#[doc(hidden)]
-pub use process::generation;
 #[cfg(feature = "pty")]
 pub use pty::{Pty, PtySize, RawMode};
-#[doc(hidden)]
-pub use output::quiet::write_quietly;
 pub use launch::route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
-#[doc(hidden)]
-#[cfg(feature = "shell")]
-pub use shell::is_for_the_shell;
 #[cfg(feature = "shell")]
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
 pub use request::stdio::Stdio;
 pub use step::Step;
 pub use child::usage::Usage;
-#[doc(hidden)]
-pub use child::wait::sigchld_discards;
 pub use child::wait_set::{Ended, Key, NotInserted, WaitSet};
 
 } else if #[cfg(feature = "std-fallback")] {

@@ -53,7 +53,7 @@ fn fd_of(err: bool) -> BorrowedFd<'static> {
 pub(crate) fn write_all(fd: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     let fd = fd.as_fd();
     while !bytes.is_empty() {
-        match forkless::write_quietly(fd, bytes) {
+        match forkless::internal::write_quietly(fd, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => bytes = &bytes[count..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

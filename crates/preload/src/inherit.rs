@@ -1,8 +1,8 @@
 //! Selects the descriptors that a child inherits without copying the whole file-descriptor table where possible.
 
 use crate::settings::{Inherit, Settings, without_us};
+use forkless::internal::posix::FileAction;
 use forkless::planted;
-use forkless::posix::FileAction;
 use forkless::{Command, Stdio};
 use forkless_core::sys;
 use libc::c_int;

@@ -57,5 +57,5 @@ pub(crate) fn say(line: &str) {
     let line = format!("forkless: {line}\n");
     // SAFETY: if the descriptor is closed, the write fails; nothing else is done with it.
     let stderr = unsafe { BorrowedFd::borrow_raw(2) };
-    let _ = forkless::write_quietly(stderr, line.as_bytes());
+    let _ = forkless::internal::write_quietly(stderr, line.as_bytes());
 }

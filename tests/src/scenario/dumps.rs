@@ -61,7 +61,7 @@ fn death(error: &Error) -> Option<(Step, Option<i32>)> {
 /// Unless the kernel's real behaviour is requested: `scenario NAME real`.
 fn assume_old_kernel(args: &[String]) {
     if args.is_empty() {
-        forkless::assume_old_kernel();
+        forkless::internal::assume_old_kernel();
     }
 }
 

@@ -70,7 +70,7 @@ pub fn play(case: &Case, route: &str, place: &Place) -> io::Result<Vec<String>> 
         return Ok(Vec::new());
     }
     if route == BEFORE_5_16 {
-        forkless::assume_old_kernel();
+        forkless::internal::assume_old_kernel();
     }
     if route.starts_with("later:") {
         let first =

@@ -2,7 +2,7 @@
 
 use crate::boundary::as_libc;
 use crate::error::{Failure, bad};
-use forkless::KeepDumpable;
+use forkless::internal::KeepDumpable;
 use forkless_core::signals;
 use forkless_core::sys::{self, errno, uapi};
 use forkless_core::vfork_call::{Called, call};

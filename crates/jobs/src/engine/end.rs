@@ -9,7 +9,7 @@ use crate::output::Capture;
 use crate::slot::{Over, Running, Slot, Waiting};
 use crate::source::Flow;
 use crate::summary::{Ended, Ending};
-use forkless::{Error, is_for_the_shell, planted};
+use forkless::{Error, internal::is_for_the_shell, planted};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;

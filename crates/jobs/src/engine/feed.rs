@@ -36,7 +36,7 @@ impl Engine<'_> {
             self.streams.any = true;
         }
         while feed.at < feed.bytes.len() {
-            match forkless::write_quietly(&feed.pipe, &feed.bytes[feed.at..]) {
+            match forkless::internal::write_quietly(&feed.pipe, &feed.bytes[feed.at..]) {
                 Ok(count) => feed.at += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

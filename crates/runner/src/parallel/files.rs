@@ -133,7 +133,7 @@ fn feed(path: &Path, block: &[u8], over: &Mutex<bool>, pid: u32) {
     }
     let mut rest = block;
     while !rest.is_empty() {
-        match forkless::write_quietly(&mut fifo, rest) {
+        match forkless::internal::write_quietly(&mut fifo, rest) {
             Ok(count) => rest = &rest[count..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // It does not want the rest.

@@ -411,7 +411,7 @@ fn a_filter_of_the_caller_before_linux_5_16_is_a_reason() {
             // SAFETY: each call takes numbers, or the filter below.
             unsafe { sys::syscall(uapi::__NR_prctl, [args[0], args[1], args[2], 0, 0, 0]) }.expect("prctl")
         };
-        forkless::assume_old_kernel();
+        forkless::internal::assume_old_kernel();
         let plan = prepared(&mut command("/bin/echo", &["text"]));
         // In a container it may have one from the start.
         if !forkless_core::signals::has_filter() {

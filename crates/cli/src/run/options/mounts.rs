@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{ArgMatches, Args, FromArgMatches, error::ErrorKind};
-use forkless::{Command, FilePlace, mount_attribute};
+use forkless::{Command, internal::FilePlace, mount_attribute};
 
 use crate::near::did_you_mean;
 

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use forkless::{Command, FilePlace, mount_attribute};
+use forkless::{Command, internal::FilePlace, mount_attribute};
 use forkless_core::{planted, sys};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,

@@ -137,7 +137,7 @@ impl Step {
     /// Writes orders, as far as srun takes them.
     pub(super) fn write(&mut self) {
         while let Some(to_srun) = self.to_srun.as_ref().filter(|_| !self.waiting.is_empty()) {
-            match forkless::write_quietly(to_srun, &self.waiting) {
+            match forkless::internal::write_quietly(to_srun, &self.waiting) {
                 Ok(count) => {
                     self.waiting.drain(..count);
                     self.written += count as u64;

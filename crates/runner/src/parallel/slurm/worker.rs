@@ -72,7 +72,7 @@ impl Inner {
         }
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            match forkless::write_quietly(rustix::stdio::stdout(), rest) {
+            match forkless::internal::write_quietly(rustix::stdio::stdout(), rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
