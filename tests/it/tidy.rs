@@ -201,6 +201,9 @@ fn few_files_need_each_other() {
                 (name, largest)
             });
     eprintln!("the largest circle of files: {most:?}");
+    // Between the folders of the library there is none: a reader can begin with any.
+    let folders = Modules::read(&root().join("crates/forkless/src")).folders().circles();
+    assert!(folders.is_empty(), "folders need each other: {folders:?}");
 }
 
 /// The builders that the table of settings makes; the rows have their documentation.

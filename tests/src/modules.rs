@@ -22,6 +22,22 @@ impl Modules {
         Self { names }
     }
 
+    /// The same for folders: the first part of each name.
+    #[must_use]
+    pub fn folders(&self) -> Self {
+        let mut names: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+        let first = |module: &Module| -> Module { module.iter().take(1).cloned().collect() };
+        for (module, needed) in &self.names {
+            let own = first(module);
+            let others = needed.iter().map(first).filter(|other| *other != own);
+            names.entry(own.clone()).or_default().extend(others);
+        }
+        // The root has what users name; it is above all.
+        names.remove(&Module::default());
+        names.values_mut().for_each(|needed| _ = needed.remove(&Module::default()));
+        Self { names }
+    }
+
     /// The circles: sets of files each of which leads to all the others; the largest first.
     pub fn circles(&self) -> Vec<BTreeSet<Module>> {
         let reached: BTreeMap<&Module, BTreeSet<Module>> =

@@ -44,7 +44,8 @@ fn command() -> Result<Command> {
     let beside = env::current_exe().ok().map(|own| own.with_file_name(NAME)).filter(|path| path.is_file());
     let found: Option<PathBuf> = beside.or_else(|| look_up(OsStr::new(NAME)));
     let missing = format!(
-        "the program {NAME} is neither beside forkless nor in PATH; it is in the same packages, and: cargo install {NAME}"
+        "the program {NAME} is neither beside forkless nor in PATH; it is in the same packages, and `cargo build -p {NAME}` makes it in a \
+         checkout"
     );
     found.map(Command::new).ok_or_else(|| Error::new(ErrorKind::NotFound, missing))
 }

@@ -82,7 +82,13 @@ mod procfs;
 #[cfg(feature = "pty")]
 mod pty;
 
+mod route;
+
+mod usage;
+
 mod launch;
+
+mod start;
 
 mod prepared;
 
@@ -134,9 +140,9 @@ pub mod internal {
     #[cfg(feature = "shell")]
     pub use crate::shell::is_for_the_shell;
     pub use crate::{
-        child::{Ending, Released, wait::sigchld_discards},
+        child::{Ending, Released},
         error::errno,
-        launch::{KeepDumpable, assume_old_kernel},
+        launch::{KeepDumpable, assume_old_kernel, wait::sigchld_discards},
         output::quiet::write_quietly,
         process::generation,
         request::command::{FilePlace, posix},
@@ -163,12 +169,12 @@ pub use output::pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
 #[cfg(feature = "pty")]
 pub use pty::{Pty, PtySize, RawMode};
-pub use launch::route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
+pub use route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
 #[cfg(feature = "shell")]
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
 pub use request::stdio::Stdio;
 pub use step::Step;
-pub use child::usage::Usage;
+pub use usage::Usage;
 pub use child::wait_set::{Ended, Key, NotInserted, WaitSet};
 
 } else if #[cfg(feature = "std-fallback")] {

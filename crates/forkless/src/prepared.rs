@@ -2,11 +2,10 @@
 
 use crate::child::Child;
 use crate::launch::run::Form;
-use crate::launch::start::{self, Start};
-use crate::output::stream;
 use crate::plan::{Plan, describe};
+use crate::start::{self, Start};
 use std::io;
-use std::process::{ExitStatus, Output};
+use std::process::ExitStatus;
 use std::sync::Arc;
 
 /// A command whose plan has been made: from [`Command::prepare`](crate::Command::prepare).
@@ -80,20 +79,6 @@ impl Prepared {
     /// ```
     pub fn status(&self) -> io::Result<ExitStatus> {
         start::status(&self.0)
-    }
-
-    /// Runs the program to its end and returns what it wrote, as [`Command::output`](crate::Command::output) does.
-    ///
-    /// # Errors
-    /// As for [`Command::output`](crate::Command::output).
-    ///
-    /// ```
-    /// let prepared = forkless::Command::new("echo").arg("hello").prepare()?;
-    /// assert_eq!(prepared.output()?.stdout, b"hello\n");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn output(&self) -> io::Result<Output> {
-        stream::output(&self.0)
     }
 }
 

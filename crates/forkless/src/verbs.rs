@@ -2,13 +2,13 @@
 
 use crate::child::Child;
 use crate::launch::exec::exec;
-use crate::launch::route::Launcher;
 use crate::launch::run::Form;
-use crate::launch::start::{self, Start};
 use crate::output::stream;
 use crate::plan::compile::compile;
 use crate::prepared::Prepared;
 use crate::request::command::Command;
+use crate::route::Launcher;
+use crate::start::{self, Start};
 use std::io;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Waits for hosts that have a signal handling of their own: interpreters, event loops.
 
 use super::Child;
-use crate::child::wait;
+use crate::launch::wait;
 use std::io;
 use std::process::ExitStatus;
 

@@ -1,19 +1,19 @@
 //! The handle of a child.
 
 use crate::child::orphan::Orphan;
-use crate::child::usage::Usage;
-use crate::child::wait::Ended;
 use crate::error::Error;
 use crate::kernel::{self, SIGKILL};
 use crate::launch::cloned::late_error;
 use crate::launch::pending::Pending;
-use crate::launch::route::Route;
+use crate::launch::pipes::{self, Pipes, Theirs};
 use crate::launch::run::{Origin, Running};
+use crate::launch::wait::{self, Ended};
 use crate::launch::watch;
-use crate::output::pipes::{self, Pipes, Theirs};
 use crate::plan::Plan;
 use crate::process;
+use crate::route::Route;
 use crate::step::Step;
+use crate::usage::Usage;
 use forkless_core::frame::LEFT;
 use forkless_core::{planted, sys};
 use std::ffi::OsString;
@@ -30,8 +30,6 @@ mod held;
 mod host;
 pub(crate) mod orphan;
 mod signal;
-pub(crate) mod usage;
-pub(crate) mod wait;
 pub(crate) mod wait_set;
 
 pub use ending::Ending;

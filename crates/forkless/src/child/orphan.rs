@@ -7,8 +7,8 @@
 //! Nothing here waits for a lock: in a forked copy of the process, the lock might be held by a thread that the copy
 //! does not have.
 
-use crate::child::wait;
 use crate::launch::pending::Pending;
+use crate::launch::wait;
 use crate::process;
 use forkless_core::planted;
 use std::cell::UnsafeCell;

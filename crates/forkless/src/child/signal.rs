@@ -2,8 +2,8 @@
 
 use super::group::has_only_zombies;
 use super::{Child, Inner};
-use crate::child::wait;
 use crate::kernel::{SIGCONT, SIGKILL};
+use crate::launch::wait;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::io;

@@ -5,9 +5,9 @@
 
 use super::failure;
 use crate::error::Error;
-use crate::output::pipes;
-use crate::plan::closure::call_all;
+use crate::launch::pipes;
 use crate::plan::{Plan, Stream};
+use crate::request::closure::call_all;
 use crate::step::Step;
 use forkless_core::child::play_here;
 use forkless_core::frame::{Frame, Table};

@@ -2,8 +2,8 @@
 //! leaves.
 
 use super::stack::has_left;
-use crate::child::wait::{is_gone, is_stopped};
 use crate::kernel;
+use crate::launch::wait::{is_gone, is_stopped};
 use crate::procfs::Process;
 use forkless_core::forked::{ForkFrame, UNWATCHED};
 use forkless_core::frame::LEFT;

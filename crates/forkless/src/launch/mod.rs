@@ -7,10 +7,9 @@
 //! The kernel may refuse a feature that the probe found to be allowed. Then the failed child was invisible to the
 //! host and has changed nothing, so the launch is repeated with the next best method.
 
-use crate::child::orphan;
 use crate::error::Error;
-use crate::launch::route::Launcher;
 use crate::plan::Plan;
+use crate::route::Launcher;
 use forkless_core::planted;
 use run::{Run, Running};
 
@@ -25,15 +24,15 @@ mod fork;
 mod forked;
 pub(crate) mod maps;
 pub(crate) mod pending;
+pub(crate) mod pipes;
 mod posix_spawn;
 pub(crate) mod probe;
 pub(crate) mod processor;
-pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod stack;
-pub(crate) mod start;
 pub(crate) mod support;
 mod traced;
+pub(crate) mod wait;
 pub(crate) mod watch;
 
 pub use dumpable::{KeepDumpable, set_dumpable};
@@ -43,7 +42,6 @@ pub use support::Support;
 
 /// Launches a plan.
 pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
-    orphan::look_after_a_few();
     if planted!("errno-overwritten") {
         nix::errno::Errno::EINVAL.set();
     }

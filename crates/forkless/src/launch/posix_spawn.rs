@@ -8,12 +8,12 @@
 use super::failure;
 use super::run::{Form, Run, Running};
 use super::stack::Stack;
-use crate::child::wait;
 use crate::error::Error;
 use crate::kernel::{self, LIBCS};
-use crate::launch::route::Route;
+use crate::launch::wait;
 use crate::plan::posix_spawn::Extensions;
 use crate::plan::{Plan, describe};
+use crate::route::Route;
 use crate::step::Step;
 use forkless_core::exec::{goes_on, is_absent};
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, source_of};

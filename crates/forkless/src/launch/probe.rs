@@ -14,7 +14,7 @@ use super::clone::{self, How};
 use super::dumpable::{self, KeepDumpable, Mark};
 use super::dumps;
 use super::stack::Stack;
-use crate::child::wait;
+use crate::launch::wait;
 use crate::procfs;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;

@@ -3,11 +3,11 @@
 use super::dumps;
 use super::maps::MapError;
 use super::stack::Stack;
-use crate::child::wait::Ended;
 use crate::error::Error;
-use crate::launch::route::Route;
+use crate::launch::wait::Ended;
 use crate::plan::{Creator, Plan};
 use crate::procfs;
+use crate::route::Route;
 use forkless_core::frame::SLOTS;
 use forkless_core::planted;
 use forkless_core::sys;
@@ -87,7 +87,7 @@ pub(crate) trait Origin: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
 
 /// A child that has been launched. Unless `left` is set, it may still use this process's memory.
 pub(crate) struct Running {
-    /// The PID for waits and signals: [`crate::child::wait::NOBODY`] for an autoreaped child, whose own PID may be reused.
+    /// The PID for waits and signals: [`crate::launch::wait::NOBODY`] for an autoreaped child, whose own PID may be reused.
     pub(crate) pid: i32,
     /// The child's own PID.
     pub(crate) id: i32,

@@ -1,7 +1,7 @@
 //! The result of the probe, for callers that want to see it.
 
 use super::probe::{Feature, Features, ProbeError, is_refusal};
-use crate::launch::route::Launcher;
+use crate::route::Launcher;
 use std::io;
 
 /// The kernel features that launches use, and whether the kernel, and any seccomp filter of this process, allows

@@ -3,14 +3,14 @@
 use crate::child::Child;
 use crate::error::Error;
 use crate::kernel::SIGKILL;
+use crate::launch::pipes::{Defaults, Unsaid};
 use crate::launch::run::Form;
-use crate::launch::start::Start;
 use crate::output::capture::{Capture, Captured, Content, drive::Drive, reader};
-use crate::output::pipes::{Defaults, Unsaid};
 use crate::plan::Plan;
 use crate::plan::compile::compile;
 use crate::prepared::Prepared;
 use crate::request::command::Command;
+use crate::start::Start;
 use crate::step::Step;
 use forkless_core::planted;
 use rustix::pipe::{PipeFlags, pipe_with};

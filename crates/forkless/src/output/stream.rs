@@ -1,12 +1,13 @@
 //! What a program writes: all of it at its end, or while it runs, line by line or as it comes.
 
 use crate::child::Child;
-use crate::child::wait::sigchld_discards;
+use crate::launch::pipes::Defaults;
 use crate::launch::run::Form;
-use crate::launch::start::{Pidfd, Start};
+use crate::launch::wait::sigchld_discards;
 use crate::output::capture::{drive::Drive, reader};
-use crate::output::pipes::Defaults;
 use crate::plan::Plan;
+use crate::prepared::Prepared;
+use crate::start::{Pidfd, Start};
 use forkless_core::planted;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -237,5 +238,21 @@ impl Lines {
             *in_pieces = true;
             self.whole.push_back((stream, std::mem::take(begun)));
         }
+    }
+}
+
+impl Prepared {
+    /// Runs the program to its end and returns what it wrote, as [`Command::output`](crate::Command::output) does.
+    ///
+    /// # Errors
+    /// As for [`Command::output`](crate::Command::output).
+    ///
+    /// ```
+    /// let prepared = forkless::Command::new("echo").arg("hello").prepare()?;
+    /// assert_eq!(prepared.output()?.stdout, b"hello\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn output(&self) -> io::Result<Output> {
+        output(self.plan())
     }
 }

@@ -1,7 +1,7 @@
 //! A plan's ops in words: for errors, and to show what a child is going to do.
 
-use crate::launch::route::Launcher;
 use crate::plan::{Plan, Stream, TERMINAL_SLOT};
+use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::frame::EXEC_SLOT;
 use forkless_core::plan::{Op, OpCode, Origin, Pair};

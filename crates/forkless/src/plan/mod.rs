@@ -2,28 +2,22 @@
 //! and every launcher uses it.
 
 use crate::kernel::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
-use crate::launch::route::Launcher;
-use crate::plan::environment::Held;
+use crate::request::environment::Held;
 use crate::request::stdio::Source;
+use crate::route::Launcher;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, Call, Header, Op, OpCode, Pair};
-use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{OwnedFd, RawFd};
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 
-pub(crate) mod closure;
 pub(crate) mod compile;
 pub(crate) mod describe;
-pub(crate) mod environment;
 pub(crate) mod posix_spawn;
 
-use closure::Closure;
+use crate::request::Above;
+use crate::request::closure::Closure;
 use posix_spawn::Extensions;
-
-/// A value of a type that only the modules above know.
-pub(crate) type Above = Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 /// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
 pub(crate) struct Plan {

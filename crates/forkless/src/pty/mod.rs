@@ -8,11 +8,12 @@
 //! `tty_jobctrl_ioctl()` and `tty_mode_ioctl()` in drivers/tty take the other side of a master.
 
 use crate::error::reworded;
+use crate::launch::pipes::open_follower;
 use crate::request::command::Command;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, ptsname, unlockpt};
+use rustix::pty::{ptsname, unlockpt};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
@@ -410,24 +411,6 @@ impl AsRawFd for Pty {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
-}
-
-/// Opens the other side of a master.
-pub(crate) fn open_follower(master: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    match retry_on_intr(|| ioctl_tiocgptpeer(master, flags)) {
-        // Missing before Linux 4.13, or refused by a filter.
-        Err(Errno::INVAL | Errno::NOTTY | Errno::NOSYS | Errno::PERM | Errno::ACCESS) => open_by_name(master),
-        answer => answer,
-    }
-}
-
-/// Opens the other side by its path. That may be a terminal of the same number in another mount, which the caller may
-/// not be able to open.
-fn open_by_name(master: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let name = ptsname(master, Vec::new())?;
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    retry_on_intr(|| rustix::fs::open(name.as_c_str(), flags, Mode::empty()))
 }
 
 /// Waits until one of the files is ready or the time is up (`None`: never). Returns whether one is.

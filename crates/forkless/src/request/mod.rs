@@ -1,4 +1,13 @@
-//! What a user asks for: a command with its settings.
+//! What a user asks for: a command with its settings, its environment, and functions that run before the exec.
 
+use std::any::Any;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+pub(crate) mod closure;
 pub(crate) mod command;
+pub(crate) mod environment;
 pub(crate) mod stdio;
+
+/// A value of a type that only the modules above know.
+pub(crate) type Above = Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>;

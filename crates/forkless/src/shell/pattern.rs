@@ -1,8 +1,8 @@
 //! An environment that is the same for many lines but for the values of some variables.
 
 use super::known::{Kind, Name};
-use crate::plan::environment::Block;
 use crate::request::command;
+use crate::request::environment::Block;
 use forkless_core::planted;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -2,8 +2,8 @@
 
 use super::child::Child;
 use crate::Stdio;
+use crate::launch::pipes::Defaults;
 use crate::launch::run::Form;
-use crate::output::pipes::Defaults;
 use crate::plan::compile::compile;
 use crate::request::command::Command as Blocking;
 use std::ffi::OsStr;

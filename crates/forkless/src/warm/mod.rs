@@ -34,16 +34,16 @@
 //! once.
 
 use crate::child::Child;
-use crate::child::wait::sigchld_discards;
 use crate::error::Error;
 use crate::launch;
-use crate::launch::route::Route;
+use crate::launch::pipes::Defaults;
 use crate::launch::run::{Cloner, Form, OfPlan, Run, Running};
-use crate::launch::start::{Pidfd, Start};
-use crate::output::pipes::Defaults;
+use crate::launch::wait::sigchld_discards;
 use crate::plan::Plan;
 use crate::prepared::Prepared;
 use crate::request::command::Command;
+use crate::route::Route;
+use crate::start::{Pidfd, Start};
 use crate::step::Step;
 use crate::zygote::launch::{Again, Refused, attempt};
 use forkless_core::planted;

@@ -2,9 +2,9 @@
 //! alone.
 
 use super::Reason;
-use crate::child::wait::sigchld_discards;
-use crate::launch::route::Launcher;
+use crate::launch::wait::sigchld_discards;
 use crate::plan::{Creator, Plan};
+use crate::route::Launcher;
 use forkless_core::plan::{self, Call, OpCode};
 use forkless_core::planted;
 use forkless_core::sys::uapi;

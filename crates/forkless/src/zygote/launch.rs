@@ -10,21 +10,21 @@ use super::helper::{Helper, PATIENCE};
 use super::message::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT, PID_NAMESPACE_AT};
 use super::message::{Parcel, WORDS, failure};
 use super::registry::{read_calls, write_calls};
-use crate::child::wait;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::kernel;
 use crate::launch::creator::CreatorError;
 use crate::launch::failure::{clone_error, creator_error, failed, map_error};
-use crate::launch::route::{CloneCall, Launcher, Route};
 use crate::launch::run::{Cloner, Form, Run, Running};
 use crate::launch::stack::Stack;
+use crate::launch::wait;
 use crate::launch::watch::{
     fatal_signal, has_executed, killed_in_exec, result, wait_for, wait_though_stopped, was_sent_away,
 };
 use crate::launch::{maps, processor};
 use crate::plan::{Creator, Plan};
 use crate::procfs::Status;
+use crate::route::{CloneCall, Launcher, Route};
 use crate::step::Step;
 use forkless_core::attributes::observe;
 use forkless_core::frame::{self, GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};

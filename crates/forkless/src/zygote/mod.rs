@@ -52,12 +52,12 @@
 //! - `/proc` must be mounted.
 
 use crate::child::Child;
-use crate::child::wait::sigchld_discards;
+use crate::launch::pipes::Defaults;
 use crate::launch::run::Form;
-use crate::launch::start::{Pidfd, Start};
-use crate::output::pipes::Defaults;
+use crate::launch::wait::sigchld_discards;
 use crate::prepared::Prepared;
 use crate::process;
+use crate::start::{Pidfd, Start};
 use forkless_core::planted;
 use std::ffi::OsString;
 use std::io;

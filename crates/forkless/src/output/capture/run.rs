@@ -1,15 +1,15 @@
 //! Running a program to its end with input, limits and a timeout, and capturing what it writes.
 
-use crate::child::usage::Usage;
-use crate::child::wait::sigchld_discards;
 use crate::error::Error;
+use crate::launch::pipes::{Defaults, Unsaid};
 use crate::launch::run::Form;
-use crate::launch::start::{Pidfd, Start};
-use crate::output::pipes::{Defaults, Unsaid};
+use crate::launch::wait::sigchld_discards;
 use crate::plan::compile::compile;
 use crate::plan::{Plan, Stream};
 use crate::prepared::Prepared;
 use crate::request::command::Command;
+use crate::start::{Pidfd, Start};
+use crate::usage::Usage;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;

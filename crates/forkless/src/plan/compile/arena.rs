@@ -1,6 +1,6 @@
 //! The layout of an arena: one allocation, whose size is computed before it is made.
 
-use crate::plan::environment::Block;
+use crate::request::environment::Block;
 use forkless_core::plan::{self, Call, Header, MAGIC, Op, OpCode, Pair, VERSION};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,10 +1,10 @@
 //! The descriptors of the child: their numbers, and the source of each.
 
 use crate::error::Error;
-use crate::launch::route::Launcher;
 use crate::plan::TERMINAL_SLOT;
 use crate::request::command::{Command, MountStep, NewFile};
 use crate::request::stdio::Source;
+use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::frame::{EXEC_SLOT, SLOTS};
 use forkless_core::plan::{MAX_FDS, Origin, Pair};

@@ -1,7 +1,7 @@
 //! The environment of the child.
 
-use crate::plan::environment::{Block, Held, unchanged};
 use crate::request::command::Environment;
+use crate::request::environment::{Block, Held, unchanged};
 use forkless_core::planted;
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;

@@ -3,11 +3,11 @@
 
 use crate::error::Error;
 use crate::kernel::{CLONE_AUTOREAP, CLONE_NNP, CLONE_PIDFD_AUTOKILL};
-use crate::launch::route::Launcher;
 use crate::plan::compile::arena::Arg;
 use crate::plan::compile::setup::Steps;
 use crate::plan::{Plan, posix_spawn};
 use crate::request::command::{Command, Namespace};
+use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::CALLER_VARIABLES;
 use forkless_core::planted;

@@ -1,12 +1,12 @@
 //! Compiles a command into a plan. All decisions, look-ups and allocations of a launch happen here, before the clone.
 
 use crate::error::Error;
-use crate::launch::route::Launcher;
 use crate::plan::posix_spawn::Extensions;
 use crate::plan::{Creator, Plan, Stream};
 use crate::request::command::posix::FileAction;
 use crate::request::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
 use crate::request::stdio::Source;
+use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{
     ANY_BY_SHELL, BEST_EFFORT, CALLER_VARIABLES, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, SURELY, TRY_ALL,

@@ -2,13 +2,13 @@
 
 use crate::error::Error;
 use crate::kernel::{self, Prctl};
-use crate::launch::route::Launcher;
 use crate::plan::IdMaps;
 use crate::plan::compile::arena::Arg;
 use crate::plan::compile::mounts;
 use crate::plan::compile::places::{self, Places};
 use crate::plan::compile::setup::Steps;
 use crate::request::command::{CapabilitySet, Command, Mount, MountStep, Namespace, OVERLAY, Sandbox};
+use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
 use forkless_core::planted;

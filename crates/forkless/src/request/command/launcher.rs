@@ -1,8 +1,8 @@
 //! The choice of the launcher, and what only one launcher can do.
 
-use crate::launch::route::Launcher;
-use crate::plan::closure::Closure;
+use crate::request::closure::Closure;
 use crate::request::command::Command;
+use crate::route::Launcher;
 use std::io;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 //!
 //! Longer than most files, because each method has an example.
 
-use crate::launch::route::Launcher;
-use crate::plan::Above;
-use crate::plan::closure::Closure;
-use crate::plan::environment::Held;
+use crate::request::Above;
+use crate::request::closure::Closure;
+use crate::request::environment::Held;
 use crate::request::stdio::{Source, Stdio};
+use crate::route::Launcher;
 use forkless_core::sys::signal::{SIGPIPE, bit};
 use std::collections::BTreeMap;
 use std::collections::btree_map;

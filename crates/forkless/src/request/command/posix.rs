@@ -2,7 +2,7 @@
 //! exactly as given.
 
 use super::{BpfInstruction, Command, FilePlace, MountStep, NewFile, Ready};
-use crate::plan::environment::Block;
+use crate::request::environment::Block;
 use std::ffi::{CStr, CString, OsString};
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;

@@ -2,15 +2,16 @@
 
 use crate::error::Error;
 use crate::plan::{Plan, Stream, TERMINAL_SLOT};
-#[cfg(feature = "pty")]
-use crate::pty;
 use crate::step::Step;
 use forkless_core::frame::{EXEC_SLOT, SLOT_INHERIT, SLOTS};
 use forkless_core::planted;
 use forkless_core::sys::errno;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, ptsname};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -153,17 +154,34 @@ impl Pipes {
             their_sockets.push(write);
             exec = Some(read);
         }
-        #[cfg(feature = "pty")]
         if let Some(master) = &plan.pty {
             let closed = || Error::check(plan.program(), "the pseudo-terminal that it is to be on has been closed");
             let master = master.upgrade().ok_or_else(closed)?;
-            let follower = pty::open_follower(&master)
+            let follower = open_follower(&master)
                 .map_err(|errno| Error::new(plan.program(), Step::OpenTerminal, errno.raw_os_error()))?;
             slots[TERMINAL_SLOT] = follower.as_raw_fd();
             their_sockets.push(follower);
         }
         Ok(Self { slots, only_pipes, ours, sockets: our_sockets, exec, theirs: Theirs(theirs, their_sockets) })
     }
+}
+
+/// Opens the other side of a pseudo-terminal.
+pub(crate) fn open_follower(master: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    match retry_on_intr(|| ioctl_tiocgptpeer(master, flags)) {
+        // Missing before Linux 4.13, or refused by a filter.
+        Err(Errno::INVAL | Errno::NOTTY | Errno::NOSYS | Errno::PERM | Errno::ACCESS) => open_by_name(master),
+        answer => answer,
+    }
+}
+
+/// Opens the other side by its path. That may be a terminal of the same number in another mount, which the caller may
+/// not be able to open.
+fn open_by_name(master: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let name = ptsname(master, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    retry_on_intr(|| rustix::fs::open(name.as_c_str(), flags, Mode::empty()))
 }
 
 fn sockets() -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {

@@ -1,10 +1,10 @@
 //! Starting a plan: its pipes, the launch, and the child's handle.
 
-use crate::child::Child;
-use crate::child::wait::sigchld_discards;
+use crate::child::{Child, orphan};
 use crate::launch;
+use crate::launch::pipes::{Defaults, Pipes, plain_slots};
 use crate::launch::run::{Cloner, Form, OfPlan, Run};
-use crate::output::pipes::{Defaults, Pipes, plain_slots};
+use crate::launch::wait::sigchld_discards;
 use crate::plan::{Plan, Stream};
 use forkless_core::planted;
 use std::io;
@@ -70,6 +70,7 @@ impl<'a> Start<'a> {
         // A caller that writes to the child must get EPIPE when the child closes its input, so nothing else may hold it.
         let holds = self.holds && pipes.exec.is_none() && (pipes.ours[0].is_none() || planted!("input-held-open"));
         let run = Run { cloner, slots, only_pipes, pidfd, form: self.form, holds };
+        orphan::look_after_a_few();
         let running = launch::run(plan, &run)?;
         Ok(Child::new(running, pipes, plan, holds))
     }
@@ -98,6 +99,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         form: Form::End,
         holds: false,
     };
+    orphan::look_after_a_few();
     let running = launch::run(plan, &run)?;
     match running.ended {
         Some(ended) => ended.map(|ended| ended.status),

@@ -3,11 +3,11 @@
 //! Every wait has `__WALL`: a child that fails before exec has no exit signal, and other waits do not see it. If the
 //! handle has a pidfd, the wait goes by it: after a foreign reap the PID may already belong to another child.
 
-use crate::child::usage::Usage;
 use crate::error::Error;
 use crate::kernel;
 use crate::procfs::Process;
 use crate::step::Step;
+use crate::usage::Usage;
 use forkless_core::planted;
 use forkless_core::signals::handler;
 use forkless_core::sys::{self, errno, signal, uapi};
