@@ -462,8 +462,9 @@ fn closed_and_full_pipes() {
             assert_eq!(session.status(), 9);
         }
         for run in [PLAIN, GROUP] {
-            // Nobody reads: the program waits, and can be stopped and ended.
-            session.line(&format!("{run} yes | {ALIVE}"));
+            // Nobody reads: the program waits, and can be stopped and ended. Before it runs, bash's child ignores Ctrl-Z.
+            session.line(&format!("{run} sh -c 'echo is-u''p >&2; exec yes' | {ALIVE}"));
+            session.expect("is-up");
             session.expect("is-up");
             session.keys(CTRL_Z);
             session.expect("Stopped");

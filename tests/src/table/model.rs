@@ -418,6 +418,9 @@ fn mounts(world: &World<'_>, found: &mut Prediction) {
     let any = world.any(|one| !one.mount.is_empty() || one.pivot_root.is_some());
     found.refuse("mount", any && !world.makes("Mount"));
     found.refuse("two roots", world.pivots() && world.any(|one| one.chroot.is_some()));
+    let is_seen = |one: &String| one.starts_with("make_") || one.contains("{dir}/none");
+    let misses = world.any(|one| one.chroot.as_deref() == Some("{dir}/none")) && !mounts.clone().all(is_seen);
+    found.refuse("a mount outside of the new root", misses && world.makes("Mount"));
     for mount in mounts {
         let fails = mount.contains("{dir}/none") || mount.starts_with("unmount");
         found.fail(if mount.starts_with("make_dir") { "MakeDir" } else { "Mount" }, fails);
