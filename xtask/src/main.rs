@@ -177,9 +177,12 @@ fn ci(target: &Path) -> Result<()> {
     for name in release::CRATES {
         step(&format!("{name} alone"), cargo(&["check", "--quiet", "--locked", "--package"]).arg(name))?;
     }
-    for feature in ["", "capture", "cgroup", "pty", "shell", "zygote", "tokio", "warm"] {
-        let words = ["check", "--quiet", "--locked", "--package", "forkless", "--no-default-features", "--features"];
-        step(&format!("forkless with the feature {feature:?}"), cargo(&words).arg(feature))?;
+    let library =
+        ["", "capture", "cgroup", "pty", "shell", "zygote", "tokio", "warm"].map(|feature| ("forkless", feature));
+    let command = ["", "gearman", "slurm"].map(|feature| ("forkless-cli", feature));
+    for (name, feature) in library.into_iter().chain(command) {
+        let words = ["check", "--quiet", "--locked", "--no-default-features", "--package", name, "--features", feature];
+        step(&format!("{name} with the feature {feature:?}"), &mut cargo(&words))?;
     }
     let docs = ["test", "--quiet", "--locked", "--package", "forkless", "--no-default-features", "--doc"];
     step("examples without features", &mut cargo(&docs))?;

@@ -24,7 +24,9 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand};
-use forkless_runner::{gearman_worker, message, parallel, xargs};
+#[cfg(feature = "gearman")]
+use forkless_runner::gearman_worker;
+use forkless_runner::{message, parallel, xargs};
 
 /// Start programs quickly from a process of any size, without fork.
 #[derive(Parser, Debug)]
@@ -42,6 +44,7 @@ enum Command {
     /// Wait until a slot of a semaphore is free, then run COMMAND: parallel --semaphore
     #[command(hide = true)]
     Sem(Box<parallel::ParallelOptions>),
+    #[cfg(feature = "gearman")]
     GearmanWorker(Box<gearman_worker::GearmanWorkerOptions>),
     /// Compare methods to launch a process on this machine
     Bench {
@@ -111,6 +114,7 @@ fn begin() -> ExitCode {
         Command::Xargs(options) => xargs::main(*options, run::of_program),
         Command::Parallel(mut options) => parallel::main(&mut options, false),
         Command::Sem(mut options) => parallel::main(&mut options, true),
+        #[cfg(feature = "gearman")]
         Command::GearmanWorker(options) => gearman_worker::main(&options),
         Command::Doctor(options) => doctor::main(&options),
         Command::Completions(options) => help::complete(Cli::command, &options),

@@ -9,6 +9,7 @@
 pub mod message;
 mod no_input;
 mod warm;
+#[cfg(feature = "gearman")]
 pub mod gearman_worker;
 pub mod parallel;
 pub mod xargs;

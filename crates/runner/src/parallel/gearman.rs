@@ -22,6 +22,11 @@ const QUEUE: &str = "forkless";
 /// How many jobs are in the queue at once, if `--jobs` does not say.
 pub(super) const SLOTS: usize = 1000;
 
+/// What feeds the queue of `HOST:PORT` or `HOST:PORT/QUEUE`.
+pub(super) fn feeder(text: &str) -> Result<Box<dyn Remote>, String> {
+    Ok(Box::new(Feeder::new(text)?))
+}
+
 /// A job without a reply.
 #[derive(Debug, Default)]
 struct Outstanding {
@@ -31,7 +36,7 @@ struct Outstanding {
 }
 
 /// Feeds a queue and gathers the replies.
-pub(super) struct Feeder {
+struct Feeder {
     link: Link,
     queue: String,
     jobs: BTreeMap<u64, Outstanding>,
@@ -46,8 +51,7 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    /// Of `HOST:PORT` or `HOST:PORT/QUEUE`.
-    pub(super) fn new(text: &str) -> Result<Self, String> {
+    fn new(text: &str) -> Result<Self, String> {
         let (server, queue) = text.split_once('/').unwrap_or((text, QUEUE));
         if queue.is_empty() || queue.contains('\0') {
             return Err(format!(

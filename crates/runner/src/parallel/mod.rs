@@ -50,8 +50,11 @@ mod processes;
 mod message;
 mod semaphore;
 
+#[cfg(feature = "slurm")]
 mod slurm;
+#[cfg(feature = "gearman")]
 mod gearman;
+mod absent;
 
 use std::env;
 use std::ffi::OsString;
@@ -67,7 +70,12 @@ use message::say;
 pub use options::ParallelOptions;
 pub use plain::plain;
 
+#[cfg(not(feature = "gearman"))]
+use absent::gearman;
+#[cfg(not(feature = "slurm"))]
+use absent::slurm;
 use plan::Plan;
+#[cfg(feature = "gearman")]
 pub(crate) use plan::slots;
 pub use shell::look_up;
 
@@ -113,7 +121,7 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     if options.slurm_worker {
         return slurm::work(options);
     }
-    if options.slurm.is_some() && !slurm::is_inside() {
+    if options.slurm.is_some() && !signals::is_in_slurm() {
         return slurm::submit(options, |words| say(words));
     }
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
@@ -177,7 +185,7 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
         };
     }
     if summary.stopped.is_some() {
-        let unfinished = if slurm::is_inside() { slurm::RESUME } else { FAILED };
+        let unfinished = if signals::is_in_slurm() { signals::RESUME } else { FAILED };
         let is_complete = summary.is_complete() || planted!("stopped-run-succeeds");
         return if is_complete { failed() } else { unfinished };
     }

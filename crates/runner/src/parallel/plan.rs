@@ -18,7 +18,7 @@ use rustix::process::{Resource, getpriority_process, getrlimit};
 use super::blocks::{Blocks, Borders, Heading, Round};
 use super::change::regular;
 use super::files::Files;
-use super::gearman::{self, Feeder};
+use super::gearman;
 use super::grammar::{Asked, Given, Origin};
 use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
@@ -78,7 +78,7 @@ impl Plan {
             Some(server) => {
                 gearman::check(given)?;
                 if !given.dry_run {
-                    options.remote = Some(Box::new(Feeder::new(server)?));
+                    options.remote = Some(gearman::feeder(server)?);
                 }
                 Shell::standard()
             }
@@ -167,6 +167,7 @@ pub(super) fn slots_of(text: &str) -> Result<usize, String> {
 }
 
 /// The number of slots that a text asks for, or a file that it names.
+#[cfg(feature = "gearman")]
 pub(crate) fn slots(text: &str) -> Result<usize, String> {
     slots_or_file(text, cpus)
 }

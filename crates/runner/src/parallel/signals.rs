@@ -3,6 +3,7 @@
 //! A thread for them would make each system call on a descriptor slower, because the file-descriptor table would be shared, and
 //! would take memory for its stack.
 
+use std::env;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,8 +13,17 @@ use forkless_jobs::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ};
 
+use super::plan;
 use super::report::Report;
-use super::{plan, slurm};
+
+/// The exit code of a run that was stopped before its end by a signal, under Slurm: EX_TEMPFAIL of sysexits.h. The same
+/// command with `--resume` does the rest.
+pub(super) const RESUME: u8 = 75;
+
+/// Whether Slurm has started this process, or one that has started it.
+pub(super) fn is_in_slurm() -> bool {
+    env::var_os("SLURM_JOB_ID").is_some()
+}
 
 /// TSTP, by Ctrl-Z: the jobs are stopped with this process, as GNU parallel's. They are in process groups of their own, which the
 /// terminal does not reach. HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
@@ -27,7 +37,7 @@ pub(super) fn heed(control: &Control, report: &Report) -> io::Result<()> {
     for signal in [SIGHUP, SIGTERM] {
         on(signal, stop_soon(control, signal))?;
     }
-    if slurm::is_inside() {
+    if is_in_slurm() {
         on(SIGUSR1, stop_soon(control, SIGUSR1))?;
     } else {
         let lists = control.clone();

@@ -36,20 +36,11 @@ use crew::{Crew, Starter};
 use submit::Script;
 use worker::Variables;
 
-/// The exit code of a run that was stopped before its end by a signal, under Slurm: EX_TEMPFAIL of sysexits.h. The same
-/// command with `--resume` does the rest.
-pub(super) const RESUME: u8 = 75;
-
 /// After this silence of a node, its jobs run elsewhere.
 const LOST_AFTER: Duration = Duration::from_secs(30);
 
 /// So many jobs may wait for one whose output is due: a few long ones must not stop all nodes.
 const WINDOW: usize = 1 << 20;
-
-/// Whether Slurm has started this process, or one that has started it.
-pub(super) fn is_inside() -> bool {
-    env::var_os("SLURM_JOB_ID").is_some()
-}
 
 /// How many of a node's CPUs belong to the job.
 pub(super) fn cpus(all: usize) -> usize {

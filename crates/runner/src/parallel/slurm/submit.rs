@@ -12,6 +12,8 @@ use std::thread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::parallel::signals::RESUME;
+
 /// What the script needs to know.
 pub(super) struct Script<'a> {
     /// Options for sbatch, as they were given.
@@ -78,7 +80,7 @@ impl Script<'_> {
             b" &\npid=$!\nwhile :; do wait $pid; code=$?; kill -0 $pid 2> /dev/null || break; done\n",
         );
         if self.resumes {
-            let again = format!("[ $code -ne {} ] || scontrol requeue \"$SLURM_JOB_ID\"\n", super::RESUME);
+            let again = format!("[ $code -ne {} ] || scontrol requeue \"$SLURM_JOB_ID\"\n", RESUME);
             out.extend_from_slice(again.as_bytes());
         }
         out.extend_from_slice(b"exit $code\n");
