@@ -6,7 +6,6 @@
 mod options;
 mod complete;
 mod sweeps;
-
 mod units;
 mod layout;
 mod interrupt;
@@ -14,7 +13,6 @@ mod progress;
 mod setting;
 mod condition;
 mod contestant;
-
 mod program;
 mod wishes;
 mod budget;
@@ -28,7 +26,6 @@ mod warm;
 mod warm;
 mod engines;
 mod contestants;
-
 mod settings;
 mod stage;
 mod faulting;
@@ -42,14 +39,12 @@ mod many_children;
 mod measure;
 mod brief;
 mod serve;
-
 mod statistics;
 mod name;
 mod machine;
 mod rows;
 mod targets;
 mod record;
-
 mod properties;
 mod summary;
 mod digest;
@@ -61,7 +56,6 @@ mod page;
 mod readme;
 mod report;
 mod compare;
-
 mod campaigns;
 
 use std::{fs, io::Write, path::Path, process::ExitCode};

@@ -19,17 +19,11 @@ use std::{fs, io};
 pub use settings::Settings;
 
 pub mod ask;
-
 pub mod check;
-
 pub mod launchers;
-
 pub mod model;
-
 pub mod parent;
-
 pub mod play;
-
 pub mod settings;
 
 #[path = "scenario/elf.rs"]

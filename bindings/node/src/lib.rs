@@ -10,13 +10,8 @@
 #![allow(unreachable_pub, reason = "napi exports only what is public")]
 
 mod request;
-
 mod settings;
-
 mod error;
-
 mod watch;
-
 mod spawn;
-
 mod sync;

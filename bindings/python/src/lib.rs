@@ -5,23 +5,14 @@
 //! so that handlers written in Python run at once.
 
 mod convert;
-
 mod request;
-
 mod settings;
-
 mod mounts;
-
 mod error;
-
 mod spawn;
-
 mod run;
-
 mod child;
-
 mod prepared;
-
 mod warm;
 
 use pyo3::prelude::*;

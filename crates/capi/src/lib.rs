@@ -7,51 +7,30 @@
 
 #[doc(hidden)]
 pub mod boundary;
-
 #[doc(hidden)]
 pub mod error;
-
 #[doc(hidden)]
 pub mod handle;
-
 #[doc(hidden)]
 pub mod lock;
-
 mod command;
-
 mod setup;
-
 mod sandbox;
-
 mod settings;
-
 mod run;
-
 mod child;
-
 mod output;
-
 mod line;
-
 mod pipeline;
-
 mod wait_set;
-
 mod cgroup;
-
 mod pty;
-
 mod zygote;
-
 mod warm;
-
 #[doc(hidden)]
 pub mod simple;
-
 #[doc(hidden)]
 pub mod stream;
-
 #[doc(hidden)]
 pub mod system;
-
 mod noshell;

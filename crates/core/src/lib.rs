@@ -17,39 +17,21 @@
 
 #[doc(hidden)]
 pub mod planted;
-
 pub mod plan;
-
 pub mod frame;
-
 pub mod child;
-
 pub mod fds;
-
 pub mod procfs;
-
 pub mod process;
-
 pub mod signals;
-
 pub mod call;
-
 pub mod exec;
-
 pub mod robust;
-
 pub mod forked;
-
 pub mod zygote_child;
-
 pub mod attributes;
-
 pub mod parcel;
-
 pub mod sender;
-
 pub mod vfork_call;
-
 pub mod report;
-
 pub mod sys;

@@ -70,63 +70,40 @@ pub mod settings;
 cfg_if::cfg_if! { if #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))] {
 
 mod request;
-
 mod plan;
-
 mod kernel;
-
 mod kept;
-
 mod procfs;
-
 #[cfg(feature = "pty")]
 mod pty;
-
 mod route;
-
 mod usage;
-
 mod launch;
-
 mod start;
-
 mod prepared;
-
 mod verbs;
-
 mod batch;
 
 
 mod child;
-
 mod output;
-
 #[cfg(feature = "shell")]
 mod shell;
-
 mod process;
-
 mod identity;
-
 mod once;
-
 #[cfg(feature = "zygote")]
 pub mod zygote;
-
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
 pub mod warm;
 
 #[cfg(all(feature = "warm", not(all(target_arch = "x86_64", target_env = "gnu"))))]
 #[path = "warm/absent.rs"]
 pub mod warm;
-
 #[cfg(feature = "cgroup")]
 mod cgroup;
-
 mod error;
-
 mod step;
-
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
@@ -146,6 +123,7 @@ pub mod internal {
         output::quiet::write_quietly,
         process::generation,
         request::command::{FilePlace, posix},
+        route::{CloneCall, DescriptorTable, Passing},
     };
 }
 
@@ -169,7 +147,7 @@ pub use output::pipeline::{Pipeline, PipelineStatus, RunningPipeline};
 pub use prepared::Prepared;
 #[cfg(feature = "pty")]
 pub use pty::{Pty, PtySize, RawMode};
-pub use route::{CloneCall, DescriptorTable, Launcher, Passing, Route};
+pub use route::{Launcher, Route};
 #[cfg(feature = "shell")]
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
 pub use request::stdio::Stdio;

@@ -30,10 +30,11 @@ pub enum Launcher {
 #[non_exhaustive]
 pub enum Route {
     /// By [`Launcher::Clone`].
+    #[non_exhaustive]
     Clone {
-        /// The system call.
+        #[doc(hidden)]
         call: CloneCall,
-        /// How the child's file-descriptor table was made.
+        #[doc(hidden)]
         table: DescriptorTable,
     },
     /// By [`Launcher::Fork`]. The file-descriptor table is a copy.
@@ -48,8 +49,9 @@ pub enum Route {
         inherits_all: bool,
     },
     /// By a [`Zygote`](crate::zygote::Zygote), which received the plan and the descriptors over a socket.
+    #[non_exhaustive]
     Zygote {
-        /// The system call.
+        #[doc(hidden)]
         call: CloneCall,
     },
     /// By the template of a warm program, which received the plan and the descriptors over a socket: there was no exec.
@@ -58,7 +60,6 @@ pub enum Route {
 
 /// The system call that cloned a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CloneCall {
     /// `clone3(2)` with `CLONE_CLEAR_SIGHAND`.
     Clone3,
@@ -68,7 +69,6 @@ pub enum CloneCall {
 
 /// How the file-descriptor table of a cloned child was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum DescriptorTable {
     /// Made by the child, with a copy of the caller's standard streams. Other descriptors were passed by this method.
     Private(Passing),
@@ -86,7 +86,6 @@ pub enum DescriptorTable {
 
 /// How descriptors were passed that were not copied with the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Passing {
     /// None had to be passed.
     None,

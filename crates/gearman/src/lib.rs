@@ -6,15 +6,10 @@
 //! mod_gearman.
 
 pub mod packet;
-
 mod link;
-
 pub mod record;
-
 pub mod cipher;
-
 pub mod monitoring;
-
 #[cfg(any(test, fuzzing))]
 pub mod fuzzed;
 

@@ -54,35 +54,20 @@
 //! [`Options::window`] jobs are ahead of the one whose output is due; then no further one is launched.
 
 mod job;
-
 mod source;
-
 mod input;
-
 mod options;
-
 mod remote;
-
 mod control;
-
 mod log;
-
 mod summary;
-
 mod standard;
-
 mod wake;
-
 mod output;
-
 mod slot;
-
 mod launch;
-
 mod pool;
-
 mod engine;
-
 mod gather;
 
 pub use control::Control;

@@ -10,23 +10,13 @@
 //! ([`heap`]).
 
 mod exported;
-
 mod sealed;
-
 mod heap;
-
 mod settings;
-
 mod log;
-
 mod next;
-
 mod inherit;
-
 mod spawn;
-
 mod popen;
-
 mod system;
-
 mod dumpable;

@@ -1,7 +1,7 @@
 //! `FORKLESS_LOG`: reports each launch on standard error.
 
 use crate::settings::Settings;
-use forkless::{Child, DescriptorTable, Route, ShellRoute};
+use forkless::{Child, Route, ShellRoute, internal::DescriptorTable};
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::fd::BorrowedFd;

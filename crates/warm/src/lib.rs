@@ -26,13 +26,8 @@
 extern crate std as _;
 
 mod start;
-
 mod template;
-
 mod program;
-
 mod bind;
-
 mod pages;
-
 mod memory;

@@ -7,67 +7,46 @@ use std::process::ExitCode;
 
 #[path = "../scenario/allocator.rs"]
 mod allocator;
-
 #[path = "../scenario/observe.rs"]
 mod observe;
-
 #[path = "../scenario/elf.rs"]
 mod elf;
-
 #[path = "../scenario/foreign.rs"]
 mod foreign;
-
 #[path = "../scenario/launched.rs"]
 mod launched;
-
 #[path = "../scenario/launchers.rs"]
 mod launchers;
-
 #[path = "../scenario/heap.rs"]
 mod heap;
-
 #[path = "../scenario/environment.rs"]
 mod environment;
-
 #[path = "../scenario/traced.rs"]
 mod traced;
-
 #[path = "../scenario/debugged.rs"]
 mod debugged;
-
 #[path = "../scenario/dumps.rs"]
 mod dumps;
-
 #[path = "../scenario/oom.rs"]
 mod oom;
-
 #[path = "../scenario/leaks.rs"]
 mod leaks;
-
 #[path = "../scenario/visibility.rs"]
 mod visibility;
-
 #[path = "../scenario/autoreap.rs"]
 mod autoreap;
-
 #[path = "../scenario/held.rs"]
 mod held;
-
 #[path = "../scenario/holding.rs"]
 mod holding;
-
 #[path = "../scenario/busy.rs"]
 mod busy;
-
 #[path = "../scenario/stops.rs"]
 mod stops;
-
 #[path = "../scenario/storms.rs"]
 mod storms;
-
 #[path = "../scenario/hosts.rs"]
 mod hosts;
-
 #[path = "../scenario/awaited.rs"]
 mod awaited;
 #[path = "../scenario/death.rs"]
@@ -86,48 +65,34 @@ mod strangers;
 mod attributes;
 #[path = "../scenario/creator.rs"]
 mod creator;
-
 #[path = "../scenario/ids.rs"]
 mod ids;
-
 #[path = "../scenario/maps.rs"]
 mod maps;
-
 #[path = "../scenario/set.rs"]
 mod set;
-
 #[path = "../scenario/ends.rs"]
 mod ends;
-
 #[path = "../scenario/capture.rs"]
 mod capture;
-
 #[path = "../scenario/capture_alone.rs"]
 mod capture_alone;
-
 #[path = "../scenario/pipeline.rs"]
 mod pipeline;
-
 #[path = "../scenario/zygote.rs"]
 mod zygote;
-
 #[path = "../scenario/zygote_bounds.rs"]
 mod zygote_bounds;
-
 #[path = "../scenario/zygote_odd.rs"]
 mod zygote_odd;
 #[path = "../scenario/zygote_scheduling.rs"]
 mod zygote_scheduling;
-
 #[path = "../scenario/sigpipe.rs"]
 mod sigpipe;
-
 #[path = "../scenario/reported.rs"]
 mod reported;
-
 #[path = "../scenario/exec.rs"]
 mod exec;
-
 #[path = "../scenario/crowd.rs"]
 mod crowd;
 

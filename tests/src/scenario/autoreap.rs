@@ -6,7 +6,8 @@ use crate::foreign;
 use crate::observe::{self, eventually, skip, state_of};
 use forkless::zygote::{Zygote, ZygoteOptions};
 use forkless::{
-    BpfInstruction, Change, Child, CloneCall, Command, Error, Launcher, Namespace, Route, Stdio, Step, WaitSet,
+    BpfInstruction, Change, Child, Command, Error, Launcher, Namespace, Route, Stdio, Step, WaitSet,
+    internal::CloneCall,
 };
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use forkless_tests::process::{is_root, kill};

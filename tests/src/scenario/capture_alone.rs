@@ -2,7 +2,10 @@
 
 use crate::capture::{LONG, in_every_way, leaving_nothing, pattern, sh};
 use crate::observe::{self, kernel_at_least, scaled};
-use forkless::{Capture, Command, DescriptorTable, Error, Passing, Pipeline, Route, Stdio, Step};
+use forkless::{
+    Capture, Command, Error, Pipeline, Route, Stdio, Step,
+    internal::{DescriptorTable, Passing},
+};
 use forkless_tests::filter::{Answer, Refusal, refuse_in_all_threads};
 use forkless_tests::process::is_hidden_from_children;
 use std::io::Write;

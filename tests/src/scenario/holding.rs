@@ -2,7 +2,10 @@
 
 use crate::elf::Programs;
 use crate::observe::{self, eventually, scaled};
-use forkless::{Child, Command, DescriptorTable, Passing, Route, Stdio};
+use forkless::{
+    Child, Command, Route, Stdio,
+    internal::{DescriptorTable, Passing},
+};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;

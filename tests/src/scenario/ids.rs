@@ -3,7 +3,10 @@
 
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, opening_child, skip};
-use forkless::{CallArg, CapabilitySet, Command, DescriptorTable, Namespace, Passing, Route, Stdio};
+use forkless::{
+    CallArg, CapabilitySet, Command, Namespace, Route, Stdio,
+    internal::{DescriptorTable, Passing},
+};
 use forkless_tests::supervise::at_each;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;

@@ -6,7 +6,10 @@ use super::{Case, Failure, Find, GIVEN, Report, encode, errno, launcher, launche
 use crate::observe::{Observed, UNKNOWN};
 use crate::process;
 use crate::state::State;
-use forkless::{CloneCall, DescriptorTable, Error, Passing, Route, Step};
+use forkless::{
+    Error, Route, Step,
+    internal::{CloneCall, DescriptorTable, Passing},
+};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -348,7 +351,7 @@ pub fn target(expected: &str, place: &Place, before: &Before) -> String {
 /// Is the way taken the one that the filter leaves?
 fn check_way(wrong: &mut Vec<String>, case: &Case, refusals: &str, taken: Route) {
     let refused = |call: &str| refusals.split(',').any(|refusal| refusal.split_whitespace().next() == Some(call));
-    let Route::Clone { call, table: taken } = taken else {
+    let Route::Clone { call, table: taken, .. } = taken else {
         return wrong.push(format!("not cloned, but {taken}"));
     };
     same(wrong, "the call", call, if refused("clone3") { CloneCall::Clone } else { CloneCall::Clone3 });

@@ -104,7 +104,7 @@ impl Support {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CloneCall, DescriptorTable, Route};
+    use crate::route::{CloneCall, DescriptorTable, Route};
 
     /// Whatever the probe finds on this machine, launches use the same features.
     #[test]

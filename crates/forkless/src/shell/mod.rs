@@ -13,21 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 
 mod classify;
-
 mod known;
-
 mod pattern;
-
 mod environment;
-
 mod direct;
-
 mod ending;
-
 mod child;
-
 mod around;
-
 mod kept;
 
 use classify::{Simple, classify};

@@ -58,21 +58,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use template::{Template, Unfit};
 
 mod options;
-
 mod library;
-
 mod switch;
-
 mod set;
-
 mod request;
-
 mod files;
-
 mod caller;
-
 mod watch;
-
 mod template;
 
 pub use options::WarmOptions;

@@ -67,15 +67,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub(crate) mod message;
-
 pub(crate) mod helper;
-
 pub(crate) mod launch;
-
 mod registry;
-
 mod parcel;
-
 mod server;
 
 use helper::{Helper, lock};

@@ -19,15 +19,10 @@ use std::io;
 use std::time::{Duration, Instant};
 
 mod start;
-
 mod end;
-
 mod feed;
-
 mod capture;
-
 mod limits;
-
 mod away;
 
 /// Runs all jobs of a source.

@@ -5,15 +5,9 @@
 //! servers start and stop them, on private sockets.
 
 mod compare;
-
 mod languages;
-
 mod builders;
-
 mod forkers;
-
 mod postgres;
-
 mod web;
-
 mod sanitizers;

@@ -1,55 +1,31 @@
 //! `forkless parallel`: runs jobs at once, with the grammar of GNU parallel.
 
 mod options;
-
 mod plain;
-
 mod refused;
-
 mod grammar;
-
 pub(crate) mod values;
-
 mod shell;
-
 mod shard;
-
 mod quote;
-
 mod change;
-
 mod template;
-
 mod csv;
-
 mod records;
-
 mod sources;
-
 mod pack;
-
 mod lines;
-
 mod files;
-
 mod blocks;
-
 mod tee;
-
 mod results;
-
 mod report;
-
 mod signals;
-
 mod joblog;
-
 mod plan;
 mod processes;
-
 mod message;
 mod semaphore;
-
 #[cfg(feature = "slurm")]
 mod slurm;
 #[cfg(feature = "gearman")]

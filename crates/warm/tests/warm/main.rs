@@ -2,15 +2,9 @@
 //! condition does not hold.
 
 mod common;
-
 mod equivalence;
-
 mod conditions;
-
 mod pages;
-
 mod templates;
-
 mod attributes;
-
 mod faults;

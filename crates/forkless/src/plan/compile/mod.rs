@@ -21,21 +21,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 mod arena;
-
 mod descriptors;
-
 mod environment;
-
 mod launcher;
-
 mod mounts;
-
 mod places;
-
 mod program;
-
 mod sandbox;
-
 mod setup;
 
 use arena::{Arena, Arg, Environment};

@@ -18,17 +18,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 mod capability;
-
 mod launcher;
-
 pub mod posix;
-
 mod paths;
-
 mod sandbox;
-
 mod setup;
-
 pub(crate) mod values;
 
 pub use capability::{Capability, CapabilitySet};

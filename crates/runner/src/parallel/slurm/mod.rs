@@ -7,17 +7,11 @@
 //! orders ([`step`]), another one runs the rest on the nodes that still answer ([`probe`]).
 
 mod wire;
-
 mod nodes;
-
 mod step;
-
 mod probe;
-
 mod worker;
-
 mod crew;
-
 mod submit;
 
 use std::env;
