@@ -38,7 +38,7 @@ pub fn launch_all(commands: &[Prepared]) -> Vec<io::Result<Child>> {
     // The children need CPUs too: on two CPUs a second thread only takes time from them.
     let processors = thread::available_parallelism().map_or(1, NonZero::get) / 2;
     // With a parent-death signal it matters which thread clones.
-    let is_ours = |one: &Prepared| one.plan().names_parent || matches!(one.plan().creator, Creator::Process);
+    let is_ours = |one: &Prepared| one.plan().place.names_parent || matches!(one.plan().creator, Creator::Process);
     let threads = if commands.iter().any(is_ours) { 1 } else { processors.min(commands.len() / WORTH_A_THREAD) };
     if threads < 2 {
         return launch(commands);

@@ -78,16 +78,16 @@ impl<'a> Start<'a> {
 
 /// Runs a plan to its end.
 pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
-    if plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair))
-        || !plan.sockets.is_empty()
-        || plan.pty.is_some()
+    if plan.fds.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair))
+        || !plan.fds.sockets.is_empty()
+        || plan.fds.pty.is_some()
     {
         return Start::new(Form::Launch).child(plan)?.wait();
     }
     if plan.cloner.is_some() {
         return Start::new(Form::Launch).pidfd(Pidfd::Unless(sigchld_discards())).child(plan)?.wait();
     }
-    if plan.is_filtered {
+    if plan.place.is_filtered {
         // Only before it is reaped can be seen whether a filter killed it in exec.
         return Start::new(Form::Spawn).child(plan)?.wait();
     }

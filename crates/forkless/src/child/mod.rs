@@ -125,7 +125,7 @@ impl Child {
             pending: None,
             held,
             sockets: pipes.sockets,
-            back: plan.back,
+            back: plan.fds.back,
             exec: pipes.exec.filter(|_| !running.left),
             usage: None,
             missed: Vec::new(),
@@ -389,7 +389,7 @@ impl Child {
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
         self.inner.exec = None;
         self.inner.missed = watch::missed(&pending.stack, &pending.plan);
-        let killed = pending.plan.is_filtered
+        let killed = pending.plan.place.is_filtered
             && matches!(self.inner.state, State::Running)
             && !watch::has_executed(&pending.stack, self.inner.pid);
         let failed = watch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
@@ -521,7 +521,7 @@ impl Child {
 
     /// Whether a seccomp filter of the child may have killed it in exec. Only before it is reaped can that be seen.
     fn is_filtered(&self) -> bool {
-        self.inner.pending.as_ref().is_some_and(|pending| pending.plan.is_filtered)
+        self.inner.pending.as_ref().is_some_and(|pending| pending.plan.place.is_filtered)
     }
 
     /// Whether it leads its process group.

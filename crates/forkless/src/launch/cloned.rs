@@ -65,17 +65,17 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let caller = Caller::of(plan, run);
     // pidfd_getfd(2) needs permission to trace the caller. A child in another user or PID namespace does not have it,
     // and no child has it while the caller is non-dumpable.
-    let mut copy_sources = plan.is_foreign || caller.forbids_dumps;
+    let mut copy_sources = plan.place.is_foreign || caller.forbids_dumps;
     loop {
         let way = Way { unprobed, ..best_way(plan, run, &caller, features, copy_sources) };
-        let closes = plan.changes_ids || caller.forbids_dumps;
+        let closes = plan.place.changes_ids || caller.forbids_dumps;
         let mut keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
-            Err(error) if plan.changes_ids => return Err(failure::dumpable_error(plan, error)),
+            Err(error) if plan.place.changes_ids => return Err(failure::dumpable_error(plan, error)),
             answer => answer.ok().flatten(),
         };
         let mark = Mark::begin(closes);
         // With ID maps this comes after they have been written: they belong to root while the memory is non-dumpable.
-        if caller.forbids_dumps && plan.id_maps.is_none() && keep_dumpable.is_some() {
+        if caller.forbids_dumps && plan.place.id_maps.is_none() && keep_dumpable.is_some() {
             dumps::forbid();
         }
         let mut running = match attempt(plan, run, &caller, way) {
@@ -96,7 +96,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(Refused::Stack(error)) => return Err(failure::stack_error(plan, error)),
             Err(Refused::Creator(error)) => return Err(failure::creator_error(plan, error)),
         };
-        if let Some(maps) = plan.id_maps.as_ref().filter(|_| running.maps.is_none()) {
+        if let Some(maps) = plan.place.id_maps.as_ref().filter(|_| running.maps.is_none()) {
             let frame = running.stack.frame();
             let is_there = || frame.state() != LEFT;
             running.maps = Some(maps::write(running.id, &frame.go, maps, caller.forbids_dumps, is_there));
@@ -119,7 +119,9 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             return Ok(running);
         }
         let outcome = match result(&running.stack, plan) {
-            Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
+            Ok(())
+                if running.ended.is_none() && plan.place.is_filtered && !has_executed(&running.stack, running.pid) =>
+            {
                 let status = wait::reap(running.pid, running.pidfd.as_ref());
                 return Err(killed_in_exec(plan, status));
             }
@@ -165,11 +167,11 @@ fn knows_better(
 /// the exec itself waits for must not make it.
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
 pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
-    if dumps::may_come_from_a_filter(plan.is_filtered) && !planted!("warm-watched-under-a-filter") {
+    if dumps::may_come_from_a_filter(plan.place.is_filtered) && !planted!("warm-watched-under-a-filter") {
         return Some("the caller has a seccomp filter, and Linux is older than 5.16");
     }
-    let is_vfork = plan.vfork || plan.changes_cgroup || How::plain().vfork;
-    match plan.changes_ids || is_vfork {
+    let is_vfork = plan.place.vfork || plan.place.changes_cgroup || How::plain().vfork;
+    match plan.place.changes_ids || is_vfork {
         true => Some("the caller is traced"),
         false => None,
     }
@@ -179,23 +181,23 @@ pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
 /// (Inherited standard streams do not count.)
 fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
     let is_held = run.may_hold(plan) && matches!(way.table, DescriptorTable::PrivateBelow(_));
-    if plan.keeps_locks && !planted!("record-locks-lost") {
+    if plan.fds.keeps_locks && !planted!("record-locks-lost") {
         return way.shares_table();
     }
     way.shares_table()
         && !is_held
-        && (plan.reads_early || plan.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
+        && (plan.fds.reads_early || plan.fds.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
 }
 
 /// Whether the error means that `clone3` itself is refused. With namespaces or a cgroup the same errors have other
 /// causes.
 fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
-    let plain = plan.namespaces == 0 && plan.cgroup.is_none();
+    let plain = plan.place.namespaces == 0 && plan.place.cgroup.is_none();
     // clone(2) does not have these flags. Without them the child would not be the one that was requested.
     if plan.flags != 0 {
         return false;
     }
-    if plain { is_refusal(error) } else { error == errno::ENOSYS && plan.cgroup.is_none() }
+    if plain { is_refusal(error) } else { error == errno::ENOSYS && plan.place.cgroup.is_none() }
 }
 
 enum Refused {
@@ -208,7 +210,7 @@ enum Refused {
 fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) {
     *frame.plan.get_mut() = plan.header().cast_mut();
     // In another PID namespace the parent has no PID. Such a child inherits descriptors, and does not fetch them.
-    frame.parent = if plan.is_in_other_pids { 0 } else { caller.pid };
+    frame.parent = if plan.place.is_in_other_pids { 0 } else { caller.pid };
     frame.host = caller.pid;
     frame.host_in_procfs = caller.in_procfs;
     frame.thread = caller.tid;
@@ -249,18 +251,18 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     let plain = How::plain();
     // clone(2) has one output address: either for the pidfd, or for the PID, which the thread that writes the ID maps
     // needs.
-    let has_place = plan.id_maps.is_none() || way.call == CloneCall::Clone3 || !run.pidfd;
+    let has_place = plan.place.id_maps.is_none() || way.call == CloneCall::Clone3 || !run.pidfd;
     // The child shares the caller's memory. If the OOM killer of the child's cgroup selects the child because of that
     // memory, it kills every process that shares it, the caller too. It skips only vfork'd children: oom_badness() in
     // mm/oom_kill.c.
-    let vfork = plan.vfork || (plain.vfork || plan.changes_cgroup) && has_place;
-    let writes_meanwhile = vfork && plan.id_maps.is_some();
+    let vfork = plan.place.vfork || (plain.vfork || plan.place.changes_cgroup) && has_place;
+    let writes_meanwhile = vfork && plan.place.id_maps.is_some();
     let how = How {
         clone3: way.call == CloneCall::Clone3,
         share_files: way.shares_table(),
         pidfd: run.pidfd,
-        namespaces: plan.namespaces,
-        cgroup: plan.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        namespaces: plan.place.namespaces,
+        cgroup: plan.place.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         vfork,
         tells_pid: writes_meanwhile,
         flags: if planted!("clone3-flags-left-out") { 0 } else { plan.flags },
@@ -278,11 +280,11 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     };
     // A thread that has joined another PID namespace cannot start threads. So the thread that writes the ID maps is
     // started here.
-    let made = match plan.id_maps.as_ref().filter(|_| writes_meanwhile) {
+    let made = match plan.place.id_maps.as_ref().filter(|_| writes_meanwhile) {
         Some(maps) => match maps::write_meanwhile(&mut stack, maps, caller.forbids_dumps, |stack| clone(stack, how)) {
             // No thread could be started. CLONE_VFORK is only a precaution here, against a tracer or the OOM killer:
             // the launch continues without it instead of failing.
-            Err(_) if !plan.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
+            Err(_) if !plan.place.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
             answer => answer.map_err(CreatorError::Thread),
         },
         None => Ok((clone(&mut stack, how), None)),
@@ -312,12 +314,12 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
 fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Way {
     let call = if features.has(Feature::Clone3) || plan.flags != 0 { CloneCall::Clone3 } else { CloneCall::Clone };
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
-    let highest = plan.highest_source.max(highest_slot);
+    let highest = plan.fds.highest_source.max(highest_slot);
     let getfd = features.has(Feature::GetFd) && (caller.is_first_thread() || features.has(Feature::ThreadFd));
     // The other slots above the standard streams hold sockets and a terminal, which are no pipes.
     let is_pipe = |(n, &slot): (usize, &i32)| slot < 0 || n < 3 || n == EXEC_SLOT;
-    let only_pipes = run.only_pipes && plan.highest_source < 3 && run.slots.iter().enumerate().all(is_pipe);
-    let table = if plan.inherit_all {
+    let only_pipes = run.only_pipes && plan.fds.highest_source < 3 && run.slots.iter().enumerate().all(is_pipe);
+    let table = if plan.fds.inherit_all {
         DescriptorTable::CopiedOnRequest
     } else if !features.has(Feature::CloseRange) {
         DescriptorTable::Copied

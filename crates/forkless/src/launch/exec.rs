@@ -46,13 +46,13 @@ pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
 
 /// The part of the plan that only a parent could do, in words for an error.
 fn refusal(plan: &Plan) -> Option<&'static str> {
-    let pipes = plan.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair));
+    let pipes = plan.fds.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair));
     let dies = plan.steps().any(|op| op.code == OpCode::ParentDeathSignal);
     let needs = [
-        (pipes || !plan.sockets.is_empty(), "to have the other end of a pipe or a pair of sockets"),
-        (plan.pty.is_some(), "to have the other side of a pseudo-terminal"),
-        (plan.id_maps.is_some(), "to write id maps"),
-        (plan.is_in_other_pids, "outside of the other PID namespace"),
+        (pipes || !plan.fds.sockets.is_empty(), "to have the other end of a pipe or a pair of sockets"),
+        (plan.fds.pty.is_some(), "to have the other side of a pseudo-terminal"),
+        (plan.place.id_maps.is_some(), "to write id maps"),
+        (plan.place.is_in_other_pids, "outside of the other PID namespace"),
         (dies, "whose end could be signalled"),
     ];
     needs.into_iter().find(|(needed, _)| *needed && !planted!("exec-without-a-parent")).map(|(_, what)| what)

@@ -47,13 +47,13 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     if let Some(needs) = needs {
         return bare.note(needs);
     }
-    if plan.cgroup.is_some() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
+    if plan.place.cgroup.is_some() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
         return bare.on("into a cgroup").note(match error {
             errno::ENOSYS => "that needs clone3, which is refused or missing here",
             _ => NOT_A_CGROUP,
         });
     }
-    if plan.namespaces != 0 {
+    if plan.place.namespaces != 0 {
         match error {
             errno::EPERM => {
                 return bare.on("into namespaces").note(OR_A_USER_NAMESPACE);
@@ -68,7 +68,7 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
             bare.note("no memory, or the first process of the PID namespace has ended")
         }
         errno::ENOMEM => bare.note("no memory for another process"),
-        errno::EINVAL if plan.vfork && plan.id_maps.is_some() => {
+        errno::EINVAL if plan.place.vfork && plan.place.id_maps.is_some() => {
             bare.note("oom_score_adj together with id maps needs clone3, which is refused or missing here")
         }
         errno::EMFILE if pidfd => bare.note("no descriptor is left for the pidfd: RLIMIT_NOFILE"),

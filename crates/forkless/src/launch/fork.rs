@@ -49,10 +49,10 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         wait::reap(pid, None);
         failure::clone_error(plan, true, error)
     })?;
-    let route = Route::Fork { inherits_all: plan.inherit_all };
+    let route = Route::Fork { inherits_all: plan.fds.inherit_all };
     let mut running =
         Running { pid, id: pid, pidfd, stack, left: false, ended: None, started, route, maps: None, origin: None };
-    if let Some(id_maps) = &plan.id_maps {
+    if let Some(id_maps) = &plan.place.id_maps {
         write_maps(plan, &running, id_maps)?;
     }
     match run.form {
@@ -68,7 +68,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         return Ok(running);
     }
     match result(&running.stack, plan) {
-        Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(pid) => {
+        Ok(()) if running.ended.is_none() && plan.place.is_filtered && !has_executed(pid) => {
             Err(killed_in_exec(plan, wait::reap(pid, None)))
         }
         Ok(()) => Ok(running),
@@ -85,7 +85,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 /// Fills the frame for one run.
 fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
     // Only the init of a new PID namespace has no other sign of its parent's death.
-    let looks = plan.is_in_other_pids || plan.id_maps.is_some();
+    let looks = plan.place.is_in_other_pids || plan.place.id_maps.is_some();
     let in_procfs = if looks && procfs::is_ours() { sys::getpid() } else { 0 };
     stack.begin(|frame| {
         *frame.plan.get_mut() = plan.header().cast_mut();
@@ -93,10 +93,10 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
         frame.host = sys::getpid();
         frame.host_in_procfs = in_procfs;
         // For a child in another PID namespace, the parent's PID is 0.
-        frame.parent = if plan.is_in_other_pids { 0 } else { frame.host };
+        frame.parent = if plan.place.is_in_other_pids { 0 } else { frame.host };
         frame.thread = caller.tid;
         *frame.variables.get_mut() = [usize::MAX; VARIABLES];
-        *frame.asked.get_mut() = if plan.id_maps.is_some() { ASK_WANTED } else { 0 };
+        *frame.asked.get_mut() = if plan.place.id_maps.is_some() { ASK_WANTED } else { 0 };
         frame.slots = run.slots;
         frame.only_pipes = run.only_pipes as u32;
         frame.table = Table::Copied;

@@ -73,7 +73,7 @@ impl<'a> Defaults<'a> {
 /// The slots of a plan that needs no pipes.
 pub(crate) fn plain_slots(plan: &Plan) -> [RawFd; SLOTS] {
     let mut slots = [SLOT_INHERIT; SLOTS];
-    for (slot, stream) in slots.iter_mut().zip(plan.stdio) {
+    for (slot, stream) in slots.iter_mut().zip(plan.fds.stdio) {
         *slot = stream.slot();
     }
     slots
@@ -93,7 +93,7 @@ impl Pipes {
         let mut only_pipes = true;
         for number in 0..3 {
             let unsaid = defaults.of(number);
-            let stream = match (plan.stdio[number], unsaid) {
+            let stream = match (plan.fds.stdio[number], unsaid) {
                 (Stream::Unset, Unsaid::Null) => Stream::Null,
                 (Stream::Unset, Unsaid::Piped) => Stream::Piped,
                 (Stream::Unset, Unsaid::AsStdout) => {
@@ -140,21 +140,21 @@ impl Pipes {
                 our_sockets.push((number as RawFd, pair.0));
             }
         }
-        for (n, &number) in plan.sockets.iter().enumerate() {
+        for (n, &number) in plan.fds.sockets.iter().enumerate() {
             let (our, their) = sockets().map_err(|errno| failed(errno, number))?;
             slots[3 + n] = their.as_raw_fd();
             our_sockets.push((number, our));
             their_sockets.push(their);
         }
         let mut exec = None;
-        if plan.exec_pipe {
+        if plan.fds.exec_pipe {
             let failed = |errno| failed(errno, -1).on("for the report of the exec");
             let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
             slots[EXEC_SLOT] = write.as_raw_fd();
             their_sockets.push(write);
             exec = Some(read);
         }
-        if let Some(master) = &plan.pty {
+        if let Some(master) = &plan.fds.pty {
             let closed = || Error::check(plan.program(), "the pseudo-terminal that it is to be on has been closed");
             let master = master.upgrade().ok_or_else(closed)?;
             let follower = open_follower(&master)

@@ -44,7 +44,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let pid = request.spawn()?;
     let pidfd = room.and_then(|room| pidfd(room, pid));
     let ended = (run.form == Form::End).then(|| wait::wait(pid, pidfd.as_ref(), started));
-    let route = Route::PosixSpawn { inherits_all: plan.inherit_all };
+    let route = Route::PosixSpawn { inherits_all: plan.fds.inherit_all };
     Ok(Running {
         pid,
         id: pid,

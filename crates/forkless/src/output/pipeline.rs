@@ -301,7 +301,7 @@ impl Pipeline {
             let next = if n + 1 < self.plans.len() { Some(make_pipe(plan)?) } else { None };
             let stdin = read_from.as_ref().map_or(ends[0], |fd| Unsaid::Pipe(fd.as_fd()));
             let stdout = next.as_ref().map_or(ends[1], |(_, write)| Unsaid::Pipe(write.as_fd()));
-            let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
+            let form = if plan.place.is_filtered { Form::Spawn } else { Form::Launch };
             running.children.push(Start::new(form).with(Defaults::Each([stdin, stdout, ends[2]])).child(plan)?);
             // The ends that this child has are closed here: an open writing end would keep the next program from its end of
             // input.

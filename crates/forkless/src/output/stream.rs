@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Runs a plan to its end and returns what the program wrote.
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
     // Only before it is reaped can be seen whether a filter killed it in exec.
-    let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
+    let form = if plan.place.is_filtered { Form::Spawn } else { Form::Launch };
     let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
     start.child(plan)?.wait_with_output()
 }

@@ -67,7 +67,7 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
         let op = plan.op(index);
         let words = step_of(op).words();
         match op.code {
-            OpCode::Table if plan.inherit_all => lines.push("inherit every fd that is not close-on-exec".into()),
+            OpCode::Table if plan.fds.inherit_all => lines.push("inherit every fd that is not close-on-exec".into()),
             OpCode::Table if plan.launcher != Launcher::Clone => lines.push("inherit the descriptor table".into()),
             OpCode::Table => lines.push(format!("{words} with 0 to 2 in it")),
             OpCode::Place => lines.extend(passed(plan)),
@@ -103,16 +103,18 @@ fn closures(count: usize) -> String {
 /// The descriptors that are not simply inherited.
 fn passed(plan: &Plan) -> Vec<String> {
     let line = |one: &Pair| match one.origin() {
-        Origin::Slot(n) if n < 3 => match plan.stdio[n] {
+        Origin::Slot(n) if n < 3 => match plan.fds.stdio[n] {
             Stream::Unset | Stream::Inherit => None,
             Stream::Null => Some(format!("open /dev/null as fd {n}")),
             _ => Some(format!("take a pipe or socket of the parent's as fd {n}")),
         },
         Origin::Null => Some(format!("open {}", pair(one))),
-        Origin::Slot(TERMINAL_SLOT) if plan.pty.is_some() => {
+        Origin::Slot(TERMINAL_SLOT) if plan.fds.pty.is_some() => {
             Some(format!("take the pseudo-terminal as fd {}", one.target))
         }
-        Origin::Slot(EXEC_SLOT) if plan.exec_pipe => Some(format!("take a pipe that exec closes as fd {}", one.target)),
+        Origin::Slot(EXEC_SLOT) if plan.fds.exec_pipe => {
+            Some(format!("take a pipe that exec closes as fd {}", one.target))
+        }
         Origin::Slot(_) => Some(format!("take a socket of the parent's as fd {}", one.target)),
         Origin::Descriptor(_) => Some(format!("take the parent's fd {}", pair(one))),
     };

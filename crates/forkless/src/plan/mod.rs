@@ -22,47 +22,8 @@ use posix_spawn::Extensions;
 /// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
 pub(crate) struct Plan {
     pub(crate) arena: Box<[u64]>,
-    /// The standard streams, unless the run overrides them.
-    pub(crate) stdio: [Stream; 3],
-    /// The child's descriptor numbers for the socket pairs in slots 3 and up.
-    pub(crate) sockets: Vec<RawFd>,
-    /// The one of them over which the child sends descriptors back.
-    pub(crate) back: Option<RawFd>,
-    /// Each run makes a pipe whose writing end, in [`EXEC_SLOT`](forkless_core::frame::EXEC_SLOT), exec closes.
-    pub(crate) exec_pipe: bool,
-    /// A launch waits until the child has a table of its own.
-    pub(crate) keeps_locks: bool,
-    /// The master of the pseudo-terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
-    pub(crate) pty: Option<Weak<OwnedFd>>,
-    /// The parent's highest descriptor that every run passes; -1: none.
-    pub(crate) highest_source: RawFd,
-    /// Some of these are the caller's, which may close them as soon as the launch has returned. The others are the plan's own.
-    pub(crate) borrows: bool,
-    /// Every descriptor that is not close-on-exec is inherited.
-    pub(crate) inherit_all: bool,
-    /// The child gets other IDs, capabilities or user namespaces. Processes that may not inspect the parent may then
-    /// inspect the child.
-    pub(crate) changes_ids: bool,
-    /// The child uses descriptors in the parent's file-descriptor table before it has its own.
-    pub(crate) reads_early: bool,
-    /// `CLONE_NEW*`: the new namespaces that the child starts in.
-    pub(crate) namespaces: u64,
-    /// The ID maps of its user namespace, if any must be written.
-    pub(crate) id_maps: Option<IdMaps>,
-    /// The child is in another user or PID namespace, and cannot inspect its parent or is not allowed to.
-    pub(crate) is_foreign: bool,
-    /// The cgroup that the child starts in.
-    pub(crate) cgroup: Option<Arc<OwnedFd>>,
-    /// A seccomp filter may kill the child at exec.
-    pub(crate) is_filtered: bool,
-    /// The child must be cloned with `CLONE_VFORK`.
-    pub(crate) vfork: bool,
-    /// The child may be in another cgroup than the caller while it shares the caller's memory.
-    pub(crate) changes_cgroup: bool,
-    /// The child needs its parent's PID.
-    pub(crate) names_parent: bool,
-    /// The child is in another PID namespace, where its parent has no PID.
-    pub(crate) is_in_other_pids: bool,
+    pub(crate) fds: Fds,
+    pub(crate) place: Place,
     /// The thread that clones it.
     pub(crate) creator: Creator,
     /// The child is killed when its handle is dropped.
@@ -90,6 +51,55 @@ pub(crate) struct Plan {
     pub(crate) _environment: Option<Held>,
     /// Keeps the descriptors open that the command owns.
     pub(crate) _owned: Vec<Arc<OwnedFd>>,
+}
+
+/// What the parent makes and passes, and how it shares its table.
+pub(crate) struct Fds {
+    /// The standard streams, unless the run overrides them.
+    pub(crate) stdio: [Stream; 3],
+    /// The child's descriptor numbers for the socket pairs in slots 3 and up.
+    pub(crate) sockets: Vec<RawFd>,
+    /// The one of them over which the child sends descriptors back.
+    pub(crate) back: Option<RawFd>,
+    /// Each run makes a pipe whose writing end, in [`EXEC_SLOT`](forkless_core::frame::EXEC_SLOT), exec closes.
+    pub(crate) exec_pipe: bool,
+    /// A launch waits until the child has a table of its own.
+    pub(crate) keeps_locks: bool,
+    /// The master of the pseudo-terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
+    pub(crate) pty: Option<Weak<OwnedFd>>,
+    /// The parent's highest descriptor that every run passes; -1: none.
+    pub(crate) highest_source: RawFd,
+    /// Some of these are the caller's, which may close them as soon as the launch has returned. The others are the plan's own.
+    pub(crate) borrows: bool,
+    /// Every descriptor that is not close-on-exec is inherited.
+    pub(crate) inherit_all: bool,
+    /// The child uses descriptors in the parent's file-descriptor table before it has its own.
+    pub(crate) reads_early: bool,
+}
+
+/// Where the child starts, and what it changes of itself while it has the memory of its parent.
+pub(crate) struct Place {
+    /// The child gets other IDs, capabilities or user namespaces. Processes that may not inspect the parent may then
+    /// inspect the child.
+    pub(crate) changes_ids: bool,
+    /// `CLONE_NEW*`: the new namespaces that the child starts in.
+    pub(crate) namespaces: u64,
+    /// The ID maps of its user namespace, if any must be written.
+    pub(crate) id_maps: Option<IdMaps>,
+    /// The child is in another user or PID namespace, and cannot inspect its parent or is not allowed to.
+    pub(crate) is_foreign: bool,
+    /// The cgroup that the child starts in.
+    pub(crate) cgroup: Option<Arc<OwnedFd>>,
+    /// A seccomp filter may kill the child at exec.
+    pub(crate) is_filtered: bool,
+    /// The child must be cloned with `CLONE_VFORK`.
+    pub(crate) vfork: bool,
+    /// The child may be in another cgroup than the caller while it shares the caller's memory.
+    pub(crate) changes_cgroup: bool,
+    /// The child needs its parent's PID.
+    pub(crate) names_parent: bool,
+    /// The child is in another PID namespace, where its parent has no PID.
+    pub(crate) is_in_other_pids: bool,
 }
 
 /// The ID maps of a plan, as the parent writes them.

@@ -53,10 +53,10 @@ pub(crate) fn refusal(plan: &Plan, extensions: Extensions) -> Option<String> {
     let lacks = |function: &str, what: &str| {
         Some(format!("the C library has no {function}, which posix_spawn needs for {what}: {OTHERS}"))
     };
-    if plan.namespaces != 0 {
+    if plan.place.namespaces != 0 {
         return cannot("unshare");
     }
-    if plan.cgroup.is_some() {
+    if plan.place.cgroup.is_some() {
         return cannot("cgroup");
     }
     if matches!(plan.creator, Creator::Member(_)) {

@@ -131,10 +131,10 @@ fn refuse(plan: &Plan) -> Result<(), Error> {
     if plan.flags != 0 {
         return refuse("a zygote cannot do autoreap: it clones with CLONE_PARENT, which excludes CLONE_AUTOREAP");
     }
-    if plan.inherit_all {
+    if plan.fds.inherit_all {
         return refuse("a zygote cannot do inherit_all: it does not have the caller's descriptors");
     }
-    if plan.names_parent && matches!(plan.creator, Creator::Caller) {
+    if plan.place.names_parent && matches!(plan.creator, Creator::Caller) {
         return refuse("a zygote cannot do thread_death_signal: its children are not cloned by the calling thread");
     }
     Ok(())
@@ -216,7 +216,7 @@ pub(crate) fn attempt(
         .into());
     };
     places.copy_from_slice(&descriptors.places);
-    if plan.changes_ids {
+    if plan.place.changes_ids {
         helper.note_change_of_ids();
     }
     let started = Instant::now();
@@ -301,7 +301,7 @@ fn finish(
             Err(_) => {}
         }
     }
-    if let Some(id_maps) = &plan.id_maps {
+    if let Some(id_maps) = &plan.place.id_maps {
         if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps, false, || true) {
             reap(&running);
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
@@ -315,7 +315,7 @@ fn finish(
         return Ok(running);
     }
     match result(&running.stack, plan) {
-        Ok(()) if running.ended.is_none() && plan.is_filtered && !has_executed(&running.stack, running.pid) => {
+        Ok(()) if running.ended.is_none() && plan.place.is_filtered && !has_executed(&running.stack, running.pid) => {
             Err(killed_in_exec(plan, reap(&running)).into())
         }
         Ok(()) => Ok(running),
@@ -353,7 +353,7 @@ fn fill(
         frame.host = sys::getpid();
         // The helper was started through a procfs of this namespace, and has the same mounts.
         frame.host_in_procfs = frame.host;
-        frame.parent = if plan.is_in_other_pids { 0 } else { frame.host };
+        frame.parent = if plan.place.is_in_other_pids { 0 } else { frame.host };
         frame.thread = 0;
         *frame.missed.get_mut() = 0;
         *frame.go.get_mut() = GO_WAIT;
@@ -375,18 +375,18 @@ fn fill(
     *sent.waits.get_mut() = 0;
     // A caller that waits for the exec is woken by the exec. The others must get the PID earlier, even if the helper
     // waits for the child (vfork).
-    sent.announce = (run.form == Form::Launch || plan.id_maps.is_some()) as u32;
+    sent.announce = (run.form == Form::Launch || plan.place.id_maps.is_some()) as u32;
     observe(&mut sent.adopt);
     let (umask, ignored) = status.umask_and_ignored();
     (sent.adopt.umask, sent.adopt.ignored) = (umask.unwrap_or(SAME), ignored.unwrap_or(0));
-    order.namespaces = plan.namespaces;
+    order.namespaces = plan.place.namespaces;
     (order.cgroup, order.pid_namespace) = (-1, -1);
     // A child that changes its IDs makes the helper's memory non-dumpable until it has left, so the helper waits.
-    order.vfork = ((plan.vfork || plan.changes_ids) && !planted!("zygote-without-vfork")) as u32;
+    order.vfork = ((plan.place.vfork || plan.place.changes_ids) && !planted!("zygote-without-vfork")) as u32;
     for word in [&mut order.failure, &mut order.old_clone, &mut order.function, &mut order.said] {
         *word = AtomicU32::new(0);
     }
-    if let Some(group) = &plan.cgroup {
+    if let Some(group) = &plan.place.cgroup {
         descriptors.add(group.as_raw_fd(), CGROUP_AT);
     }
     if let Creator::Member(namespace) = &plan.creator {

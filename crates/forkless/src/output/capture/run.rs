@@ -221,7 +221,7 @@ impl Capture {
 
     /// Runs a plan.
     pub(crate) fn run(&self, plan: &Arc<Plan>) -> io::Result<Captured> {
-        if self.merged && plan.stdio[1] == Stream::Compiled && plan.stdio[2] == Stream::Unset {
+        if self.merged && plan.fds.stdio[1] == Stream::Compiled && plan.fds.stdio[2] == Stream::Unset {
             let why =
                 "merged, though the command says what standard output is: stderr(Stdio::dup_of(1)) lets it follow";
             return Err(Error::check(plan.program(), why).into());
@@ -234,7 +234,7 @@ impl Capture {
         let stdin = if self.input.is_some() { Unsaid::Piped } else { Unsaid::Null };
         let defaults = Defaults::Each([stdin, file(0).unwrap_or(Unsaid::Piped), stderr]);
         // Only before it is reaped can be seen whether a filter killed it in exec.
-        let form = if plan.is_filtered { Form::Spawn } else { Form::Launch };
+        let form = if plan.place.is_filtered { Form::Spawn } else { Form::Launch };
         let pidfd = Pidfd::Unless(self.watches() || sigchld_discards());
         let mut child = Start::new(form).with(defaults).pidfd(pidfd).child(plan)?;
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::plan::posix_spawn::Extensions;
-use crate::plan::{Creator, Plan, Stream};
+use crate::plan::{Creator, Fds, Place, Plan, Stream};
 use crate::request::command::posix::FileAction;
 use crate::request::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
 use crate::request::stdio::Source;
@@ -75,8 +75,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         candidates: &paths,
         shell,
     });
-    let plan = Plan {
-        arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
+    let fds = Fds {
         stdio: [0, 1, 2]
             .map(|n| if is_terminal(command, n) { Stream::Compiled } else { Stream::of(command.fds.get(&n)) }),
         pty: command.pty.clone(),
@@ -87,21 +86,13 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
         borrows: descriptors.borrows,
         inherit_all: command.inherit_all,
-        changes_ids: changes_ids(command),
-        vfork: command.setup.simple.oom_score_adj.is_some(),
-        changes_cgroup: !planted!("change-of-cgroup-unnoticed")
-            && !forks
-            && (command.sandbox.cgroup.is_some() || setup::writes(&command.setup)),
         reads_early,
-        names_parent: command.setup.parent_death_signal.is_some() && !command.sandbox.makes(Namespace::Pid),
-        is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(&command.sandbox, Namespace::Pid)),
+    };
+    let plan = Plan {
+        arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
+        fds,
+        place: place(command, forks),
         creator: creator(command),
-        // A forked child makes or joins its namespaces itself.
-        namespaces: if forks { 0 } else { command.sandbox.unshare & !(Namespace::Time as u64) },
-        id_maps: sandbox::id_maps(command),
-        is_foreign: is_foreign(command),
-        cgroup: command.sandbox.cgroup.clone().filter(|_| !forks),
-        is_filtered: command.sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
         kill_on_drop: command.kill_on_drop,
         once: command.once,
         leads_group: command.setsid || command.process_group == Some(0),
@@ -118,6 +109,26 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     };
     launcher::check_plan(&plan)?;
     Ok(plan)
+}
+
+/// Where the child starts, and what it changes of itself.
+fn place(command: &Command, forks: bool) -> Place {
+    let sandbox = &command.sandbox;
+    Place {
+        // A forked child makes or joins its namespaces itself.
+        namespaces: if forks { 0 } else { sandbox.unshare & !(Namespace::Time as u64) },
+        id_maps: sandbox::id_maps(command),
+        is_foreign: is_foreign(command),
+        cgroup: sandbox.cgroup.clone().filter(|_| !forks),
+        changes_cgroup: !planted!("change-of-cgroup-unnoticed")
+            && !forks
+            && (sandbox.cgroup.is_some() || setup::writes(&command.setup)),
+        changes_ids: changes_ids(command),
+        names_parent: command.setup.parent_death_signal.is_some() && !sandbox.makes(Namespace::Pid),
+        is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(sandbox, Namespace::Pid)),
+        is_filtered: sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
+        vfork: command.setup.simple.oom_score_adj.is_some(),
+    }
 }
 
 /// Whether the child changes its IDs while it still shares the caller's memory.
