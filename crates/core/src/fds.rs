@@ -415,7 +415,76 @@ fn descriptor_limit() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
+    use core::mem::{offset_of, zeroed};
+    use std::os::fd::IntoRawFd;
+    use std::vec::Vec;
+
+    /// The numbers that are moved, and where the test keeps their files.
+    const NUMBERS: [i32; 4] = [50, 51, 52, 53];
+    const KEPT: i32 = 70;
+
+    /// Plays the pairs in a fresh table, in which the four numbers are close-on-exec. Returns what they are then, with
+    /// whether exec closes them.
+    fn played(pairs: [Pair; 4]) -> [(Result<[u64; 2]>, bool); 4] {
+        #[repr(C)]
+        struct Arena(Header, [Pair; 4]);
+        // SAFETY: plain numbers; a frame may be all zero; what is moved is in this thread's own table (caller).
+        unsafe {
+            for (number, kept) in NUMBERS.into_iter().zip(KEPT..) {
+                assert_eq!(sys::dup3(kept, number, uapi::O_CLOEXEC), Ok(number));
+            }
+            assert_eq!(sys::close_range(54, KEPT as u32 - 1, 0), Ok(()));
+            let mut arena = Arena(zeroed(), pairs);
+            (arena.0.pairs, arena.0.pair_count) = (offset_of!(Arena, 1) as u32, 4);
+            let mut frame: Frame = zeroed();
+            (frame.table, frame.slots) = (Table::Copied, [SLOT_INHERIT; 32]);
+            assert_eq!(place(&frame, (&raw const arena).cast()), Ok(()));
+            let closes = |fd| sys::fcntl(fd, uapi::F_GETFD, 0) == Ok(uapi::FD_CLOEXEC as i32);
+            assert!(
+                (54..KEPT).all(|fd| sys::identity(fd).is_err() || closes(fd)),
+                "{pairs:?}: the program has a helper"
+            );
+            NUMBERS.map(|fd| (sys::identity(fd), closes(fd)))
+        }
+    }
+
+    /// Each of the four numbers gets any of the four, `/dev/null`, or stays: all 1,296 moves, with every cycle.
+    #[test]
+    fn every_move_of_four_descriptors() {
+        let test = || {
+            let pipes = [std::io::pipe(), std::io::pipe(), std::io::pipe(), std::io::pipe()];
+            let files: Vec<i32> = pipes.into_iter().flatten().map(|(reader, _)| reader.into_raw_fd()).collect();
+            // SAFETY: the first call gives this thread a table of its own; the numbers are free in a test.
+            let null = unsafe {
+                assert_eq!(sys::close_range(u32::MAX, u32::MAX, sys::CLOSE_RANGE_UNSHARE), Ok(()));
+                for (&file, kept) in files.iter().zip(KEPT..) {
+                    assert_eq!(sys::dup3(file, kept, 0), Ok(kept));
+                }
+                sys::open(c"/dev/null".as_ptr().cast(), uapi::O_PATH, 0).and_then(sys::identity)
+            };
+            assert_eq!(files.len(), 4);
+            for code in 0..6usize.pow(4) {
+                let choice: [usize; 4] = core::array::from_fn(|n| code / 6usize.pow(n as u32) % 6);
+                let pairs = core::array::from_fn(|n| {
+                    let origin = match choice[n] {
+                        4 => Origin::Null,
+                        5 => Origin::Slot(0),
+                        source => Origin::Descriptor(NUMBERS[source]),
+                    };
+                    Pair::new(origin, NUMBERS[n])
+                });
+                let wanted: [_; 4] = core::array::from_fn(|n| match choice[n] {
+                    4 => (null, false),
+                    5 => (sys::identity(KEPT + n as i32), true),
+                    source => (sys::identity(KEPT + source as i32), false),
+                });
+                assert_eq!(played(pairs), wanted, "{choice:?}");
+            }
+        };
+        assert!(std::thread::spawn(test).join().is_ok());
+    }
 
     /// Of the process that runs this test. O_PATH opens any file without an effect on it.
     #[test]
@@ -424,7 +493,6 @@ mod tests {
         let mut parent = Parent { pid, thread: pid, pidfd: -1, opens_pipes: true };
         // SAFETY: a descriptor of this test.
         let Ok(opened) = (unsafe { procfs::open_descriptor(pid, pid, 1, uapi::O_PATH) }) else {
-            extern crate std;
             return std::println!("SKIPPED: pipes of the parent because that is another user's process");
         };
         let identity = sys::identity(opened).unwrap_or_default();

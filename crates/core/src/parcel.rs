@@ -243,3 +243,84 @@ pub unsafe fn arena(memory: NonNull<u8>, length: usize) -> Option<NonNull<u64>> 
 pub fn is_inside(at: usize, bytes: usize, length: usize) -> bool {
     at.checked_add(bytes).is_some_and(|end| end <= length)
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    const LENGTH: usize = SHORTEST + 64;
+
+    /// A parcel in memory of this test, as a caller may have filled it.
+    fn parcel(fill: impl FnOnce(&mut Order, &mut Header)) -> std::vec::Vec<u64> {
+        let mut words = std::vec![0; LENGTH.div_ceil(8)];
+        let memory: *mut u8 = words.as_mut_ptr().cast();
+        // SAFETY: both lie inside, and may be all zero.
+        unsafe {
+            let header = &mut *memory.byte_add(ARENA_AT).cast::<Header>();
+            (header.magic, header.version, header.len) = (plan::MAGIC, plan::VERSION, size_of::<Header>() as u64 + 64);
+            header.argv = size_of::<Header>() as u32;
+            fill(&mut *memory.byte_add(ORDER_AT).cast(), header);
+        }
+        words
+    }
+
+    #[test]
+    fn numbers_are_stored_only_inside() {
+        let store = |places: &[u32], numbers: &[i32]| {
+            let mut words = parcel(|order, _| {
+                order.descriptors = places.len() as u32;
+                order.patches[..places.len()].copy_from_slice(places);
+            });
+            let memory = NonNull::from(words.as_mut_slice()).cast();
+            // SAFETY: a parcel of this length, which only this test uses.
+            unsafe { patch(memory, LENGTH, numbers) }.then_some(words)
+        };
+        let (first, last) = (PARCEL_AT as u32, LENGTH as u32 - 4);
+        let word = |words: &[u64], at: u32| words[at as usize / 8].to_ne_bytes();
+        let stored = store(&[first, last], &[7, 9]).unwrap_or_default();
+        assert_eq!((word(&stored, first)[0], word(&stored, last)[4]), (7, 9));
+        for place in [0, GUARD as u32, first - 1, last + 1, LENGTH as u32, u32::MAX] {
+            assert!(store(&[place], &[7]).is_none(), "{place}");
+        }
+        assert!(store(&[first], &[]).is_none() && store(&[first], &[7, 9]).is_none());
+        // The first number is stored over the second place, which is looked at only then.
+        let second = (ORDER_AT + offset_of!(Order, patches)) as u32 + 4;
+        assert!(store(&[second, last], &[i32::MAX, 9]).is_none());
+        assert!(store(&[second, first], &[last as i32, 9]).is_some_and(|words| word(&words, last)[4] == 9));
+    }
+
+    #[test]
+    fn only_an_arena_of_this_version_that_is_inside_is_taken() {
+        let takes = |change: fn(&mut Header)| {
+            let mut words = parcel(|_, header| change(header));
+            // SAFETY: a parcel of this length, which only this test uses.
+            unsafe { arena(NonNull::from(words.as_mut_slice()).cast(), LENGTH) }.is_some()
+        };
+        assert!(takes(|_| ()) && takes(|header| header.pointer_count = 8));
+        let wrong: [fn(&mut Header); 9] = [
+            |header| header.magic += 1,
+            |header| header.version += 1,
+            |header| header.environment = 8,
+            |header| header.len += 8,
+            |header| header.len = u64::MAX,
+            |header| header.argv += 4,
+            |header| header.argv -= 8,
+            |header| header.pointer_count = 9,
+            |header| (header.argv, header.pointer_count) = (u32::MAX - 7, u32::MAX),
+        ];
+        assert_eq!(wrong.map(takes), [false; 9]);
+        let mut short = parcel(|_, _| ());
+        // SAFETY: as above.
+        assert!(unsafe { arena(NonNull::from(short.as_mut_slice()).cast(), SHORTEST - 1) }.is_none());
+    }
+
+    #[test]
+    fn a_message_of_another_version_has_no_kind() {
+        let message = Message::new(Kind::Launch, 1, 0);
+        assert_eq!(message.kind(), Some(Kind::Launch));
+        assert_eq!(Message { magic: 0, ..message }.kind(), None);
+        assert_eq!(Message { version: VERSION + 1, ..message }.kind(), None);
+        assert_eq!(Message { kind: 6, ..message }.kind(), None);
+    }
+}

@@ -76,3 +76,43 @@ pub fn misses(frame: &Frame) -> impl Iterator<Item = (u32, i32)> + '_ {
         ((miss >> 32) as u32, miss as u32 as i32)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::{offset_of, zeroed};
+
+    /// Step, errno, detail and the signal that ended the child, and what they mean in a plan of one step and exec.
+    #[test]
+    fn every_end_has_one_meaning() {
+        #[repr(C)]
+        struct Arena(Header, [Op; 2]);
+        // SAFETY: plain numbers.
+        let mut arena = Arena(unsafe { zeroed() }, [Op::new(OpCode::SetSid), Op::new(OpCode::Exec)]);
+        (arena.0.ops, arena.0.op_count) = (offset_of!(Arena, 1) as u32, 2);
+        let failed = |op, code, detail, errno| Outcome::Failed { op, code, detail, errno };
+        for ((step, errno, detail, ended_by), meaning) in [
+            ((0, 0, 0, 0), Outcome::Killed(None)),
+            ((0, 1, 5, 0), Outcome::Adopt { what: 5, errno: 1 }),
+            ((0, 0, PUTS_HANDLERS_AWAY, 0), Outcome::Adopt { what: PUTS_HANDLERS_AWAY, errno: 0 }),
+            ((1, 0, 0, 0), Outcome::Killed(Some((0, OpCode::SetSid)))),
+            ((1, 1, 3, 0), failed(0, OpCode::SetSid, 3, 1)),
+            ((1, 1, 3, 11), Outcome::Killed(Some((0, OpCode::SetSid)))),
+            ((2, 0, 0, 0), Outcome::Exec),
+            ((2, 0, 0, 11), Outcome::Killed(Some((1, OpCode::Exec)))),
+            ((2, 2, 0, 0), failed(1, OpCode::Exec, 0, 2)),
+            ((3, 0, 0, 0), Outcome::Garbled(3)),
+            ((u32::MAX, 1, 1, 1), Outcome::Garbled(u32::MAX)),
+        ] {
+            // SAFETY: a frame may be all zero.
+            let frame: Frame = unsafe { zeroed() };
+            frame.step.store(step, Relaxed);
+            frame.errno.store(errno, Relaxed);
+            frame.detail.store(detail, Relaxed);
+            frame.ended_by.store(ended_by, Relaxed);
+            // SAFETY: the arena begins with its header.
+            let found = unsafe { outcome(&frame, (&raw const arena).cast()) };
+            assert_eq!(found, meaning, "{step} {errno} {detail} {ended_by}");
+        }
+    }
+}
