@@ -124,7 +124,7 @@ impl Launcher for OneShot<'_> {
     }
 }
 
-/// A plan prepared once. Only the launch is included in the time. Without a pidfd, like the vfork baseline.
+/// A plan prepared once, which is not in the time. Without a pidfd, like the vfork baseline.
 pub(crate) struct Planned<'p> {
     job: Job<'p>,
     plan: Prepared,
@@ -137,6 +137,11 @@ impl<'p> Planned<'p> {
     pub(crate) fn new(job: &Job<'p>, form: Form) -> Result<Self> {
         let mut command = command(job)?;
         command.pidfd(false);
+        match form {
+            Form::Inherit => drop(command.inherit_all(true)),
+            Form::By(launcher) => drop(command.launcher(launcher)),
+            _ => {}
+        }
         Ok(Self { job: *job, plan: command.prepare().context("not prepared")?, form })
     }
 }

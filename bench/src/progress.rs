@@ -21,11 +21,12 @@ pub(crate) struct Progress {
     done: Cell<Duration>,
     start: Instant,
     printed: Cell<Option<Instant>>,
-    /// Rows in all, rows finished, and rows measured now.
+    /// Rows in all.
     rows: usize,
     finished: Cell<usize>,
+    /// Rows that are measured now; 0: something else is.
     current: Cell<usize>,
-    /// The name of these rows: their condition.
+    /// The condition of these rows.
     name: std::cell::RefCell<String>,
 }
 
@@ -120,14 +121,17 @@ impl Progress {
     fn words(&self, method: Option<&str>) -> String {
         let done = self.done.get();
         let percent = (100.0 * done.as_secs_f64() / self.length.as_secs_f64().max(1e-9)) as u64;
-        let (first, last) = (self.finished.get() + 1, self.finished.get() + self.current.get());
+        let rows = match (self.finished.get(), self.current.get()) {
+            (finished, 0) => format!("{finished} rows"),
+            (finished, current) => format!("rows {}-{}", finished + 1, finished + current),
+        };
         let rest = rest(self.length, done, self.start.elapsed());
         let method = method.map_or_else(String::new, |method| format!(": {method}"));
-        format!("{percent} %, rows {first}-{last} of {}, about {rest} left: {}{method}", self.rows, self.name.borrow())
+        format!("{percent} %, {rows} of {}, about {rest} left: {}{method}", self.rows, self.name.borrow())
     }
 }
 
-/// The rest of the expected time, scaled by how long the part that is over has really taken.
+/// The expected time left, scaled by real over expected time so far.
 fn rest(length: Duration, done: Duration, elapsed: Duration) -> String {
     let left = length.saturating_sub(done).as_secs_f64();
     // The first moments say little.

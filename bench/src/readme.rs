@@ -100,13 +100,13 @@ fn others(report: &Report) -> impl Iterator<Item = Condition> {
     ends.filter(|condition| *condition != Condition::SMALL)
 }
 
-/// Where those of ours that are in the table lose: what is worst is not left to the reader to find.
+/// Where the methods of forkless that are in the table lose, with the worst case.
 fn losses(report: &Report) -> String {
-    let losses = behind_a_rival(report).unwrap_or_default();
+    let Some(losses) = behind_a_rival(report) else { return "Other methods were not measured.".to_owned() };
     let shown = losses.iter().filter(|loss| [LAUNCH, STATUS].contains(&loss.launcher)).map(Loss::words);
     let lost: Vec<String> = shown.map(|words| format!("`{}", words.replacen(' ', "` ", 1))).collect();
     match lost.len() {
-        0 => "No other method has a shorter total time in the record.".to_owned(),
+        0 => "No other method has a total time that is clearly shorter, under any condition of the record.".to_owned(),
         _ => format!("Where another method has a shorter total time: {}.", lost.join("; ")),
     }
 }

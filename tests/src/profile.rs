@@ -234,14 +234,14 @@ pub fn restrict_namespaces() -> io::Result<Vec<BpfProgram>> {
     ])
 }
 
-/// Programs as bytes, one after another: for [`install`] by another process.
+/// Programs as text, one after another: for [`install`] by another process.
 pub fn encode(programs: &[BpfProgram]) -> String {
     let instruction = |one: &sock_filter| format!("{} {} {} {}\n", one.code, one.jt, one.jf, one.k);
     let text = |program: &BpfProgram| program.iter().map(instruction).collect::<String>();
     programs.iter().map(text).collect::<Vec<_>>().join("-\n")
 }
 
-/// Installs what [`encode`] wrote, in this process and what it executes; with `no_new_privs` only where it must be.
+/// Installs what [`encode`] wrote, in this thread and what it executes; with `no_new_privs` only where it must be.
 ///
 /// # Errors
 /// What is not of that form, or what the kernel says.
@@ -259,7 +259,7 @@ pub fn install(text: &str) -> io::Result<()> {
             // SAFETY: the kernel copies the instructions, which live in `program` above.
             unsafe { libc::syscall(libc::SYS_seccomp, mode, 0, &raw const program) }
         };
-        // SAFETY: a flag of this process.
+        // SAFETY: a flag of this thread.
         if set() != 0 && (unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 || set() != 0) {
             return Err(Error::last_os_error());
         }

@@ -65,8 +65,8 @@ table.head, table.foot { display: none; }
 pub fn make(target: &Path) -> Result<PathBuf> {
     let target = std::path::absolute(target)?;
     let place = target.join("site");
-    let (book, html) = (place.join("book"), place.join("html"));
-    for directory in [&book, &html] {
+    let (book, html, man) = (place.join("book"), place.join("html"), place.join("man"));
+    for directory in [&book, &html, &man] {
         if directory.exists() {
             fs::remove_dir_all(directory)?;
         }
@@ -74,7 +74,7 @@ pub fn make(target: &Path) -> Result<PathBuf> {
     fs::create_dir_all(book.join("src"))?;
     fs::write(book.join("book.toml"), BOOK)?;
     fs::write(book.join("site.css"), STYLE)?;
-    tree::write(&book.join("src"), &commands(&target, &place.join("man"))?)?;
+    tree::write(&book.join("src"), &commands(&target, &man)?)?;
     run(Command::new(mdbook(&target)?).arg("build").arg(&book).env("RUST_LOG", "warn"))?;
     rustdoc(&target, &html.join("rust"))?;
     let (pages, followed) = links::check(&html)?;
@@ -82,18 +82,18 @@ pub fn make(target: &Path) -> Result<PathBuf> {
     Ok(html)
 }
 
-/// Is mdBook there? `make` installs it, which takes minutes.
+/// Is mdBook of this version there? `make` installs it, which takes minutes.
 #[must_use]
 pub fn has_mdbook(target: &Path) -> bool {
-    target.join("site/tools/bin/mdbook").exists()
+    let version = Command::new(target.join("site/tools/bin/mdbook")).arg("--version").output();
+    version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == format!("mdbook v{MDBOOK}"))
 }
 
 /// mdBook, installed into cargo's directory if it is not there.
 fn mdbook(target: &Path) -> Result<PathBuf> {
     let tools = target.join("site/tools");
     let program = tools.join("bin/mdbook");
-    let version = Command::new(&program).arg("--version").output();
-    if version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == format!("mdbook v{MDBOOK}")) {
+    if has_mdbook(target) {
         return Ok(program);
     }
     println!("installing mdBook {MDBOOK}");
@@ -104,7 +104,7 @@ fn mdbook(target: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The man pages of the command, each with its name, as parts of a page.
+/// Name and HTML fragment of each man page of the command.
 fn commands(target: &Path, place: &Path) -> Result<Vec<(String, String)>> {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.current_dir(root()).args(["build", "--quiet", "--locked", "--package", "forkless-cli", "--target-dir"]);
@@ -118,7 +118,10 @@ fn commands(target: &Path, place: &Path) -> Result<Vec<(String, String)>> {
             .context("is the package mandoc installed?")?;
         let name = page.file_stem().context("a name")?.to_string_lossy().into_owned();
         // A blank line would end the HTML in Markdown.
-        Ok((name, html.replace("\n\n", "\n&#10;\n")))
+        Ok((
+            name,
+            html.lines().map(|line| if line.is_empty() { "&#10;\n".into() } else { format!("{line}\n") }).collect(),
+        ))
     };
     pages.iter().map(part).collect()
 }

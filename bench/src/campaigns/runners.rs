@@ -100,7 +100,7 @@ const SOURCES: [(&str, &str); 4] = [
     ("exit0.c", include_str!("../../c/target.c")),
 ];
 
-/// The jobs by which the number of those that are measured is found.
+/// Jobs of the trial run, which sets the number to measure.
 const WARM_UP: u64 = 1_000;
 
 pub(super) fn measure(options: &Options) -> Result<()> {
@@ -208,7 +208,7 @@ impl Field {
         Ok(path)
     }
 
-    /// As called from the shell.
+    /// As if called from `shell`.
     fn surround<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         // What GNU parallel remembers must not go to the user's directory.
         let memory = self.place.join("gnu-parallel");
@@ -339,7 +339,7 @@ fn contestant<'a>(runner: Runner, run: impl FnMut() -> Result<Vec<f64>> + 'a) ->
     Contestant::new(runner.0, run).peer(is_peer(runner)).beside(RUNNERS[0].0)
 }
 
-/// The number of jobs where nothing is timed and others get `jobs`: fewer for a slow runner.
+/// The number of jobs of a trial or a trace, of which no time is reported: fewer for a slow runner.
 fn share((name, ..): Runner, jobs: u64) -> u64 {
     if name.starts_with("GNU") { (jobs / 20).max(jobs.min(20)) } else { jobs }
 }
@@ -356,7 +356,8 @@ fn same_numbers(text: &str, jobs: u64, ordered: bool) -> Result<()> {
     if !ordered {
         numbers.sort_unstable();
     }
-    ensure!(text.lines().count() as u64 == jobs && numbers.len() as u64 == jobs, "{} of {jobs} lines", numbers.len());
+    let lines = text.lines().count();
+    ensure!(lines as u64 == jobs && numbers.len() == lines, "{lines} lines, {} numbers, {jobs} jobs", numbers.len());
     ensure!(numbers.into_iter().eq(1..=jobs), "a line is missing, twice there, or not in its place");
     Ok(())
 }

@@ -18,10 +18,8 @@ use world::{Conditions, Outcome, World};
 
 #[path = "../shellfuzz/fence.rs"]
 mod fence;
-
 #[path = "../shellfuzz/grammar.rs"]
 mod grammar;
-
 #[path = "../shellfuzz/world.rs"]
 mod world;
 

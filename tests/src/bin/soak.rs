@@ -24,16 +24,12 @@ mod elf;
 #[allow(dead_code, reason = "shared with the scenarios")]
 #[path = "../scenario/foreign.rs"]
 mod foreign;
-
 #[path = "../soak/programs.rs"]
 mod programs;
-
 #[path = "../soak/forms.rs"]
 mod forms;
-
 #[path = "../soak/disturb.rs"]
 mod disturb;
-
 #[path = "../soak/host.rs"]
 mod host;
 

@@ -1,7 +1,6 @@
 //! `forkless doctor`: checks the machine for what launches need and recommends a launcher.
 //!
-//! The modules in order: options, report, probes (features, limits, system), measurements, and output as chart, SVG and
-//! text. `docs/doctor.md` is the page for users.
+//! `docs/doctor.md` is the page for users.
 
 mod options;
 mod advice;
@@ -25,9 +24,9 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use forkless::{Command, Launcher, Prepared, Support};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 pub(crate) use options::DoctorOptions;
 
@@ -151,7 +150,10 @@ fn prepared(options: &DoctorOptions) -> Result<Option<Prepared>> {
     } else {
         look_up(program).with_context(|| format!("program {:?} not found in PATH", program.to_string_lossy()))?
     };
-    access(&path, Access::EXEC_OK).with_context(|| format!("cannot run {}", path.display()))?;
+    // By the effective ids, as exec.
+    let may = accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS);
+    may.with_context(|| format!("cannot run {}", path.display()))?;
+    ensure!(!path.is_dir(), "cannot run {}: it is a directory", path.display());
     Ok(Some(Command::new(program).args(args).prepare()?))
 }
 

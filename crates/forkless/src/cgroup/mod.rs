@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
 mod events;
-
 mod own;
-
 #[cfg(test)]
 mod tests;
 

@@ -26,9 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod finish;
-
 mod raw_mode;
-
 mod size;
 
 pub use raw_mode::RawMode;

@@ -39,11 +39,8 @@
 //!   runtime is gone, a later launch reaps it.
 
 mod command;
-
 mod child;
-
 mod process;
-
 mod stream;
 
 pub use crate::Stdio;

@@ -9,10 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file that changed less than this before a template was started may change again within the same time stamp.
+/// A file that changed less than this ago may change again within the same time stamp.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// A file at a moment: device, inode, mount, size, mode and times; or that it did not exist.
+/// A file at a moment: device, inode, mount, size, mode, owner and times; or that it did not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp {
     path: CString,
@@ -93,7 +93,7 @@ fn look(path: &CString) -> Option<Found> {
     })
 }
 
-/// Which link of a file a path leads to: the last directory, and the name there.
+/// The directory entry that a path resolves to: its directory, and its name there. Another link of the same file is another one.
 #[derive(PartialEq)]
 pub(super) struct Place {
     directory: (u64, u64),
@@ -101,7 +101,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Opens nothing: the caller may be short of descriptors. `None`: the path leads to no file.
+    /// Opens nothing: the caller may be short of descriptors. `None`: the path leads to no directory, or through too many links.
     pub(super) fn of(path: &OsStr) -> Option<Self> {
         let mut path = PathBuf::from(path);
         // As many as the kernel follows (MAXSYMLINKS).
@@ -128,33 +128,36 @@ pub(super) const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 pub(super) fn check_program(path: &Path) -> Option<Result<(), &'static str>> {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::open(path).ok()?;
-    let mut head = [0u8; 4096];
+    let mut head = [0u8; 4];
     let length = file.read_at(&mut head, 0).ok()?;
+    // The numbers are those of the file: a place or a length may be any.
+    let number = |at: u64, bytes: usize| {
+        let mut field = [0u8; 8];
+        file.read_exact_at(field.get_mut(..bytes)?, at).ok()?;
+        Some(u64::from_le_bytes(field))
+    };
     let read = || -> Option<Result<(), &'static str>> {
-        let head = head.get(..length)?;
-        if head.starts_with(b"#!") {
+        if head.get(..length)?.starts_with(b"#!") {
             return Some(Err("the program is a script"));
         }
-        let number = |at: usize, bytes: usize| {
-            let field = head.get(at..at + bytes)?;
-            Some(field.iter().rev().fold(0u64, |value, &byte| value << 8 | u64::from(byte)))
-        };
+        /// Class 64, little-endian.
+        const KIND: u64 = 0x0102;
         const X86_64: u64 = 62;
-        let is_elf = head.starts_with(b"\x7fELF\x02\x01") && number(18, 2)? == X86_64;
-        if !is_elf {
+        if head != *b"\x7fELF" || number(4, 2)? != KIND || number(18, 2)? != X86_64 {
             return Some(Err("the program is no ELF file for x86-64"));
         }
         const PT_INTERP: u64 = 3;
-        let (first, size, count) = (number(32, 8)? as usize, number(54, 2)? as usize, number(56, 2)? as usize);
+        let (first, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
         for n in 0..count {
-            let at = first + n * size;
+            let at = first.checked_add(n * size)?;
             if number(at, 4)? == PT_INTERP {
-                let (offset, length) = (number(at + 8, 8)? as usize, number(at + 32, 8)? as usize);
-                let loader = head.get(offset..offset + length)?.strip_suffix(b"\0")?;
-                return Some(match loader == LOADER.as_bytes() {
-                    true => Ok(()),
-                    false => Err("the program is not for glibc"),
-                });
+                let (offset, length) = (number(at + 8, 8)?, number(at + 32, 8)?);
+                let mut loader = [0u8; LOADER.len() + 1];
+                let is_usual = length == loader.len() as u64 && {
+                    file.read_exact_at(&mut loader, offset).ok()?;
+                    loader.strip_suffix(b"\0") == Some(LOADER.as_bytes())
+                };
+                return Some(if is_usual { Ok(()) } else { Err("the program's loader is not that of glibc") });
             }
         }
         Some(Err("the program is linked statically"))
@@ -178,7 +181,7 @@ pub(super) fn is_executable(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Stamp;
+    use super::{LOADER, Stamp, check_program};
     use forkless_core::sys::{self, uapi};
     use std::fs::{File, OpenOptions};
     use std::io::{Read, Write};
@@ -186,7 +189,34 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Serves a file system that has any file, and lets the kernel remember for an hour what it was told. fuse(4), protocol 7.22.
+    #[test]
+    fn headers_of_a_program_may_lie_anywhere_and_say_anything() {
+        use std::os::unix::fs::FileExt;
+        let checked = |first: u64, loader: u64, length: u64| {
+            let file = File::from(rustix::fs::memfd_create("elf", rustix::fs::MemfdFlags::CLOEXEC).expect("a memfd"));
+            let write = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at).map_or((), drop);
+            write(0, b"\x7fELF\x02\x01");
+            write(18, &[62, 0]);
+            write(32, &first.to_le_bytes());
+            write(54, &[56, 0, 2, 0]);
+            write(first, &[1]);
+            let second = first.saturating_add(56);
+            write(second, &[3, 0, 0, 0]);
+            write(second.saturating_add(8), &loader.to_le_bytes());
+            write(second.saturating_add(32), &length.to_le_bytes());
+            write(loader, LOADER.as_bytes());
+            write(loader.saturating_add(LOADER.len() as u64), b"\0");
+            check_program(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref()).expect("it can be read").err()
+        };
+        let usual = LOADER.len() as u64 + 1;
+        assert_eq!((checked(64, 300, usual), checked(10_000, 20_000, usual)), (None, None));
+        let damaged = Some("the program's file is damaged");
+        assert_eq!((checked(u64::MAX - 60, 300, usual), checked(64, u64::MAX - 9, usual)), (damaged, damaged));
+        let other = Some("the program's loader is not that of glibc");
+        assert_eq!((checked(64, 300, u64::MAX), checked(64, 301, usual - 1)), (other, other));
+    }
+
+    /// Serves a file system where every name exists, and lets the kernel cache answers for an hour. fuse(4), protocol 7.22.
     fn serve(mut device: File, modified: &AtomicU64) {
         const HOUR: u64 = 3600;
         let mut request = vec![0u8; 1 << 17];
