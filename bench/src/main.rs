@@ -2,6 +2,10 @@
 //!
 //! The modules in order: options and conditions, methods (contestants), parents, races, records, and output.
 //! `bench/METHODOLOGY.md` says what is timed from where to where.
+//!
+//! A *method* (contestant) is a way to launch, an *engine* one in a program of another language, the *floor* vfork(2) in C. A *condition* is
+//! the state of the launching process, a *sweep* the conditions in which one property varies, a *row* a method under a condition.
+//! *Held* is the time until the call returned, *total* until the child was reaped.
 
 mod options;
 mod complete;
