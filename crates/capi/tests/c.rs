@@ -390,8 +390,8 @@ fn only_functions_of_the_header_are_exported_with_a_version() {
 fn every_setting_has_a_c_function() {
     let named: BTreeSet<String> = header().into_iter().map(|(name, ..)| name).collect();
     let mut builders = 0;
-    for source in ["command/mod", "command/launcher", "command/setup", "command/sandbox", "pty/mod"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../forkless/src/{source}.rs"));
+    for source in ["mod", "launcher", "setup", "sandbox", "../../pty/mod"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../forkless/src/request/command/{source}.rs"));
         let text = fs::read_to_string(path).expect("the source");
         for part in text.split("pub fn ").chain(text.split("pub unsafe fn ").skip(1)).skip(1) {
             let (name, rest) = part.split_once(['(', '<']).expect("parameters");
