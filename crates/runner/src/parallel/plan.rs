@@ -18,24 +18,22 @@ use rustix::process::{Resource, getpriority_process, getrlimit};
 use super::blocks::{Blocks, Borders, Heading, Round};
 use super::change::regular;
 use super::files::Files;
-use super::gearman;
 use super::grammar::{Asked, Given, Origin};
 use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
 use super::message::say;
 use super::options::{ParallelOptions, Retries};
 use super::pack::{LONGEST, Limits, Packer};
-use super::processes;
 use super::records::{Feed, Records};
 use super::report::{Above, Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
 use super::shard::Shard;
 use super::shell::Shell;
-use super::slurm;
 use super::sources::{Columns, Combine, Reading, Sources, Stream};
 use super::tee::Tee;
 use super::template::{Fill, Strings, Template};
 use super::values::{self, BlockSize, Trim, bytes};
+use super::{gearman, processes, slurm};
 
 /// Everything that a run needs.
 pub(super) struct Plan {
