@@ -67,8 +67,8 @@ pub(crate) fn status_number(label: &[u8]) -> Option<u32> {
     if planted!("own-status-not-read") {
         return None;
     }
-    read_status::<1024, _>(c"/proc/self/status".as_ptr().cast(), |status| {
-        numbers(value(status, label)?, 10).next().map(|number| number as u32)
+    read_status::<1024, _>(c"/proc/self/status".as_ptr().cast(), |mut status| {
+        numbers(value(&mut status, label)?, 10).next().map(|number| number as u32)
     })?
 }
 
@@ -93,8 +93,8 @@ pub(crate) fn with_open_status<T>(file: i32, work: impl FnOnce(&[u8]) -> T) -> O
 /// Opens a process's status, close-on-exec. `None`: it cannot be opened, or `/proc` shows another PID namespace.
 pub(crate) fn open_status(process: i32) -> Option<i32> {
     // One number for each namespace, from that of the procfs to that of the process.
-    let pids = with_own_status(|status| {
-        let mut pids = numbers(value(status, b"\nNSpid:")?, 10);
+    let pids = with_own_status(|mut status| {
+        let mut pids = numbers(value(&mut status, b"\nNSpid:")?, 10);
         Some((pids.next()?, pids.next()))
     })??;
     if pids != (sys::getpid() as u64, None) {
@@ -124,15 +124,17 @@ fn read_status<const LONGEST: usize, T>(path: *const u8, work: impl FnOnce(&[u8]
     Some(work(unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) }))
 }
 
-/// The rest of the line that begins with this label; the label begins with the preceding newline.
-pub(crate) fn value<'a>(status: &'a [u8], label: &[u8]) -> Option<&'a [u8]> {
-    let mut rest = status;
+/// The rest of the line that begins with this label; the label begins with the preceding newline. `status` goes on behind that line, so that
+/// labels in the order of the file are found in one pass. It stays as it is if there is no such line.
+pub(crate) fn value<'a>(status: &mut &'a [u8], label: &[u8]) -> Option<&'a [u8]> {
+    let mut rest = *status;
     loop {
         // Byte by byte: comparing slices would compile to a call of bcmp.
         if rest.len() >= label.len() && rest.iter().zip(label).all(|(byte, wanted)| byte == wanted) {
             let value = rest.get(label.len()..)?;
-            let end = value.iter().position(|&byte| byte == b'\n')?;
-            return value.get(..end);
+            let (value, behind) = value.split_at_checked(value.iter().position(|&byte| byte == b'\n')?)?;
+            *status = behind;
+            return Some(value);
         }
         rest = rest.get(1..)?;
     }

@@ -30,11 +30,11 @@ pub struct Rights {
 
 impl Rights {
     /// Reads `/proc/PID/status`. `None` if that cannot be read.
-    fn parse(status: &[u8]) -> Option<Self> {
+    fn parse(mut status: &[u8]) -> Option<Self> {
         let mut found = Self { ids: [0; 8], capabilities: [0; 5] };
         let (uids, gids) = found.ids.split_at_mut(4);
         for (label, ids) in [(&b"\nUid:"[..], uids), (b"\nGid:", gids)] {
-            let mut numbers = procfs::numbers(procfs::value(status, label)?, 10);
+            let mut numbers = procfs::numbers(procfs::value(&mut status, label)?, 10);
             for id in ids {
                 *id = numbers.next()? as u32;
             }
@@ -42,7 +42,7 @@ impl Rights {
         let labels = [&b"\nCapInh:"[..], b"\nCapPrm:", b"\nCapEff:", b"\nCapBnd:", b"\nCapAmb:"];
         for (label, set) in labels.iter().zip(&mut found.capabilities) {
             // The last one exists since Linux 4.3.
-            *set = procfs::value(status, label).and_then(|value| procfs::numbers(value, 16).next()).unwrap_or(0);
+            *set = procfs::value(&mut status, label).and_then(|value| procfs::numbers(value, 16).next()).unwrap_or(0);
         }
         Some(found)
     }

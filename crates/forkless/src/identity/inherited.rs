@@ -152,7 +152,7 @@ impl Inherited {
     /// Those of the calling thread, whose status this is. `before`: those at an earlier time, of any thread of this process; what
     /// cannot have changed since then is not read again.
     pub(super) fn of_caller(status: &Status, files: &Files, before: Option<&Self>) -> Self {
-        let is_first = sys::gettid() == sys::getpid();
+        let is_first = super::is_first_thread();
         let contents = |n: usize| match before.filter(|before| before.is_fixed(n)) {
             Some(before) => before.files[n].clone(),
             None if planted!("inherited-files-not-compared") => Err(errno::ENOENT),
@@ -178,7 +178,7 @@ impl Inherited {
     }
 
     /// The first difference, as errors name it.
-    pub(super) fn difference(&self, other: &Self) -> Option<&'static str> {
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let value = (0..VALUES.len()).find(|&n| self.values[n] != other.values[n]).map(|n| VALUES[n].0);
         let file = || (0..FILES.len()).find(|&n| self.files[n] != other.files[n]).map(|n| FILES[n].1);
         let rest =

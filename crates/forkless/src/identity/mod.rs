@@ -7,10 +7,13 @@
 //!   directory, umask and ignored signals. [`observe`] reads the caller's values, [`mark_differences`] skips those
 //!   that the helper has too, and the child sets the others (`forkless_core::zygote_child`).
 //! - Attributes that it cannot change, or not back, and that others can read: those of the caller are *compared* with those of the
-//!   helper. If they differ, another helper is started. [`Identity`] is compared before each launch, [`Namespaces`] by a zygote
-//!   while the child is being made.
+//!   helper. If they differ, another helper is started. They are the rights in its [status](difference_of_rights), its [`Identity`] and its
+//!   [`Namespaces`].
 //! - Attributes that only their owner can read in full: [`Inherited`] compares those that the caller has with those that it had when
 //!   it started the helper.
+//!
+//! A zygote compares the rights before it sends a launch, and the others, if the helper may run on another CPU, while the helper makes the
+//! child, which waits for the result.
 //!
 //! An attribute in no list has the value of the helper in the child. `tests/attributes.toml` has them all.
 //!
@@ -18,7 +21,7 @@
 //! [`observe`]: forkless_core::attributes::observe
 
 pub(crate) mod filters;
-mod inherited;
+pub(crate) mod inherited;
 pub(crate) mod namespaces;
 
 use crate::kept::Kept;
@@ -81,12 +84,26 @@ impl Files {
 /// The caller's, which stay open because each launch reads them.
 pub(crate) struct CallersFiles {
     files: Files,
+    /// The first thread's.
+    status: Kept<File>,
     inherited: inherited::Files,
 }
 
 impl CallersFiles {
     pub(crate) fn open() -> io::Result<Self> {
-        Ok(Self { files: Files::of(&Process::open(sys::getpid())?)?, inherited: inherited::Files::of_caller() })
+        Ok(Self {
+            files: Files::of(&Process::open(sys::getpid())?)?,
+            status: Kept::new(File::open(procfs::own("status"))?),
+            inherited: inherited::Files::of_caller(),
+        })
+    }
+
+    /// The calling thread's status.
+    pub(crate) fn status(&self) -> io::Result<Status> {
+        match is_first_thread() {
+            true => Status::of_file(&self.status).or_else(|_| Status::of_caller()),
+            false => Status::of_caller(),
+        }
     }
 
     /// The namespaces that a thread's children get.
@@ -94,15 +111,26 @@ impl CallersFiles {
         self.files.namespaces(thread)
     }
 
-    /// What a helper inherits that is started now.
-    pub(crate) fn inherited(&self, status: &Status) -> Inherited {
-        Inherited::of_caller(status, &self.inherited, None)
+    /// What a child inherits that the calling thread clones now. `before`: the same at an earlier time.
+    pub(crate) fn inherited(&self, status: &Status, before: Option<&Inherited>) -> Inherited {
+        Inherited::of_caller(status, &self.inherited, before)
     }
 }
 
-/// The attributes that are compared before each launch.
+/// Whether this is the process's first thread: the open files are that one's.
+fn is_first_thread() -> bool {
+    sys::gettid() == sys::getpid()
+}
+
+/// The first difference in the ids, capabilities and filters of two statuses, as errors name it.
+pub(crate) fn difference_of_rights(one: &Status, other: &Status) -> Option<&'static str> {
+    let labels = LINES.map(|(label, _)| label);
+    let (one, other) = (one.values(labels), other.values(labels));
+    (0..LINES.len()).find(|&n| one[n] != other[n]).map(|at| LINES[at].1)
+}
+
+/// Attributes that are compared at each launch.
 pub(crate) struct Identity {
-    status: Status,
     /// `None` if it cannot be read, as are the others.
     session: Option<i32>,
     user_namespace: Option<Name>,
@@ -110,63 +138,37 @@ pub(crate) struct Identity {
     /// See [`cgroup`].
     cgroup: Option<Vec<u8>>,
     oom_score_adj: Option<Vec<u8>>,
-    inherited: Inherited,
 }
 
 impl Identity {
     /// Those of the calling thread. The error is that of reading `/proc/thread-self/cgroup`.
-    pub(crate) fn of_caller(status: Status, files: &CallersFiles, before: Option<&Self>) -> io::Result<Self> {
-        let before = before.map(|before| &before.inherited);
-        // The open file is that of the main thread, but each thread may be in another cgroup.
-        let is_first = sys::gettid() == sys::getpid();
-        let is_first = is_first || planted!("zygote-cgroup-of-the-first-thread");
+    pub(crate) fn of_caller(files: &CallersFiles) -> io::Result<Self> {
+        // Each thread may be in another cgroup.
+        let is_first = is_first_thread() || planted!("zygote-cgroup-of-the-first-thread");
         let cgroup =
             if is_first { cgroup(&files.files.cgroup) } else { cgroup(&File::open(procfs::thread("cgroup"))?) };
-        let inherited = Inherited::of_caller(&status, &files.inherited, before);
-        Ok(Self::of_files(status, 0, place(CWD, "/"), &files.files, cgroup, inherited))
+        Ok(Self::of_files(0, place(CWD, "/"), &files.files, cgroup))
     }
 
-    /// Those of a helper. `inherited`: the caller's when it started the helper.
-    pub(crate) fn of(pid: i32, inherited: Inherited) -> io::Result<Self> {
-        let process = Process::open(pid)?;
-        let status = Status::of_file(&process.file("status", OFlags::RDONLY)?)?;
-        let files = Files::of(&process)?;
+    /// Those of a helper, whose files these are.
+    pub(crate) fn of(pid: i32, process: &Process, files: &Files) -> io::Result<Self> {
         let root = place(process.file("root", OFlags::PATH | OFlags::DIRECTORY)?.as_fd(), "");
-        let cgroup = cgroup(&files.cgroup);
-        Ok(Self::of_files(status, pid, root, &files, cgroup, inherited))
+        Ok(Self::of_files(pid, root, files, cgroup(&files.cgroup)))
     }
 
-    fn of_files(
-        status: Status,
-        pid: i32,
-        root: Option<Place>,
-        files: &Files,
-        cgroup: Option<Vec<u8>>,
-        inherited: Inherited,
-    ) -> Self {
+    fn of_files(pid: i32, root: Option<Place>, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
         let thread = if pid == 0 { sys::gettid() } else { pid };
         Self {
-            status,
             user_namespace: files.tasks.user_namespace(thread).ok(),
             session: kernel::session(pid).ok(),
             root,
             cgroup,
             oom_score_adj: whole(&files.oom_score_adj, 16).ok(),
-            inherited,
         }
-    }
-
-    pub(crate) fn status(&self) -> &Status {
-        &self.status
     }
 
     /// The first difference, as errors name it.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
-        let labels = LINES.map(|(label, _)| label);
-        let (ours, theirs) = (self.status.values(labels), other.status.values(labels));
-        if let Some(at) = (0..LINES.len()).find(|&n| ours[n] != theirs[n]) {
-            return Some(LINES[at].1);
-        }
         let in_another = self.user_namespace.is_none() || self.user_namespace != other.user_namespace;
         let others = [
             (in_another && !planted!("zygote-user-namespace-not-compared"), "user namespace"),
@@ -178,8 +180,7 @@ impl Identity {
             (self.cgroup.is_none() || self.cgroup != other.cgroup, "cgroup"),
             (self.oom_score_adj.is_none() || self.oom_score_adj != other.oom_score_adj, "oom_score_adj"),
         ];
-        let found = others.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words);
-        found.or_else(|| self.inherited.difference(&other.inherited))
+        others.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words)
     }
 }
 
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     fn of_caller(files: &CallersFiles) -> Identity {
-        Identity::of_caller(Status::of_caller().expect("/proc"), files, None).expect("/proc")
+        Identity::of_caller(files).expect("/proc")
     }
 
     #[test]
@@ -213,9 +214,9 @@ mod tests {
         let pid = sys::getpid();
         let files = CallersFiles::open().expect("/proc");
         let caller = of_caller(&files);
-        let inherited = caller.inherited.clone();
-        assert_eq!(caller.difference(&Identity::of(pid, inherited.clone()).expect("/proc")), None);
-        let mut other = Identity::of(pid, inherited).expect("/proc");
+        let process = Process::open(pid).expect("/proc");
+        let mut other = Identity::of(pid, &process, &Files::of(&process).expect("/proc")).expect("/proc");
+        assert_eq!(caller.difference(&other), None);
         other.session = other.session.map(|session| session + 1);
         assert_eq!(caller.difference(&other), Some("session"));
     }
@@ -230,8 +231,8 @@ mod tests {
         assert_eq!(differs(|identity| Identity { root: None, ..identity }), Some("root directory or mount namespace"));
         assert_eq!(differs(|identity| Identity { cgroup: None, ..identity }), Some("cgroup"));
         assert_eq!(differs(|identity| Identity { oom_score_adj: None, ..identity }), Some("oom_score_adj"));
-        let without =
-            |identity: Identity| Identity { inherited: identity.inherited.clone().without_securebits(), ..identity };
-        assert_eq!(differs(without), Some("securebits"));
+        let inherited = || files.inherited(&files.status().expect("/proc"), None);
+        assert_eq!(inherited().difference(&inherited()), None);
+        assert_eq!(inherited().without_securebits().difference(&inherited().without_securebits()), Some("securebits"));
     }
 }

@@ -317,7 +317,7 @@ fn by_template(
     let launches = run.form == Form::Launch && !template.helper.has_many_children() && !planted!("warm-launch-waits");
     let form = if launches { Form::Launch } else { Form::Spawn };
     let run = Run { form, ..*run };
-    let answer = match attempt(plan, &run, &[], &template.helper, status, false) {
+    let answer = match attempt(plan, &run, &[], &template.helper, status, true) {
         Ok(running) => {
             template.note_fit();
             Ok(running)

@@ -5,6 +5,7 @@ use super::server::{ASKED, SOCKET};
 use super::{Source, ZygoteOptions};
 use crate::child::Child;
 use crate::error::Error;
+use crate::identity::inherited::Inherited;
 use crate::identity::namespaces::Namespaces;
 use crate::identity::{CallersFiles, Files, Identity};
 use crate::kept::Kept;
@@ -55,9 +56,12 @@ pub(crate) struct Helper {
     pub(crate) link: Arc<Link>,
     pub(crate) pid: i32,
     /// Its attributes that children cannot take on from the caller.
+    pub(crate) status: Status,
     pub(crate) identity: Identity,
     /// Its namespaces.
     pub(crate) namespaces: Namespaces,
+    /// The caller's at its start.
+    pub(crate) inherited: Inherited,
     /// The caller's files in `/proc`.
     pub(crate) files: CallersFiles,
     /// Whether the caller could inspect it at its start.
@@ -158,15 +162,18 @@ impl Helper {
         }
         // Before the clone: if they change meanwhile, the first launch finds that they differ.
         let files = CallersFiles::open().map_err(procfs::explain)?;
-        let inherited = files.inherited(&Status::of_caller()?);
+        let inherited = files.inherited(&files.status()?, None);
         let mut child = command.spawn()?;
         drop(command);
         let pid = child.id() as i32;
         let looked = greet(&socket, &mut child).and_then(|()| {
-            let namespaces = Files::of(&Process::open(pid)?)?.namespaces(pid).map_err(io::Error::from_raw_os_error)?;
-            Ok((Identity::of(pid, inherited)?, namespaces))
+            let process = Process::open(pid)?;
+            let files = Files::of(&process)?;
+            let namespaces = files.namespaces(pid).map_err(io::Error::from_raw_os_error)?;
+            let status = Status::of_file(&process.file("status", OFlags::RDONLY)?)?;
+            Ok((status, Identity::of(pid, &process, &files)?, namespaces))
         });
-        let (identity, namespaces) = match looked {
+        let (status, identity, namespaces) = match looked {
             Ok(found) => found,
             Err(error) => {
                 let _ = child.kill();
@@ -183,8 +190,10 @@ impl Helper {
             free: Mutex::new(Vec::new()),
         };
         Ok(Self {
+            status,
             identity,
             namespaces,
+            inherited,
             files,
             is_open: may_inspect(pid),
             link: Arc::new(link),
@@ -284,8 +293,13 @@ impl Helper {
                 self.kept.store(cpu + 1, Ordering::Relaxed);
                 true
             }
-            _ => kept != 0,
+            _ => self.is_kept_near(),
         }
+    }
+
+    /// Whether it was bound to the caller's CPU.
+    pub(super) fn is_kept_near(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) != 0
     }
 
     /// Sends a launch: the descriptors, and then the request.

@@ -11,7 +11,7 @@ use super::message::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT, 
 use super::message::{Parcel, WORDS, failure};
 use super::registry::{read_calls, write_calls};
 use crate::error::Error;
-use crate::identity::Identity;
+use crate::identity::{Identity, difference_of_rights};
 use crate::kernel;
 use crate::launch::creator::CreatorError;
 use crate::launch::failure::{clone_error, creator_error, failed, map_error};
@@ -97,8 +97,8 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
         tries += 1;
         let helper = zygote.helper().map_err(says)?;
         let status =
-            Status::of_caller().map_err(|error| on_zygote(plan, error, "while reading /proc/thread-self/status"))?;
-        match attempt(plan, run, request.calls, &helper, status, true) {
+            helper.files.status().map_err(|error| on_zygote(plan, error, "while reading /proc/thread-self/status"))?;
+        match attempt(plan, run, request.calls, &helper, status, false) {
             Ok(running) => return Ok(running),
             Err(Refused::Error(error) | Refused::Callers(error) | Refused::Late(error)) => return Err(error),
             Err(Refused::Again(Again::Died(how))) => {
@@ -159,24 +159,29 @@ fn on_zygote(plan: &Plan, error: io::Error, what: &str) -> Error {
     Error::new(plan.program(), Step::Zygote, error.raw_os_error().unwrap_or(errno::EINVAL)).on(what)
 }
 
-/// One launch by this helper, which may be a template. `status`: the calling thread's, read for this launch. `meanwhile`:
-/// the namespaces are compared while the helper makes the child,
-/// which waits for the result. That is faster if the helper runs on another CPU.
+/// One launch by this helper, which may be a template. `status`: the calling thread's, read for this launch.
+///
+/// If a zygote's helper may run on another CPU, all but the rights are compared while it makes the child, which waits for the result.
 pub(crate) fn attempt(
     plan: &Plan,
     run: &Run<'_>,
     calls: Calls<'_>,
     helper: &Arc<Helper>,
     status: Status,
-    meanwhile: bool,
+    is_template: bool,
 ) -> Result<Running, Refused> {
-    let caller = Identity::of_caller(status, &helper.files, Some(&helper.identity))
-        .map_err(|error| Refused::Callers(on_zygote(plan, error, "while reading /proc/thread-self/cgroup")))?;
-    let difference = caller.difference(&helper.identity).filter(|_| !planted!("zygote-identity-not-compared"));
-    let difference = difference.or_else(|| helper.is_closed_now().then_some("Landlock domain"));
-    let difference = difference.or_else(|| if meanwhile { None } else { other_namespaces(helper) });
-    if let Some(difference) = difference {
-        return Err(Refused::Again(Again::Differs(difference)));
+    let differs = |what| Err(Refused::Again(Again::Differs(what)));
+    let rights = difference_of_rights(&status, &helper.status).filter(|_| !planted!("zygote-identity-not-compared"));
+    if let Some(difference) = rights {
+        return differs(difference);
+    }
+    let is_closed = helper.is_closed_now();
+    let meanwhile = !is_template && !helper.is_kept_near();
+    if is_closed || !meanwhile {
+        compare(plan, helper, &status)?;
+    }
+    if is_closed {
+        return differs("Landlock domain");
     }
     let directory = directory().map_err(|error| {
         Refused::Callers(Error::new(plan.program(), Step::Adopt, error.raw_os_error()).on("directory"))
@@ -191,7 +196,7 @@ pub(crate) fn attempt(
     };
     let mut descriptors = Descriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
     descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
-    fill(plan, run, &mut stack, base, caller.status(), mask, &mut descriptors);
+    fill(plan, run, &mut stack, base, &status, mask, &mut descriptors);
     // SAFETY: the parcel is ours until it is sent.
     *unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() }.sent.checked.get_mut() =
         if meanwhile { GO_WAIT } else { GO };
@@ -199,7 +204,7 @@ pub(crate) fn attempt(
     let parcel = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
     // SAFETY: the parcel has room for the arena and the list behind it.
     unsafe { base.byte_add(ARENA_AT + size_of_val(arena)).copy_from(NonNull::from(&*list).cast(), list.len()) };
-    if helper.identity.status().umask_and_ignored().0 == Some(parcel.sent.adopt.umask) {
+    if helper.status.umask_and_ignored().0 == Some(parcel.sent.adopt.umask) {
         parcel.sent.adopt.umask = SAME;
     }
     let cpus = parcel.sent.adopt.cpus.get(..parcel.sent.adopt.cpu_words as usize).unwrap_or(&[]);
@@ -227,7 +232,7 @@ pub(crate) fn attempt(
         }
         return Err(lost(plan, helper, error, "while sending its descriptors"));
     }
-    let difference = if meanwhile { look_meanwhile(base, helper) } else { None };
+    let compared = if meanwhile { compare_meanwhile(plan, helper, &status, base) } else { Ok(()) };
     let pid = await_child(&stack, helper).map_err(|how| Refused::Again(Again::Died(how)))?;
     drop(directory);
     let Some(pid) = pid else {
@@ -247,28 +252,37 @@ pub(crate) fn attempt(
         maps: None,
         origin: None,
     };
-    finish(plan, run, base, running, difference, !meanwhile)
+    finish(plan, run, base, running, compared, is_template)
 }
 
-/// Compares the namespaces. A caller that cannot change them now may have changed them before it gave up its privileges, or
-/// another thread of its process may have. Returns the difference.
-fn other_namespaces(helper: &Helper) -> Option<&'static str> {
-    let same =
-        helper.files.namespaces(sys::gettid()) == Ok(helper.namespaces) || planted!("zygote-namespaces-not-compared");
-    (!same).then_some("namespaces")
+/// Compares the other attributes of the calling thread with the helper's. A caller that cannot change its namespaces now may have changed them before
+/// it gave up its privileges, or another thread of its process may have.
+fn compare(plan: &Plan, helper: &Helper, status: &Status) -> Result<(), Refused> {
+    let caller = Identity::of_caller(&helper.files)
+        .map_err(|error| Refused::Callers(on_zygote(plan, error, "while reading /proc/thread-self/cgroup")))?;
+    let inherited = || helper.files.inherited(status, Some(&helper.inherited)).difference(&helper.inherited);
+    let difference = caller.difference(&helper.identity).or_else(inherited);
+    let difference = difference.filter(|_| !planted!("zygote-identity-not-compared"));
+    let differ = || helper.files.namespaces(sys::gettid()) != Ok(helper.namespaces);
+    let namespaces = || !planted!("zygote-namespaces-not-compared") && differ();
+    match difference.or_else(|| namespaces().then_some("namespaces")) {
+        Some(difference) => Err(Refused::Again(Again::Differs(difference))),
+        None => Ok(()),
+    }
 }
 
-/// Compares the namespaces while the helper makes the child, which waits for the result. Returns the difference.
-fn look_meanwhile(base: NonNull<u8>, helper: &Helper) -> Option<&'static str> {
-    let difference = other_namespaces(helper);
+/// The same while the helper makes the child, which waits for the result.
+fn compare_meanwhile(plan: &Plan, helper: &Helper, status: &Status, base: NonNull<u8>) -> Result<(), Refused> {
+    let compared = compare(plan, helper, status);
     let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
-    checked.store(if difference.is_some() { GO_AWAY } else { GO }, Ordering::SeqCst);
+    let goes = compared.is_ok() || planted!("zygote-child-not-sent-away");
+    checked.store(if goes { GO } else { GO_AWAY }, Ordering::SeqCst);
     // Both sides store first and load then (SeqCst): either the child sees the result, or this thread sees that it
     // waits.
     if waits.load(Ordering::SeqCst) != 0 {
         sys::futex_wake(checked);
     }
-    difference
+    compared
 }
 
 /// The rest of a launch, after the child exists.
@@ -277,7 +291,7 @@ fn finish(
     run: &Run<'_>,
     base: NonNull<u8>,
     mut running: Running,
-    difference: Option<&'static str>,
+    compared: Result<(), Refused>,
     is_template: bool,
 ) -> Result<Running, Refused> {
     let reap = |running: &Running| {
@@ -285,10 +299,10 @@ fn finish(
         let ended = wait::wait(running.pid, running.pidfd.as_ref(), running.started);
         ended.ok().map(|ended| ended.status)
     };
-    if let Some(difference) = difference {
+    if compared.is_err() {
         reap(&running);
-        return Err(Refused::Again(Again::Differs(difference)));
     }
+    compared?;
     if run.pidfd {
         match kernel::pidfd_open(running.pid) {
             Ok(pidfd) => running.pidfd = Some(pidfd),
