@@ -168,6 +168,21 @@ pub(crate) mod tests {
         Row::new(contestant, &condition, summary)
     }
 
+    /// A report of a small process, and of four threads.
+    pub(crate) fn report() -> Report {
+        let small = Condition::SMALL;
+        let crowd = Condition { threads: 4, ..small };
+        let rows = vec![
+            row("floor", small, 40.0, 80.0),
+            row("posix_spawn", small, 60.0, 110.0),
+            row("forkless-spawn", small, 50.0, 121.0),
+            row("forkless-status", small, 55.0, 55.0),
+            row("posix_spawn", crowd, 60.0, 100.0),
+            row("forkless-status", crowd, 200.0, 200.0),
+        ];
+        Report::new(Machine::read(), rows, Vec::new())
+    }
+
     #[test]
     fn csv_has_the_fields_of_the_rows() {
         let small = Condition::SMALL;

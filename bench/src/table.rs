@@ -134,25 +134,11 @@ mod tests {
     use super::super::contestant::Contestant;
     use super::super::crowd::Exit;
     use super::super::machine::Machine;
-    use super::super::record::tests::row;
+    use super::super::record::tests::{report, row};
     use super::super::setting::Setting;
     use super::*;
 
     const WIDE: Layout = Layout { width: usize::MAX, colour: false, targets: true };
-
-    fn report() -> Report {
-        let small = Condition::SMALL;
-        let crowd = Condition { threads: 4, ..small };
-        let rows = vec![
-            row("floor", small, 40.0, 80.0),
-            row("posix_spawn", small, 60.0, 110.0),
-            row("forkless-spawn", small, 50.0, 121.0),
-            row("forkless-status", small, 55.0, 55.0),
-            row("posix_spawn", crowd, 60.0, 100.0),
-            row("forkless-status", crowd, 200.0, 200.0),
-        ];
-        Report::new(Machine::read(), rows, Vec::new())
-    }
 
     #[test]
     fn rows_that_do_less_are_marked_and_not_compared() {

@@ -76,7 +76,8 @@ fn lines_of_product(file: &str, text: &str) -> usize {
     if file.split('/').any(is_of_tests) {
         return 0;
     }
-    text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text).lines().count()
+    let starts = ["mod tests {", "pub(crate) mod tests {"].map(|start| text.find(&format!("\n#[cfg(test)]\n{start}")));
+    text[..starts.into_iter().flatten().min().unwrap_or(text.len())].lines().count()
 }
 
 fn said(program: &str, args: &[&str]) -> Result<String> {
@@ -93,6 +94,7 @@ mod tests {
     fn tests_are_no_product() {
         let text = "//! What.\n\nfn f() {}\n\n#[cfg(test)]\nmod tests {\n}\n";
         assert_eq!(lines_of_product("crates/core/src/a.rs", text), 3);
+        assert_eq!(lines_of_product("bench/src/a.rs", &text.replace("mod", "pub(crate) mod")), 3);
         assert_eq!(lines_of_product("crates/core/src/a/tests.rs", text), 0);
         assert_eq!(lines_of_product("tests/it/a.rs", text), 0);
         assert_eq!(lines_of_product("crates/cli/src/tests_of.rs", "fn f() {}\n"), 1);

@@ -83,7 +83,7 @@ impl Files {
 
 /// The caller's, which stay open because each launch reads them.
 pub(crate) struct CallersFiles {
-    files: Files,
+    pub(crate) files: Files,
     /// The first thread's.
     status: Kept<File>,
     inherited: inherited::Files,
@@ -104,11 +104,6 @@ impl CallersFiles {
             true => Status::of_file(&self.status).or_else(|_| Status::of_caller()),
             false => Status::of_caller(),
         }
-    }
-
-    /// The namespaces that a thread's children get.
-    pub(crate) fn namespaces(&self, thread: i32) -> sys::Result<Namespaces> {
-        self.files.namespaces(thread)
     }
 
     /// What a child inherits that the calling thread clones now. `before`: the same at an earlier time.

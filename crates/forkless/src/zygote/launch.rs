@@ -262,10 +262,10 @@ fn compare(plan: &Plan, helper: &Helper, status: &Status) -> Result<(), Refused>
         .map_err(|error| Refused::Callers(on_zygote(plan, error, "while reading /proc/thread-self/cgroup")))?;
     let inherited = || helper.files.inherited(status, Some(&helper.inherited)).difference(&helper.inherited);
     let difference = caller.difference(&helper.identity).or_else(inherited);
-    let difference = difference.filter(|_| !planted!("zygote-identity-not-compared"));
-    let differ = || helper.files.namespaces(sys::gettid()) != Ok(helper.namespaces);
-    let namespaces = || !planted!("zygote-namespaces-not-compared") && differ();
-    match difference.or_else(|| namespaces().then_some("namespaces")) {
+    let difference = difference.filter(|_| !planted!("zygote-attributes-not-compared"));
+    let differ = || helper.files.files.namespaces(sys::gettid()) != Ok(helper.namespaces);
+    let differ = || !planted!("zygote-namespaces-not-compared") && differ();
+    match difference.or_else(|| differ().then_some("namespaces")) {
         Some(difference) => Err(Refused::Again(Again::Differs(difference))),
         None => Ok(()),
     }
