@@ -223,8 +223,11 @@ fn becomes_another(zygote: &Zygote, helper: i32) {
     if !forkless_tests::process::is_root() {
         return skip("becoming another user with a zygote", "it needs root");
     }
+    // SAFETY: ids of this process alone. Nothing else differs.
+    assert_eq!(unsafe { libc::setgroups(1, &7) }, 0);
+    assert_eq!(says(zygote, "id -G"), "0 7");
     let unused = self::zygote();
-    let before = [second, helper_pid(&unused)];
+    let before = [helper_pid(zygote), helper_pid(&unused)];
     // SAFETY: namespaces and ids of this process alone.
     unsafe {
         assert_eq!(libc::unshare(libc::CLONE_NEWUTS), 0);
