@@ -481,6 +481,7 @@ fn by_shell(line: &str) -> (Option<i32>, String, String) {
 #[test]
 fn the_runner_reads_values_as_gnu_parallel() {
     let long = "a".repeat(300);
+    let records = || "R\nA1, S\nA2, 0\nR\nA1, S\n".to_owned();
     let cases = [
         // The end of the values also ends a line that goes on.
         (r"printf '1 \nEND\n3\n' | $F parallel -k -L2 -E END echo", "1 \n".to_owned()),
@@ -500,6 +501,24 @@ fn the_runner_reads_values_as_gnu_parallel() {
         ),
         ("$F parallel --joblog - true ::: 1 >o; ls", "o\n".to_owned()),
         ("$F parallel --retries {} 'echo x >>l{}; false' ::: 1 3 2; cat l1 l2 l3 | wc -l", "6\n".to_owned()),
+        (
+            r"printf 'A1, S\nA2, 0\nA1, S\n' | $F parallel -k --pipe --regexp --recstart '.*, S' -N1 'echo R; cat'",
+            records(),
+        ),
+        (
+            r"printf 'A1, S\nA2, 0\nA1, S\n' | $F parallel -k --pipe --regexp --recstart '^A1' -N1 'echo R; cat'",
+            records(),
+        ),
+        ("printf ab | $F parallel -k --pipe --recend '' -N1 'cat; echo'", "a\nb\n".to_owned()),
+        ("$F parallel --plus echo {..}={+..} ::: a.b.", "a=b.\n".to_owned()),
+        (
+            r"$F parallel --header : --results r true ::: 11a x ::: Z y ::: 1a z; find r -name stdout",
+            "r/Z/y/1a/z/11a/x/stdout\n".to_owned(),
+        ),
+        // What it does not do is an error that says so.
+        ("$F parallel l{= s/p/s/ =} ::: p 2>&1 | grep -c 'is Perl'", "1\n".to_owned()),
+        ("$F parallel --wd ... pwd ::: 1 2>&1 | grep -c mktemp", "1\n".to_owned()),
+        ("PARALLEL_ENV='v=1' $F parallel echo ::: 1 2>&1 | grep -c 'export -f'", "1\n".to_owned()),
         // No value replaces the results of another one.
         (
             &format!(

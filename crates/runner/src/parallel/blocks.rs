@@ -48,13 +48,13 @@ impl Borders {
         }
         let text = format!("({})(?:{})", String::from_utf8_lossy(&end), String::from_utf8_lossy(&start));
         regular(&text, |builder| {
-            builder.dot_matches_new_line(true);
+            builder.multi_line(true);
         })
         .map(Self::Regex)
         .map_err(|error| format!("--regexp: {error}"))
     }
 
-    /// The borders in the text, without one at its start. None for [`Anywhere`](Self::Anywhere).
+    /// The borders in the text, without one at its start.
     fn each<'a>(&'a self, text: &'a [u8]) -> Box<dyn Iterator<Item = usize> + 'a> {
         let borders: Box<dyn Iterator<Item = usize>> = match self {
             Self::Text { end, start } => {
@@ -65,7 +65,7 @@ impl Borders {
             Self::Regex(regex) => {
                 Box::new(regex.captures_iter(text).filter_map(|found| found.get(1).map(|group| group.end())))
             }
-            Self::Anywhere => Box::new(std::iter::empty()),
+            Self::Anywhere => Box::new(1..=text.len()),
             Self::Csv => Box::new(record_ends(text, false).map(|end| end + 1)),
         };
         Box::new(borders.filter(|place| *place > 0))

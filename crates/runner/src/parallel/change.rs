@@ -48,6 +48,8 @@ impl Change {
                 &base[..extensions(base, *count).unwrap_or(base.len())]
             }
             Self::Above => &value[..last(value, b'/').unwrap_or(0)],
+            // GNU parallel takes all behind the last dot, also of a directory.
+            Self::Extension(1) => last(value, b'.').map_or(&[][..], |place| &value[place + 1..]),
             Self::Extension(count) => extensions(value, *count).map_or(&[][..], |place| &value[place + 1..]),
             Self::Default(text) if value.is_empty() => return text.clone().into(),
             Self::Default(_) => value,
@@ -140,13 +142,12 @@ fn base(value: &[u8]) -> &[u8] {
     &value[last(value, b'/').map_or(0, |place| place + 1)..]
 }
 
-/// Where the last so many extensions begin, if there are so many. None but the last may be empty.
+/// Where the last so many extensions begin, if there are so many. They may be empty.
 fn extensions(value: &[u8], count: usize) -> Option<usize> {
     let mut end = value.len();
-    for number in 0..count {
+    for _ in 0..count {
         let place = last(&value[..end], b'.')?;
-        let text = &value[place + 1..end];
-        if text.contains(&b'/') || (text.is_empty() && count > 1 && number < count) {
+        if value[place..end].contains(&b'/') {
             return None;
         }
         end = place;
@@ -206,6 +207,13 @@ mod tests {
         assert_eq!(made(&Change::NoExtension(2), "x"), "x");
         assert_eq!(made(&Change::NoExtension(3), "a/b.c.d"), "a/b.c.d");
         assert_eq!(made(&Change::Extension(1), "a/b.c.d"), "d");
+        assert_eq!(made(&Change::Extension(1), "x.y/a"), "y/a");
+        for (value, without, extensions) in
+            [("a..", "a", "."), ("a.b.", "a", "b."), ("...", ".", "."), (".a.b", "", "a.b")]
+        {
+            assert_eq!(made(&Change::NoExtension(2), value), without);
+            assert_eq!(made(&Change::Extension(2), value), extensions);
+        }
         assert_eq!(made(&Change::Extension(2), "a/b.c.d"), "c.d");
         assert_eq!(made(&Change::Above, "a/b.c.d"), "a");
         assert_eq!(made(&Change::Above, "x"), "");

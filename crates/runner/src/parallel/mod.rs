@@ -91,6 +91,12 @@ pub fn main(options: &mut ParallelOptions, is_sem: bool) -> ExitCode {
 }
 
 fn run(options: &ParallelOptions) -> Result<u8, String> {
+    if env::var_os("PARALLEL_ENV").is_some_and(|text| !text.is_empty()) {
+        return Err("PARALLEL_ENV (env_parallel) is not supported: use export and export -f".to_owned());
+    }
+    if options.workdir.as_ref().is_some_and(|directory| directory == "...") {
+        return Err("--workdir ...: no directories are made: give one, or use mktemp -d in COMMAND".to_owned());
+    }
     if options.slurm_timeout.is_some() && options.slurm.is_none() {
         return Err("--slurm-timeout is for --slurm: give that, too, or leave it out".to_owned());
     }

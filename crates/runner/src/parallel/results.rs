@@ -40,8 +40,13 @@ impl Naming {
                         (name.unwrap_or_else(|| (place + 1).to_string().into_bytes()), value)
                     })
                     .collect();
+                // By number first, then by name: 1a 1b 11a. A name without a number counts as 0.
+                let number = |name: &[u8]| {
+                    let digits = name.iter().take_while(|byte| byte.is_ascii_digit());
+                    digits.fold(0u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+                };
                 if !names.is_empty() {
-                    levels.sort();
+                    levels.sort_by_cached_key(|(name, value)| (number(name), name.clone(), *value));
                 }
                 let mut directory = root.clone();
                 for (name, value) in levels {

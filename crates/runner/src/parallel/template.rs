@@ -9,6 +9,9 @@ use forkless::planted;
 use super::change::Change;
 use super::quote::{Language, Level, Lexer, push_at, push_word};
 
+const PERL: &str =
+    "{= … =} is Perl, which is not supported: use {.}, {/}, --plus, or the shell, as in 'x={}; echo ${x%.*}'";
+
 /// The strings that are replaced.
 #[derive(Debug, Clone)]
 pub(super) struct Strings {
@@ -90,15 +93,20 @@ impl Strings {
             return Ok(Some((part, string.len())));
         }
         if text.starts_with(b"{=") && text.windows(2).any(|two| two == b"=}") {
-            return Err("{= … =} is Perl, which is not supported: use {.}, {/}, --plus, or the shell, as in \
-                        'x={}; echo ${x%.*}'"
-                .to_owned());
+            return Err(PERL.to_owned());
         }
         let Some(end) = text.iter().position(|&byte| byte == b'}').filter(|_| text[0] == b'{') else {
             return Ok(None);
         };
         let inner = &text[1..end];
         Ok(self.inner(inner)?.map(|part| (part, end + 1)))
+    }
+
+    /// Whether a line has Perl, which may be spread over several words.
+    fn have_perl(&self, line: &[u8]) -> bool {
+        let begin = line.windows(2).position(|two| two == b"{=");
+        let is_renamed = self.values.iter().any(|(string, _)| string.starts_with(b"{="));
+        !is_renamed && begin.is_some_and(|begin| line[begin..].windows(2).any(|two| two == b"=}"))
     }
 
     /// What is between braces: `2.`, `name/`, and what `--plus` adds.
@@ -271,6 +279,9 @@ impl Template {
         language: Language,
     ) -> Result<Self, String> {
         let mut parsed = words.iter().map(|word| split(word, strings)).collect::<Result<Vec<_>, _>>()?;
+        if strings.have_perl(&words.join(&b' ')) {
+            return Err(PERL.to_owned());
+        }
         let has_any = parsed.iter().flatten().any(|part| !matches!(part, Part::Text(_)));
         let is_missing = parsed.is_empty();
         if appends && !has_any && !strings_only_text(words, strings) {
