@@ -205,6 +205,8 @@ macro_rules! story {
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use tokio::runtime::Builder;
 
 story!(with_tokio, tokio::process, std::process);
 story!(with_forkless, forkless::tokio, forkless::tokio);
@@ -229,12 +231,19 @@ async fn compare() {
     assert!(theirs.len() > 45 && theirs.iter().any(|line| line.contains("NotFound")));
 }
 
-#[tokio::test]
-async fn the_same_program_gives_the_same_results_on_one_thread() {
-    compare().await;
+/// One test at a time: until its exec, a process that the other one forks has this one's pipes, too.
+fn compare_on(runtime: &mut Builder) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    runtime.enable_all().build().expect("a runtime").block_on(compare());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_program_gives_the_same_results_on_several_threads() {
-    compare().await;
+#[test]
+fn the_same_program_gives_the_same_results_on_one_thread() {
+    compare_on(&mut Builder::new_current_thread());
+}
+
+#[test]
+fn the_same_program_gives_the_same_results_on_several_threads() {
+    compare_on(Builder::new_multi_thread().worker_threads(2));
 }
