@@ -1,48 +1,63 @@
 //! Descriptors that this library keeps open without its caller's knowledge.
 
 use forkless_core::planted;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, IntoRawFd};
 
-/// Such a descriptor. The caller may have closed all that it does not know (closefrom(3)), and the number may be another file by now:
-/// only what was opened is closed.
+/// Such a descriptor. The caller may have closed it, by closefrom(3) or by closing one of its own twice, and the number may be
+/// another file by now: only what was opened is used and closed.
 #[derive(Debug)]
 pub(crate) struct Kept<T: AsFd + IntoRawFd> {
     /// `Some` until it is dropped.
     fd: Option<T>,
-    file: Option<(u64, u64)>,
+    file: Option<FileId>,
 }
 
 impl<T: AsFd + IntoRawFd> Kept<T> {
     pub(crate) fn new(fd: T) -> Self {
-        Self { file: file(&fd), fd: Some(fd) }
+        Self { file: FileId::of(&fd), fd: Some(fd) }
     }
 
-    fn get(&self) -> &T {
+    /// What was opened. The error `ESTALE`: the number is another file by now, or none.
+    pub(crate) fn get(&self) -> io::Result<&T> {
+        match self.is_there() {
+            true => Ok(self.held()),
+            false => Err(Errno::STALE.into()),
+        }
+    }
+
+    fn held(&self) -> &T {
         self.fd.as_ref().expect("not dropped")
     }
 
     /// Whether the number is still the file that was opened. True where a filter refuses fstat(2).
     pub(crate) fn is_there(&self) -> bool {
-        file(self.get()) == self.file || planted!("kept-number-closed-unseen")
+        FileId::is_of(self.file, self.held()) || planted!("kept-number-closed-unseen")
     }
 }
 
 /// Device and inode.
-fn file(fd: &impl AsFd) -> Option<(u64, u64)> {
-    rustix::fs::fstat(fd).ok().map(|found| (found.st_dev, found.st_ino))
-}
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileId(u64, u64);
 
-impl<T: AsFd + IntoRawFd> std::ops::Deref for Kept<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.get()
+impl FileId {
+    /// `None` if it cannot be read.
+    pub(crate) fn of(fd: &impl AsFd) -> Option<Self> {
+        Self::read(fd).ok()
     }
-}
 
-impl<T: AsFd + IntoRawFd> AsRawFd for Kept<T> {
-    fn as_raw_fd(&self) -> RawFd {
-        self.get().as_fd().as_raw_fd()
+    /// Whether the number is still this file. True if it cannot be read, but is open.
+    pub(crate) fn is_of(file: Option<Self>, fd: &impl AsFd) -> bool {
+        match (file, Self::read(fd)) {
+            (Some(file), Ok(found)) => file == found,
+            (_, Err(error)) => error != Errno::BADF,
+            (None, Ok(_)) => true,
+        }
+    }
+
+    fn read(fd: &impl AsFd) -> Result<Self, Errno> {
+        rustix::fs::fstat(fd).map(|found| Self(found.st_dev, found.st_ino))
     }
 }
 

@@ -9,6 +9,7 @@
 //! Source: proc(5); proc_self_get_link() in fs/proc/self.c, proc_pid_status() in fs/proc/array.c: NSpid has a number for each
 //! namespace from that of the procfs down to the one of the process.
 
+use crate::kept::Kept;
 use crate::process;
 use forkless_core::planted;
 use forkless_core::sys::{self, errno};
@@ -190,6 +191,11 @@ pub(crate) fn whole(file: &File, usual: usize) -> io::Result<Vec<u8>> {
         text.clear();
         text.reserve(more);
     }
+}
+
+/// The same of a file that stays open.
+pub(crate) fn whole_kept(file: &Kept<File>, usual: usize) -> io::Result<Vec<u8>> {
+    whole(file.get()?, usual)
 }
 
 /// A `/proc/PID/status` without its first line, the program's name, which may contain any bytes.

@@ -216,6 +216,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-owner-dropped-ids", zygote_owner::dropped_ids),
     ("zygote-owner-dropped-capability", zygote_owner::dropped_capability),
     ("zygote-owner-another-process", zygote_owner::another_process),
+    ("zygote-owner-foreign-numbers", zygote_owner::foreign_numbers),
     ("record-locks", locks::kept),
     ("record-locks-host", locks::host),
     ("record-locks-after", locks::after),

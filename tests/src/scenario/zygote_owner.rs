@@ -2,8 +2,14 @@
 
 use crate::observe::{self, skip};
 use crate::zygote::{says, zygote};
+use forkless::{Command, Stdio};
 use forkless_core::parcel::{Kind, Message};
 use forkless_tests::process::is_root;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -95,4 +101,69 @@ pub fn dropped_capability(_: &[String]) {
 pub fn another_process(_: &[String]) {
     let end = end_after(|socket| crate::hosts::in_a_copy(|| ask_for_a_launch(socket)));
     assert_eq!(end, TURNED_AWAY);
+}
+
+/// Descriptors that a zygote keeps in its caller and that the caller closes by mistake, one by one. Each number is then another file,
+/// which is not read, sent to, signalled or closed, and the children are right.
+pub fn foreign_numbers(_: &[String]) {
+    let open = || -> BTreeSet<i32> {
+        let numbers = fs::read_dir("/proc/self/fd").expect("/proc").flatten();
+        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        // The directory is closed by now.
+        numbers.filter(|number| fs::metadata(format!("/proc/self/fd/{number}")).is_ok()).collect()
+    };
+    let mut twin = Command::new("/bin/sh");
+    twin.args(["-c", "umask 0123; trap '' USR1; echo; exec sleep 600"]).stdout(Stdio::piped()).pidfd(true);
+    let mut twin = twin.spawn().expect("spawn");
+    io::Read::read_exact(&mut twin.stdout.take().expect("a pipe"), &mut [0]).expect("it has begun");
+    let twin_is = |name: &str| format!("/proc/{}/{name}", twin.id());
+    let file = |path: String| OwnedFd::from(File::open(path).expect("open"));
+    let (socket, theirs) = UnixDatagram::pair().expect("a socket");
+    theirs.set_nonblocking(true).expect("a socket");
+    let pidfd = twin.pidfd().expect("a pidfd").try_clone_to_owned().expect("a copy");
+    // The status first: where it is read, the test ends before an endless file is read.
+    let strangers = [
+        file(twin_is("status")),
+        pidfd,
+        socket.into(),
+        file("/proc/self/fdinfo".into()),
+        file(twin_is("cgroup")),
+        file("/dev/zero".into()),
+    ];
+    let script = "umask; grep SigIgn /proc/self/status; pwd";
+    let alone = Command::new("/bin/sh").args(["-c", script]).output().expect("output").stdout;
+    let alone = String::from_utf8(alone).expect("text");
+    for stranger in &strangers {
+        let which = fs::read_link(format!("/proc/self/fd/{}", stranger.as_raw_fd())).expect("/proc");
+        let mut nth = 0;
+        loop {
+            let before = open();
+            let zygote = zygote();
+            says(&zygote, "echo");
+            let mut kept = open().into_iter().filter(|number| !before.contains(number));
+            let Some(number) = kept.nth(nth) else { break };
+            // SAFETY: this is what is tested.
+            assert_eq!(unsafe { libc::dup2(stranger.as_raw_fd(), number) }, number);
+            let what = format!("{which:?} at number {nth} of those that are kept, {number}");
+            for _ in 0..2 {
+                assert_eq!(says(&zygote, script), alone.trim(), "{what}");
+            }
+            drop(zygote);
+            assert!(theirs.recv(&mut [0; 16]).is_err(), "{what}: a message came");
+            assert_eq!(twin.try_wait().expect("the twin"), None, "{what}");
+            assert!(same_file(stranger.as_raw_fd(), number), "{what}: it was closed");
+            // SAFETY: it is this function's.
+            assert_eq!(unsafe { libc::close(number) }, 0);
+            nth += 1;
+        }
+        assert!(nth >= 6, "{nth} descriptors are kept");
+    }
+    twin.kill().and_then(|()| twin.wait()).expect("it is still ours");
+    observe::assert_no_orphans();
+}
+
+/// Whether two numbers are one and the same open file.
+fn same_file(one: i32, other: i32) -> bool {
+    // SAFETY: it compares descriptors.
+    unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), libc::getpid(), 0, one, other) == 0 }
 }

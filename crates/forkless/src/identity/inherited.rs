@@ -46,7 +46,7 @@ impl Files {
     fn read(&self, file: usize, is_first: bool) -> Contents {
         let number = |error: io::Error| error.raw_os_error().unwrap_or(errno::EINVAL);
         match &self.0[file] {
-            Some(open) if is_first || file == OF_PROCESS => procfs::whole(open, 256).map_err(number),
+            Some(open) if is_first || file == OF_PROCESS => procfs::whole_kept(open, 256).map_err(number),
             _ if file == OF_PROCESS => Err(errno::ENOENT),
             _ => File::open(procfs::thread(FILES[file].0)).and_then(|open| procfs::whole(&open, 256)).map_err(number),
         }

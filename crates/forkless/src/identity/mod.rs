@@ -26,7 +26,7 @@ pub(crate) mod namespaces;
 
 use crate::kept::Kept;
 use crate::kernel;
-use crate::procfs::{self, Process, Status, whole};
+use crate::procfs::{self, Process, Status, whole, whole_kept};
 use forkless_core::planted;
 use forkless_core::sys;
 use inherited::Inherited;
@@ -51,16 +51,19 @@ const LINES: [(&str, &str); 11] = [
     ("Seccomp_filters:", "seccomp filters"),
 ];
 
-/// The lines of `/proc/PID/cgroup`. `None` if a path has the maximum length that the kernel reports: the real path
+/// The lines of `/proc/PID/cgroup`, which was read so. `None` if a path has the maximum length that the kernel reports: the real path
 /// may be longer, and is not known then. (Some kernels truncate the path, others refuse the read.)
-fn cgroup(file: &File) -> Option<Vec<u8>> {
+fn cgroup(text: io::Result<Vec<u8>>) -> Option<Vec<u8>> {
     const PATH_MAX: usize = 4096;
-    let text = whole(file, 512).ok()?;
+    let text = text.ok()?;
     // `hierarchy:controllers:path`, and no line feed in any of them.
     let path_of = |line: &[u8]| line.splitn(3, |&byte| byte == b':').nth(2).map_or(0, <[u8]>::len);
     let is_cut = text.split(|&byte| byte == b'\n').any(|line| path_of(line) >= PATH_MAX - 1);
     (!is_cut || planted!("zygote-cgroup-cut-accepted")).then_some(text)
 }
+
+/// The usual length of `/proc/PID/cgroup`.
+const CGROUP: usize = 512;
 
 /// Files of a process in `/proc`.
 pub(crate) struct Files {
@@ -70,13 +73,13 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn of(process: &Process) -> io::Result<Self> {
+    pub(crate) fn of(pid: i32, process: &Process) -> io::Result<Self> {
         let open = |name: &str| process.file(name, OFlags::RDONLY).map(Kept::new);
-        Ok(Self { cgroup: open("cgroup")?, oom_score_adj: open("oom_score_adj")?, tasks: Tasks::of(process)? })
+        Ok(Self { cgroup: open("cgroup")?, oom_score_adj: open("oom_score_adj")?, tasks: Tasks::of(pid, process)? })
     }
 
     /// The namespaces that a thread's children get.
-    pub(crate) fn namespaces(&self, thread: i32) -> sys::Result<Namespaces> {
+    pub(crate) fn namespaces(&self, thread: i32) -> io::Result<Namespaces> {
         self.tasks.namespaces(thread)
     }
 }
@@ -92,7 +95,7 @@ pub(crate) struct CallersFiles {
 impl CallersFiles {
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self {
-            files: Files::of(&Process::open(sys::getpid())?)?,
+            files: Files::of(sys::getpid(), &Process::open(sys::getpid())?)?,
             status: Kept::new(File::open(procfs::own("status"))?),
             inherited: inherited::Files::of_caller(),
         })
@@ -101,7 +104,7 @@ impl CallersFiles {
     /// The calling thread's status.
     pub(crate) fn status(&self) -> io::Result<Status> {
         match is_first_thread() {
-            true => Status::of_file(&self.status).or_else(|_| Status::of_caller()),
+            true => self.status.get().and_then(Status::of_file).or_else(|_| Status::of_caller()),
             false => Status::of_caller(),
         }
     }
@@ -140,15 +143,17 @@ impl Identity {
     pub(crate) fn of_caller(files: &CallersFiles) -> io::Result<Self> {
         // Each thread may be in another cgroup.
         let is_first = is_first_thread() || planted!("zygote-cgroup-of-the-first-thread");
-        let cgroup =
-            if is_first { cgroup(&files.files.cgroup) } else { cgroup(&File::open(procfs::thread("cgroup"))?) };
-        Ok(Self::of_files(0, place(CWD, "/"), &files.files, cgroup))
+        let text = match is_first {
+            true => whole_kept(&files.files.cgroup, CGROUP),
+            false => whole(&File::open(procfs::thread("cgroup"))?, CGROUP),
+        };
+        Ok(Self::of_files(0, place(CWD, "/"), &files.files, cgroup(text)))
     }
 
     /// Those of a helper, whose files these are.
     pub(crate) fn of(pid: i32, process: &Process, files: &Files) -> io::Result<Self> {
         let root = place(process.file("root", OFlags::PATH | OFlags::DIRECTORY)?.as_fd(), "");
-        Ok(Self::of_files(pid, root, files, cgroup(&files.cgroup)))
+        Ok(Self::of_files(pid, root, files, cgroup(whole_kept(&files.cgroup, CGROUP))))
     }
 
     fn of_files(pid: i32, root: Option<Place>, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
@@ -158,7 +163,7 @@ impl Identity {
             session: kernel::session(pid).ok(),
             root,
             cgroup,
-            oom_score_adj: whole(&files.oom_score_adj, 16).ok(),
+            oom_score_adj: whole_kept(&files.oom_score_adj, 16).ok(),
         }
     }
 
@@ -210,7 +215,7 @@ mod tests {
         let files = CallersFiles::open().expect("/proc");
         let caller = of_caller(&files);
         let process = Process::open(pid).expect("/proc");
-        let mut other = Identity::of(pid, &process, &Files::of(&process).expect("/proc")).expect("/proc");
+        let mut other = Identity::of(pid, &process, &Files::of(pid, &process).expect("/proc")).expect("/proc");
         assert_eq!(caller.difference(&other), None);
         other.session = other.session.map(|session| session + 1);
         assert_eq!(caller.difference(&other), Some("session"));

@@ -2,8 +2,9 @@
 
 use crate::kept::Kept;
 use crate::procfs::Process;
-use forkless_core::sys::{self, Result, uapi};
+use forkless_core::sys::{self, uapi};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,46 +20,60 @@ pub(crate) type Name = [u8; 40];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Namespaces([Name; KINDS.len()]);
 
-/// `/proc/<pid>/task`, the directory from which a thread's links are read.
-#[derive(Debug)]
-pub(crate) struct Tasks(Kept<OwnedFd>);
+/// The links of a process's threads.
+pub(crate) struct Tasks {
+    /// `/proc/<pid>/ns`: the first thread's.
+    directory: Kept<OwnedFd>,
+    first: i32,
+}
 
 impl Tasks {
-    /// Those of a process.
-    pub(crate) fn of(process: &Process) -> io::Result<Self> {
+    /// Those of the process `pid`.
+    pub(crate) fn of(pid: i32, process: &Process) -> io::Result<Self> {
         /// A number that programs hardly use, but in the first word of the kernel's file-descriptor table.
         const AWAY: i32 = 48;
-        let tasks = process.file("task", OFlags::PATH | OFlags::DIRECTORY)?;
-        Ok(Self(Kept::new(rustix::io::fcntl_dupfd_cloexec(&tasks, AWAY).unwrap_or_else(|_| tasks.into()))))
+        let found = process.file("ns", OFlags::PATH | OFlags::DIRECTORY)?;
+        let directory = rustix::io::fcntl_dupfd_cloexec(&found, AWAY).unwrap_or_else(|_| found.into());
+        Ok(Self { directory: Kept::new(directory), first: pid })
     }
 
     /// The namespaces that a thread's children get: seven system calls.
     ///
     /// Source: namespaces(7).
-    pub(crate) fn namespaces(&self, thread: i32) -> Result<Namespaces> {
+    pub(crate) fn namespaces(&self, thread: i32) -> io::Result<Namespaces> {
+        let directory = self.directory.get()?;
         let mut found = Namespaces([[0; size_of::<Name>()]; KINDS.len()]);
         for (kind, name) in KINDS.iter().zip(&mut found.0) {
-            *name = self.name(thread, kind)?;
+            *name = self.name(directory, thread, kind)?;
         }
         Ok(found)
     }
 
     /// The user namespace of a thread. A process that has entered another one may look the same in every other way: with
     /// the same numbers of users inside, and all capabilities or none.
-    pub(crate) fn user_namespace(&self, thread: i32) -> Result<Name> {
-        self.name(thread, "user")
+    pub(crate) fn user_namespace(&self, thread: i32) -> io::Result<Name> {
+        Ok(self.name(self.directory.get()?, thread, "user")?)
     }
 
     /// Zeroes if this kernel does not have this kind of namespace.
-    fn name(&self, thread: i32, kind: &str) -> Result<Name> {
+    fn name(&self, directory: &OwnedFd, thread: i32, kind: &str) -> Result<Name, Errno> {
         let (mut name, mut path) = ([0; 40], Path::new());
-        path.set(format_args!("{thread}/ns/{kind}\0"));
-        let args =
-            [self.0.as_raw_fd() as usize, path.bytes.as_ptr() as usize, name.as_mut_ptr() as usize, name.len(), 0, 0];
+        match thread == self.first {
+            true => path.set(format_args!("{kind}\0")),
+            false => path.set(format_args!("../task/{thread}/ns/{kind}\0")),
+        }
+        let args = [
+            directory.as_raw_fd() as usize,
+            path.bytes.as_ptr() as usize,
+            name.as_mut_ptr() as usize,
+            name.len(),
+            0,
+            0,
+        ];
         // SAFETY: the path ends in NUL, and the kernel writes at most the length of the buffer.
         match unsafe { sys::syscall(uapi::__NR_readlinkat, args) } {
             Ok(_) | Err(sys::errno::ENOENT) => Ok(name),
-            Err(error) => Err(error),
+            Err(error) => Err(Errno::from_raw_os_error(error)),
         }
     }
 }

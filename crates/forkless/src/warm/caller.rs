@@ -139,11 +139,11 @@ impl Own {
     /// An open file.
     fn file(&mut self, which: usize) -> Result<&File, i32> {
         let Some(place) = self.files.get_mut(which) else { return Err(errno::EINVAL) };
-        if place.is_none() {
+        if place.as_ref().is_none_or(|file| !file.is_there()) {
             let name = if which == STATUS { "status" } else { "stat" };
             *place = Some(open(name)?);
         }
-        place.as_deref().ok_or(errno::EINVAL)
+        place.as_ref().and_then(|file| file.get().ok()).ok_or(errno::ESTALE)
     }
 
     /// The contents of a short file, by one read.

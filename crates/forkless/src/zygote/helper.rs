@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::identity::inherited::Inherited;
 use crate::identity::namespaces::Namespaces;
 use crate::identity::{CallersFiles, Files, Identity};
-use crate::kept::Kept;
+use crate::kept::{FileId, Kept};
 use crate::kernel::{self, SIGCONT, SIGKILL};
 use crate::launch::processor;
 use crate::launch::stack::{Lender, Stack};
@@ -66,13 +66,31 @@ pub(crate) struct Helper {
     pub(crate) files: CallersFiles,
     /// Whether the caller could inspect it at its start.
     is_open: bool,
-    child: Mutex<Child>,
+    child: Mutex<Reaper>,
     /// 1 + the CPU that it is bound to; 0: none.
     kept: AtomicU32,
     /// When a launch was sent that makes its memory non-dumpable for a while.
     closes: Mutex<Option<Instant>>,
     /// A helper that needs longer than this for a launch is killed. `None`: its callers wait.
     pub(crate) limit: Option<Duration>,
+}
+
+/// The helper as a child, which this library reaps.
+struct Reaper {
+    child: Child,
+    /// What its pidfd is. Before Linux 6.9 all pidfds are one file, so another one at the number is not noticed.
+    pidfd: Option<FileId>,
+}
+
+impl Reaper {
+    /// The child, without its pidfd if the caller has closed that: the number may be another file by now.
+    fn child(&mut self) -> &mut Child {
+        let is_foreign = self.child.pidfd().is_some_and(|pidfd| !FileId::is_of(self.pidfd, &pidfd));
+        if is_foreign && !planted!("foreign-pidfd-signalled") {
+            self.child.forget_pidfd();
+        }
+        &mut self.child
+    }
 }
 
 /// Whether the calling thread may inspect a process, as far as `kcmp(2)` shows it. A process that has ended may be.
@@ -168,8 +186,8 @@ impl Helper {
         let pid = child.id() as i32;
         let looked = greet(&socket, &mut child).and_then(|()| {
             let process = Process::open(pid)?;
-            let files = Files::of(&process)?;
-            let namespaces = files.namespaces(pid).map_err(io::Error::from_raw_os_error)?;
+            let files = Files::of(pid, &process)?;
+            let namespaces = files.namespaces(pid)?;
             let status = Status::of_file(&process.file("status", OFlags::RDONLY)?)?;
             Ok((status, Identity::of(pid, &process, &files)?, namespaces))
         });
@@ -198,7 +216,7 @@ impl Helper {
             is_open: may_inspect(pid),
             link: Arc::new(link),
             pid,
-            child: Mutex::new(child),
+            child: Mutex::new(Reaper { pidfd: child.pidfd().and_then(|pidfd| FileId::of(&pidfd)), child }),
             kept: AtomicU32::new(0),
             closes: Mutex::new(None),
             limit: None,
@@ -236,7 +254,7 @@ impl Helper {
 
     /// How it has ended. `None` while it runs.
     pub(crate) fn end(&self) -> Option<String> {
-        match lock(&self.child).try_wait() {
+        match lock(&self.child).child().try_wait() {
             Ok(None) => None,
             Ok(Some(status)) => Some(status.to_string()),
             // Reaped by another part of the program.
@@ -273,11 +291,11 @@ impl Helper {
 
     /// Whether it has not been reaped. True if it has no pidfd.
     fn exists(&self) -> bool {
-        lock(&self.child).pidfd().is_none_or(|pidfd| sys::pidfd_send_signal(pidfd.as_raw_fd(), 0).is_ok())
+        lock(&self.child).child().pidfd().is_none_or(|pidfd| sys::pidfd_send_signal(pidfd.as_raw_fd(), 0).is_ok())
     }
 
     fn signal(&self, signal: i32) {
-        if let Some(pidfd) = lock(&self.child).pidfd() {
+        if let Some(pidfd) = lock(&self.child).child().pidfd() {
             // Fails only if it has ended, or the caller may no longer do so.
             let _ = sys::pidfd_send_signal(pidfd.as_raw_fd(), signal);
         }
@@ -321,11 +339,11 @@ impl Helper {
     fn push(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let asked = Instant::now();
         loop {
-            match message.send(&*self.link.socket, fds) {
+            match message.send(self.link.socket()?, fds) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     let limit = Timespec::try_from(PATIENCE).ok();
-                    let _ = poll(&mut [PollFd::new(&*self.link.socket, PollFlags::OUT)], limit.as_ref());
+                    let _ = poll(&mut [PollFd::new(self.link.socket()?, PollFlags::OUT)], limit.as_ref());
                     if self.end_or_go_on(asked).is_some() {
                         return Err(Errno::PIPE);
                     }
@@ -378,14 +396,13 @@ impl Helper {
 impl Drop for Helper {
     fn drop(&mut self) {
         if self.link.owner == process::generation() || planted!("zygote-ended-by-a-copy") {
-            let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let reaper = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
             // A caller that has changed its user since may not kill it. But it ends by itself when the socket is shut
             // down, unless it is stopped.
-            match self.link.socket.is_there() {
-                true => drop(shutdown(&*self.link.socket, Shutdown::Both)),
-                // The caller has closed what it did not know: the pidfd, too.
-                false => child.forget_pidfd(),
+            if let Ok(socket) = self.link.socket() {
+                let _ = shutdown(socket, Shutdown::Both);
             }
+            let child = reaper.child();
             let _ = child.kill();
             let _ = child.wait_timeout(END);
         }
@@ -410,6 +427,11 @@ impl Memory {
 }
 
 impl Link {
+    /// Its socket. `ESTALE` if the caller has closed it.
+    fn socket(&self) -> Result<&OwnedFd, Errno> {
+        self.socket.get().map_err(|_| Errno::STALE)
+    }
+
     fn take(&self, arena: usize) -> Option<Memory> {
         let mut parcels = lock(&self.parcels);
         let fits = |memory: &Memory| memory.length >= ARENA_AT + arena && memory.has_left();
@@ -432,7 +454,7 @@ impl Link {
         drop(parcels);
         // If the socket has no room for the message, the mapping is kept for another launch.
         let _in_turn = lock(&self.sends);
-        match Message::new(Kind::Forget, memory.id, 0).send(&*self.socket, &[]) {
+        match self.socket().and_then(|socket| Message::new(Kind::Forget, memory.id, 0).send(socket, &[])) {
             Ok(()) => {
                 lock(&self.free).push(memory.id);
                 memory.unmap();

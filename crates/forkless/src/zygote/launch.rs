@@ -263,7 +263,7 @@ fn compare(plan: &Plan, helper: &Helper, status: &Status) -> Result<(), Refused>
     let inherited = || helper.files.inherited(status, Some(&helper.inherited)).difference(&helper.inherited);
     let difference = caller.difference(&helper.identity).or_else(inherited);
     let difference = difference.filter(|_| !planted!("zygote-attributes-not-compared"));
-    let differ = || helper.files.files.namespaces(sys::gettid()) != Ok(helper.namespaces);
+    let differ = || helper.files.files.namespaces(sys::gettid()).ok() != Some(helper.namespaces);
     let differ = || !planted!("zygote-namespaces-not-compared") && differ();
     match difference.or_else(|| differ().then_some("namespaces")) {
         Some(difference) => Err(Refused::Again(Again::Differs(difference))),
@@ -479,6 +479,9 @@ fn not_open(plan: &Plan, run: &Run<'_>) -> Error {
 fn lost(plan: &Plan, helper: &Helper, error: rustix::io::Errno, what: &str) -> Refused {
     if matches!(error, rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) {
         return Refused::Again(Again::Died(helper.end().unwrap_or_else(|| "it closed its socket".into())));
+    }
+    if error == rustix::io::Errno::STALE {
+        return Refused::Again(Again::Died("the caller has closed its socket".into()));
     }
     let is_limit = matches!(error, rustix::io::Errno::MFILE | rustix::io::Errno::NFILE);
     let error = Error::new(plan.program(), Step::Zygote, error.raw_os_error()).on(what);
