@@ -1,5 +1,7 @@
 //! A condition: the parent to launch from, and the settings of the launch.
 
+use serde::Serialize;
+
 use super::{
     name::Name,
     setting::Setting,
@@ -14,7 +16,7 @@ pub(crate) const TASKS: usize = 64;
 pub(crate) const SOCKETS: u64 = 10_000;
 
 /// A parent to launch from, and the settings of the launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Condition {
     /// Touched private anonymous memory added to the process.
     pub(crate) parent_mib: u64,

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{
     condition::Condition,
@@ -19,7 +20,7 @@ use super::{
 };
 
 /// Version of the format; `bench/FORMAT.md` says when it is increased.
-pub(crate) const FORMAT_VERSION: u32 = 3;
+pub(crate) const FORMAT_VERSION: u32 = 4;
 
 /// The file of a record, which may be given by its directory.
 pub(crate) fn file(record: &Path) -> PathBuf {
@@ -62,12 +63,15 @@ impl Report {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let value: serde_json::Value = serde_json::from_str(text)?;
+        let mut value: Value = serde_json::from_str(text)?;
         let version = &value["version"];
         ensure!(
             *version == FORMAT_VERSION,
             "it has version {version} of the format, not {FORMAT_VERSION}: read it with the forkless that wrote it"
         );
+        let columns: Vec<String> = serde_json::from_value(value["columns"].take())?;
+        let groups: Vec<Group> = serde_json::from_value(value["rows"].take())?;
+        value["rows"] = groups.iter().flat_map(|group| group.rows(&columns)).collect::<Result<Value>>()?;
         let Self { machine, rows, alive, .. } = serde_json::from_value(value)?;
         ensure!(!rows.is_empty() || !alive.is_empty(), "it has no rows");
         Ok(Self::new(machine, rows, alive))
@@ -87,9 +91,13 @@ impl Report {
         self.rows.iter().filter(move |row| row.condition() == condition)
     }
 
-    /// The whole report, with each row on a line, so that git shows what has changed.
+    /// The whole report, with a line for each condition.
     pub(crate) fn json(&self) -> Result<String> {
-        compact(self)
+        let mut record = serde_json::to_value(self)?;
+        let (columns, groups) = grouped(&self.rows)?;
+        record["columns"] = columns.into();
+        record["rows"] = serde_json::to_value(groups)?;
+        compact(&record)
     }
 
     /// The rows as CSV, with a header line.
@@ -103,16 +111,55 @@ impl Report {
     }
 }
 
+/// The rows of one condition in JSON.
+#[derive(Serialize, Deserialize)]
+struct Group {
+    condition: Map<String, Value>,
+    /// The values of the columns, for each method.
+    methods: Vec<Vec<Value>>,
+}
+
+impl Group {
+    /// Its rows as objects.
+    fn rows(&self, columns: &[String]) -> impl Iterator<Item = Result<Value>> {
+        self.methods.iter().map(|values| {
+            ensure!(values.len() == columns.len(), "it has a row of {} columns, not {}", values.len(), columns.len());
+            let figures = columns.iter().cloned().zip(values.iter().cloned());
+            Ok(self.condition.clone().into_iter().chain(figures).collect())
+        })
+    }
+}
+
+/// The names of the columns, and the rows by condition.
+fn grouped(rows: &[Row]) -> Result<(Vec<String>, Vec<Group>)> {
+    let mut columns = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for row in rows {
+        let condition: Map<String, Value> = serde_json::from_value(serde_json::to_value(row.condition())?)?;
+        let mut figures: Map<String, Value> = serde_json::from_value(serde_json::to_value(row)?)?;
+        figures.retain(|name, _| !condition.contains_key(name));
+        columns = figures.keys().cloned().collect();
+        let values = figures.into_values().collect();
+        // Those of a condition are adjacent.
+        match groups.last_mut().filter(|group| group.condition == condition) {
+            Some(group) => group.methods.push(values),
+            None => groups.push(Group { condition, methods: vec![values] }),
+        }
+    }
+    Ok((columns, groups))
+}
+
 /// An object as JSON with a line for each field, and for each entry of a list.
 pub(crate) fn compact(object: &impl Serialize) -> Result<String> {
-    let serde_json::Value::Object(fields) = serde_json::to_value(object)? else { bail!("a record is an object") };
-    let field = |(name, value): (&String, &serde_json::Value)| match value.as_array() {
-        Some(rows) => {
-            let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
-            format!("\"{name}\":[\n{}\n]", rows.join(",\n"))
-        }
-        None => format!("\"{name}\":{value}"),
-    };
+    let Value::Object(fields) = serde_json::to_value(object)? else { bail!("a record is an object") };
+    let field =
+        |(name, value): (&String, &Value)| match value.as_array().filter(|list| !list.iter().all(Value::is_string)) {
+            Some(rows) => {
+                let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
+                format!("\"{name}\":[\n{}\n]", rows.join(",\n"))
+            }
+            None => format!("\"{name}\":{value}"),
+        };
     Ok(format!("{{\n{}\n}}\n", fields.iter().map(field).collect::<Vec<_>>().join(",\n")))
 }
 
@@ -196,8 +243,9 @@ pub(crate) mod tests {
         );
         assert!(lines[2].ends_with(",1.25,,"), "{}", lines[2]);
         let json: serde_json::Value = serde_json::from_str(&report.json().expect("json")).expect("valid");
-        assert_eq!(json["version"], 3);
-        assert_eq!(json["rows"][1]["ratio_to_floor"], 1.25);
+        assert_eq!(json["version"], 4);
+        let ratio = json["columns"].as_array().expect("names").iter().position(|name| name == "ratio_to_floor");
+        assert_eq!(json["rows"][0]["methods"][1][ratio.expect("a column")], 1.25);
     }
 
     #[test]
@@ -209,10 +257,13 @@ pub(crate) mod tests {
         // A launcher that was added or removed since.
         let written = written.replace("forkless-status", "forkless-next-year");
         assert_eq!(Report::parse(&written).expect("a record").json().expect("json"), written);
-        let older = Report::parse(&written.replace("\"version\":3", "\"version\":2")).expect_err("version 2");
-        assert!(older.to_string().contains("it has version 2 of the format, not 3"), "{older}");
-        let empty = r#"{"version": 3, "machine": {}, "rows": [], "alive": []}"#;
-        for none in ["{}", "[]", empty, r#"{"version": 3, "machine": {}, "rows": [{}], "alive": []}"#, "no JSON"] {
+        let older = Report::parse(&written.replace("\"version\":4", "\"version\":3")).expect_err("version 3");
+        assert!(older.to_string().contains("it has version 3 of the format, not 4"), "{older}");
+        let cut = Report::parse(&written.replace("\"n\",", "")).expect_err("a column less");
+        assert!(cut.to_string().contains("it has a row of 20 columns, not 19"), "{cut}");
+        let empty = r#"{"version": 4, "machine": {}, "columns": [], "rows": [], "alive": []}"#;
+        let unlike = r#"{"version": 4, "machine": {}, "columns": [], "rows": [{}], "alive": []}"#;
+        for none in ["{}", "[]", empty, unlike, "no JSON"] {
             assert!(Report::parse(none).is_err(), "{none}");
         }
     }

@@ -55,6 +55,22 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     fields
 }
 
+/// The rows of a record as objects.
+fn rows(report: &Value) -> Vec<Value> {
+    let columns =
+        report["columns"].as_array().expect("columns").iter().map(|name| name.as_str().expect("a name").into());
+    let columns: Vec<String> = columns.collect();
+    let row = |condition: &Value, values: &Value| -> Value {
+        let figures = columns.iter().cloned().zip(values.as_array().expect("values").iter().cloned());
+        condition.as_object().expect("an object").clone().into_iter().chain(figures).collect()
+    };
+    let of = |group: &Value| {
+        let methods = group["methods"].as_array().expect("methods").iter();
+        methods.map(|values| row(&group["condition"], values)).collect::<Vec<_>>()
+    };
+    report["rows"].as_array().expect("rows").iter().flat_map(of).collect()
+}
+
 fn keys(value: &Value) -> BTreeSet<String> {
     value.as_object().expect("an object").keys().cloned().collect()
 }
@@ -75,10 +91,10 @@ fn json_has_exactly_the_documented_fields() {
     );
     let report = json(&output);
     let documented = documented();
-    assert_eq!(report["version"], 3);
+    assert_eq!(report["version"], 4);
     assert_eq!(keys(&report), documented["top level"]);
     assert_eq!(keys(&report["machine"]), documented["machine"]);
-    let rows = report["rows"].as_array().expect("rows");
+    let rows = rows(&report);
     let targets = report["targets"].as_array().expect("targets");
     let alive = report["alive"].as_array().expect("alive");
     assert!(!rows.is_empty() && !targets.is_empty() && !alive.is_empty());
@@ -112,7 +128,7 @@ fn warm_programs_have_rows_of_exec_and_of_a_template() {
     let mut bench = Command::new(&command);
     bench.args(["--only=warm", "--time=1", "--samples=20", "--no-progress", "--json=-", "--out"]).arg(out.path());
     let report = json(&bench.env_remove("LD_LIBRARY_PATH").output().expect("forkless starts"));
-    let rows = report["rows"].as_array().expect("rows");
+    let rows = rows(&report);
     let of = |launcher: &str| -> BTreeSet<&str> {
         let own = rows.iter().filter(|row| row["launcher"] == launcher);
         own.map(|row| row["program"].as_str().expect("a program")).collect()
@@ -131,7 +147,7 @@ fn every_launcher_of_the_format_has_a_row() {
     let (output, modules) =
         bench_with_modules(out.path(), &["--memory=0,1", "--mappings=100", "--fds=3,64", "--threads=2", "--json=-"]);
     let report = json(&output);
-    let rows = report["rows"].as_array().expect("rows");
+    let rows = rows(&report);
     let names: BTreeSet<String> = rows.iter().map(|row| row["launcher"].as_str().expect("a name").to_owned()).collect();
     let engines = report["machine"]["engines"].as_object().expect("an object");
     let absent: BTreeSet<String> = engines.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name.clone()).collect();
@@ -141,7 +157,7 @@ fn every_launcher_of_the_format_has_a_row() {
     let warm = BTreeSet::from(["forkless-warm".to_owned()]);
     let absent: BTreeSet<String> = absent.union(&warm).cloned().collect();
     assert_eq!(names, documented()["launchers"].difference(&absent).cloned().collect());
-    for row in rows {
+    for row in &rows {
         for field in ["held_p50_us", "held_p99_us", "total_p50_us", "total_p99_us", "rate_per_s", "cpu_us"] {
             // Some languages know the CPU time of children in clock ticks only, which may be 0 for a few launches.
             let least = if field == "cpu_us" { 0.0 } else { f64::MIN_POSITIVE };
@@ -182,7 +198,7 @@ fn settings_are_measured_small_and_large() {
     let out = directory();
     let (output, _) = bench_with_modules(out.path(), &["--quick", "--only=settings", "--memory=0,8", "--json=-"]);
     let report = json(&output);
-    let rows = report["rows"].as_array().expect("rows");
+    let rows = rows(&report);
     if rows.is_empty() {
         return eprintln!("SKIPPED: settings, because none is available here");
     }
@@ -255,7 +271,7 @@ fn output_files_are_written_and_consistent() {
     let read = |name: &str| fs::read(out.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     let report: Value = serde_json::from_slice(&read("results.json")).expect("JSON");
     let csv = String::from_utf8(read("results.csv")).expect("text");
-    assert_eq!(csv.lines().count() - 1, report["rows"].as_array().expect("rows").len());
+    assert_eq!(csv.lines().count() - 1, rows(&report).len());
     let heads: BTreeSet<String> = csv.lines().next().expect("a head").split(',').map(str::to_owned).collect();
     assert_eq!(heads, documented()["rows"]);
     for plot in ["memory", "threads"] {

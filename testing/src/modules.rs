@@ -115,7 +115,10 @@ impl Modules {
         let engines = record["machine"]["engines"].as_object().context("no engines")?;
         let rows = record["rows"].as_array().context("no rows")?;
         let wanted: Vec<_> = engines.keys().filter(|name| self.must_have(name)).collect();
-        let missing = wanted.iter().find(|name| !rows.iter().any(|row| row["launcher"] == ***name));
+        let columns = record["columns"].as_array().context("no columns")?;
+        let launcher = columns.iter().position(|name| name == "launcher").context("no launchers")?;
+        let methods: Vec<_> = rows.iter().filter_map(|group| group["methods"].as_array()).flatten().collect();
+        let missing = wanted.iter().find(|name| !methods.iter().any(|row| row[launcher] == ***name));
         ensure!(missing.is_none(), "no rows of {missing:?}, although its module is built");
         ensure!(!wanted.is_empty() || self.contestants().iter().all(|(_, built)| built.is_err()), "no contestants");
         Ok(())

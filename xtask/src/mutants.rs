@@ -94,14 +94,13 @@ enum Verdict {
     Unproven,
 }
 
-/// A trial of one fault.
-#[derive(Serialize, Deserialize, Clone)]
+/// Faults with one result.
+#[derive(Serialize, Deserialize)]
 struct Tried {
-    name: String,
-    /// The commit whose code had the fault.
+    /// The commit whose code had the faults.
     commit: String,
     verdict: Verdict,
-    seconds: u64,
+    faults: BTreeSet<String>,
 }
 
 /// Tries the faults.
@@ -112,11 +111,9 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     let text = fs::read_to_string(dist::root().join("tests/planted.toml")).context("tests/planted.toml")?;
     let all = toml::from_str::<List>(&text)?.fault;
     let known: BTreeSet<String> = all.iter().map(|fault| fault.name.clone()).collect();
-    let mut record = Record::read()?;
-    // What is no longer in the list.
-    record.tried.retain(|tried| known.contains(&tried.name));
     let mut faults = chosen(all, options)?;
     if options.missing {
+        let record = Record::read()?;
         faults.retain(|fault| !record.has_caught(&fault.name));
     }
     let trial = Trial::new(&faults, target)?;
@@ -125,19 +122,16 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     for fault in &faults {
         let begun = Instant::now();
         let verdict = trial.try_fault(fault, &mut passes)?;
-        let seconds = begun.elapsed().as_secs_f64();
-        println!("{}", line(&fault.name, verdict, seconds));
-        let result = Tried { name: fault.name.clone(), commit: commit.clone(), verdict, seconds: seconds as u64 };
+        println!("{}", line(&fault.name, verdict, begun.elapsed().as_secs_f64()));
         if options.record {
             // Another run may have added its own meanwhile.
-            record = Record::read()?;
-            record.tried.retain(|tried| known.contains(&tried.name));
-            record.add(result.clone());
+            let mut record = Record::read()?;
+            record.add(&fault.name, &commit, verdict, &known);
             record.write()?;
         }
-        tried.push(result);
+        tried.push(verdict);
     }
-    let count = |wanted: Verdict| tried.iter().filter(|fault| fault.verdict == wanted).count();
+    let count = |wanted: Verdict| tried.iter().filter(|&&verdict| verdict == wanted).count();
     let (caught, skipped) = (count(Verdict::Caught), count(Verdict::Skipped));
     println!("\n{caught}/{} planted faults caught, {skipped} skipped", tried.len());
     ensure!(caught + skipped == tried.len(), "some planted faults were not caught");
@@ -333,13 +327,19 @@ impl Record {
     }
 
     fn has_caught(&self, name: &str) -> bool {
-        self.tried.iter().any(|tried| tried.name == name && tried.verdict == Verdict::Caught)
+        self.tried.iter().any(|tried| tried.verdict == Verdict::Caught && tried.faults.contains(name))
     }
 
-    fn add(&mut self, result: Tried) {
-        self.tried.retain(|tried| tried.name != result.name);
-        self.tried.push(result);
-        self.tried.sort_by(|a, b| a.name.cmp(&b.name));
+    /// Replaces the result of a fault. Those that are not `known` are no longer in the list.
+    fn add(&mut self, name: &str, commit: &str, verdict: Verdict, known: &BTreeSet<String>) {
+        for tried in &mut self.tried {
+            tried.faults.retain(|fault| fault != name && known.contains(fault));
+        }
+        match self.tried.iter_mut().find(|tried| tried.commit == commit && tried.verdict == verdict) {
+            Some(tried) => drop(tried.faults.insert(name.to_owned())),
+            None => self.tried.push(Tried { commit: commit.to_owned(), verdict, faults: [name.to_owned()].into() }),
+        }
+        self.tried.retain(|tried| !tried.faults.is_empty());
     }
 
     fn write(&self) -> Result<()> {
