@@ -1,5 +1,7 @@
 //! Each campaign with a few launches: every contestant that is installed has figures. Asserts no times.
 
+testing::usual_surroundings!();
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -1,5 +1,7 @@
 //! Every method of the bench alone: what its child inherits, and how many system calls it makes. Asserts no times.
 
+testing::usual_surroundings!();
+
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},

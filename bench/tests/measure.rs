@@ -1,5 +1,7 @@
 //! `forkless bench` end to end with few samples: files, format and errors. Asserts no times.
 
+testing::usual_surroundings!();
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

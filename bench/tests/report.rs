@@ -1,5 +1,7 @@
 //! `forkless bench report` and `compare` with real records, and the page in a real browser.
 
+testing::usual_surroundings!();
+
 use std::{
     collections::BTreeSet,
     fs,

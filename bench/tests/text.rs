@@ -1,5 +1,7 @@
 //! What `forkless bench` prints for people: the width of its lines, the targets, the progress, and the end by a signal.
 
+testing::usual_surroundings!();
+
 use std::{
     fs,
     io::{Read, Write},

@@ -7,3 +7,4 @@ pub mod modules;
 pub mod packages;
 mod preload_link;
 pub mod raku;
+pub mod surroundings;

@@ -358,7 +358,7 @@ mod tests {
     fn built_module_without_rows_is_an_error() {
         let none = || Err("there is none".to_owned());
         let modules = Modules { perl: Ok(PathBuf::from("/there")), python: none(), node: none() };
-        let record = |version, launcher: &str| json!({"machine": {"engines": {"forkless-perl-system": version}}, "rows": [{"launcher": launcher}]});
+        let record = |version, launcher: &str| json!({"machine": {"engines": {"forkless-perl-system": version}}, "columns": ["n", "launcher"], "rows": [{"methods": [[1, launcher]]}]});
         assert!(modules.have_rows(&record("5.36.0,Forkless-0.1.0", "forkless-perl-system")).is_ok());
         assert!(modules.have_rows(&record("5.36.0,Forkless-0.1.0", "perl-system")).is_err());
         assert!(modules.have_rows(&json!({"machine": {"engines": {}}, "rows": []})).is_err());

@@ -1,5 +1,7 @@
 //! `share/forkless/uninstall`, which `cargo xtask dist` installs: what it removes, and what it leaves. With files that are not built.
 
+testing::usual_surroundings!();
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;

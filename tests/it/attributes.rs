@@ -1,6 +1,8 @@
 //! The list of everything that a process inherits, `tests/attributes.toml`: each attribute reaches the children of every launcher, and
 //! the list has everything that this kernel shows.
 
+testing::usual_surroundings!();
+
 #[allow(dead_code, reason = "for tests of one scenario each")]
 #[path = "../src/scenario/runner.rs"]
 mod runner;

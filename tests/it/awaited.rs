@@ -1,6 +1,8 @@
 //! Tests of awaited children: on a runtime with one thread, where anything that blocks would stop other tasks, and on
 //! one with several.
 
+testing::usual_surroundings!();
+
 use forkless::tokio::{Child, Command, Prepared, Stdio};
 use forkless::{Error, Step};
 use std::future::Future;

@@ -1,5 +1,7 @@
 //! Plays the behaviour table: every case on every route.
 
+testing::usual_surroundings!();
+
 use forkless_tests::process;
 use forkless_tests::table::{BY_ZYGOTE, Case, OTHER_LAUNCHERS, ROUTES, load};
 use std::path::Path;

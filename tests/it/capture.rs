@@ -1,5 +1,7 @@
 //! Tests of captured output. `FORKLESS_TEST_SCALE` multiplies the number of rounds.
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

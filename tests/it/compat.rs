@@ -1,6 +1,8 @@
 //! A program written for `std::process` works with this crate after changing its `use` line: the same source, compiled
 //! with both, gives the same results.
 
+testing::usual_surroundings!();
+
 /// The source. It may only use what the `use` line imports, and the rest of std.
 macro_rules! story {
     ($name:ident, $($path:ident)::+) => {

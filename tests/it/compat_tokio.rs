@@ -1,6 +1,8 @@
 //! A program written for `tokio::process` works with this crate after changing its `use` lines: the same source,
 //! compiled with both, gives the same results.
 
+testing::usual_surroundings!();
+
 /// The source. It may only use what the `use` lines import, and the rest of std and tokio.
 macro_rules! story {
     ($name:ident, $($process:ident)::+, $($stdio:ident)::+) => {

@@ -1,6 +1,8 @@
 //! Counts the system calls of a launch by tracing a program that launches once between two marks. The counts do not
 //! depend on timing.
 
+testing::usual_surroundings!();
+
 use forkless_tests::trace::{Call, Options, Trace, Who, trace_from_exec};
 use std::io;
 use std::process::Command;

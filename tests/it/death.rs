@@ -1,6 +1,8 @@
 //! Signals at the parent's death: [`parent_death_signal`](forkless::Command::parent_death_signal) and
 //! [`thread_death_signal`](forkless::Command::thread_death_signal).
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

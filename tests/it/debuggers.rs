@@ -1,5 +1,7 @@
 //! Hosts under gdb, lldb, strace, ltrace and perf: they run to their end, breakpoints work, and children are followed.
 
+testing::usual_surroundings!();
+
 use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};

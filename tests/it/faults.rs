@@ -1,6 +1,8 @@
 //! Faults and invalid input that a line of the behaviour table cannot express (`cases/faults.toml` has the others), and
 //! tests of handles. Each scene of `bin/fault.rs` runs in its own process.
 
+testing::usual_surroundings!();
+
 use std::process::Command;
 
 fn play(scene: &str) {

@@ -1,6 +1,8 @@
 //! Tests of handles: wait sets, stops and continuations, groups, terminate, kill on drop. `FORKLESS_TEST_SCALE`
 //! multiplies the counts.
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

@@ -1,5 +1,7 @@
 //! No child uses the heap, and runs of a prepared plan do not allocate.
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

@@ -5,6 +5,8 @@
 //! `FORKLESS_HOST` selects hosts by a part of their names. `FORKLESS_HOST_CASES=n` plays every n-th case of the table
 //! in each host, instead of a few. Hosts that change the whole system need `FORKLESS_OWN_SYSTEM=1`.
 
+testing::usual_surroundings!();
+
 use forkless_tests::filter;
 use forkless_tests::patience;
 use forkless_tests::profile::{self, CONTAINER_CAPABILITIES};

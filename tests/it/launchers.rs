@@ -1,6 +1,8 @@
 //! Tests of the launchers that must be selected explicitly, fork and `posix_spawn`: the scenarios of the default
 //! launcher, and those of pre_exec. (The behaviour table checks what their children inherit.)
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

@@ -1,5 +1,7 @@
 //! Nothing is leaked, and nothing is freed too early. `FORKLESS_TEST_SCALE` multiplies the number of launches.
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

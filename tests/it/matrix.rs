@@ -3,6 +3,8 @@
 //! `FORKLESS_MATRIX=all` plays each row with every setup that makes the call; otherwise only with the first.
 //! `FORKLESS_MATRIX_ONLY` selects cells by a part of their names, `FORKLESS_MATRIX_LAUNCHER` all launches of one launcher.
 
+testing::usual_surroundings!();
+
 use forkless_tests::matrix::cells::{Cell, Launch, Traced, cells, without_call, without_row};
 use forkless_tests::matrix::page::page;
 use forkless_tests::matrix::{BASES, FORMS, LAUNCHERS, Matrix, Setup};

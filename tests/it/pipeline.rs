@@ -1,5 +1,7 @@
 //! Tests of pipelines and command lines. `FORKLESS_TEST_SCALE` multiplies the number of rounds.
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

@@ -1,5 +1,7 @@
 //! A child that shares the caller's memory opens nothing in procfs, because procfs would take it for the caller.
 
+testing::usual_surroundings!();
+
 #[allow(dead_code, reason = "for tests of several scenarios")]
 #[path = "../src/scenario/runner.rs"]
 mod runner;

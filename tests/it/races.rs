@@ -1,6 +1,8 @@
 //! Races: busy programs, stops, signals, kills, threads, forks of the host. `FORKLESS_TEST_SECONDS` says how long a storm
 //! lasts (default 2), `FORKLESS_TEST_SCALE` multiplies the counts.
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

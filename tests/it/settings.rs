@@ -1,6 +1,8 @@
 //! Random combinations of settings, in random order: each is refused, fails at the step that the plan's order predicts,
 //! or gives a child with exactly these settings.
 
+testing::usual_surroundings!();
+
 use forkless_tests::process;
 use forkless_tests::table::model::{List, simple};
 use forkless_tests::table::parent::{cgroup_mount, unmet};

@@ -1,5 +1,7 @@
 //! Command lines that are run without a shell: they behave as with `sh -c`, except for the documented differences.
 
+testing::usual_surroundings!();
+
 #[allow(dead_code, reason = "for tests of several scenarios")]
 #[path = "../src/scenario/runner.rs"]
 mod runner;

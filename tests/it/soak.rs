@@ -1,5 +1,7 @@
 //! A short soak test, and one with a planted fault, which must fail. `cargo xtask soak` is the long one.
 
+testing::usual_surroundings!();
+
 use std::process::{Command, Output};
 
 fn soak(args: &[&str]) -> Output {

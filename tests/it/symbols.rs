@@ -1,5 +1,7 @@
 //! The code that runs in the child calls no function outside of itself: checked in its compiled library.
 
+testing::usual_surroundings!();
+
 use object::elf::{SHF_TLS, SHF_WRITE};
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 use std::collections::BTreeSet;

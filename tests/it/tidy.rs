@@ -1,5 +1,7 @@
 //! Style rules of the project that can be checked automatically.
 
+testing::usual_surroundings!();
+
 use forkless_tests::modules::Modules;
 use forkless_tests::public;
 use serde::Deserialize;
@@ -54,6 +56,24 @@ fn sources_begin_with_their_purpose_and_are_short() {
                 assert!(named || !line.contains(word), "{path:?}:{} has a {word}", n + 1);
             }
         }
+    }
+}
+
+/// A test that reads a message of another program, say, would fail in another language.
+#[test]
+fn every_test_program_has_the_usual_surroundings() {
+    let is_program = |path: &PathBuf| {
+        let parent = path.parent().and_then(Path::file_name);
+        parent.is_some_and(|name| name == "tests" || name == "it") && path.extension().is_some_and(|end| end == "rs")
+    };
+    let programs: Vec<PathBuf> = files("rs").into_iter().filter(is_program).collect();
+    assert!(programs.len() > 70, "{programs:?}");
+    for path in programs {
+        let text = fs::read_to_string(&path).expect("a source");
+        assert!(
+            text.contains("\ntesting::usual_surroundings!();\n"),
+            "{path:?} has not: testing::usual_surroundings!();"
+        );
     }
 }
 

@@ -1,6 +1,8 @@
 //! What SIGCHLD handlers and `waitpid(-1)` loops of the host see of launches, and which statuses they can take. Each
 //! scenario has its own negative controls.
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

@@ -1,6 +1,8 @@
 //! Tests of zygotes: attributes of their children, functions before exec, helpers that are killed and stopped, owners
 //! that change, fork and end. `FORKLESS_TEST_SCALE` multiplies the counts.
 
+testing::usual_surroundings!();
+
 #[path = "../src/scenario/runner.rs"]
 mod runner;
 

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use testing::modules::{self, Modules, Profile};
-use testing::{dist, packages};
+use testing::{dist, packages, surroundings};
 use xtask::{distros, fuzz, kernels, mutants, peers, release, site, sizes, soak, suite, targets, trust, version};
 
 #[derive(Parser)]
@@ -223,29 +223,6 @@ fn record(words: &[String], target: &Path) -> Result<()> {
     step("README", cargo(&BENCH).args(["report", "--readme", "README.md", &out]))
 }
 
-/// Gives the tests what a login shell gives: `nohup`, a background job, a service and a strict user have other signals, another umask or
-/// another language.
-fn usual_surroundings() {
-    for signal in (1..32).filter(|signal| ![libc::SIGKILL, libc::SIGPIPE, libc::SIGSTOP].contains(signal)) {
-        // SAFETY: the default action runs no code of this process.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-    // SAFETY: an empty set, which replaces the mask of this thread.
-    unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-    }
-    // SAFETY: a number for a number.
-    unsafe { libc::umask(0o022) };
-    for name in ["LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "POSIXLY_CORRECT", "CDPATH", "PARALLEL"] {
-        // SAFETY: this process has one thread.
-        unsafe { std::env::remove_var(name) };
-    }
-    // SAFETY: the same.
-    unsafe { std::env::set_var("LC_ALL", "C.UTF-8") };
-}
-
 /// How to handle missing packages that tests need.
 #[derive(PartialEq, Eq)]
 enum Install {
@@ -259,7 +236,7 @@ enum Install {
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Result<()> {
-    usual_surroundings();
+    surroundings::usual();
     if install == Install::Missing {
         packages::debian()?;
         packages::unpack(target)?;

@@ -1,5 +1,7 @@
 //! The generated pages are up to date.
 
+testing::usual_surroundings!();
+
 use std::fs;
 use std::path::Path;
 use testing::dist;

@@ -1,5 +1,7 @@
 //! The site is made, and its links lead somewhere.
 
+testing::usual_surroundings!();
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,5 +1,7 @@
 //! Tests of the Node package: it is built as its users get it, and its tests, in JavaScript, run there.
 
+testing::usual_surroundings!();
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,6 +1,8 @@
 //! Tests of the Python package: it is built as a wheel, installed into a virtual environment, and tested there with its
 //! own tests and with CPython's tests of `subprocess`.
 
+testing::usual_surroundings!();
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

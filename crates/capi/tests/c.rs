@@ -1,6 +1,8 @@
 //! Tests of the C library with C programs: it is installed as `cargo xtask dist` does, and programs are compiled against it,
 //! linked and run.
 
+testing::usual_surroundings!();
+
 use forkless::settings::{Row, TABLE};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -2,6 +2,8 @@
 //!
 //! It does not use Rust's test harness, so that each of Raku's tests is printed and counted as a test.
 
+testing::usual_surroundings!();
+
 mod tap;
 
 use std::path::Path;

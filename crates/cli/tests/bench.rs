@@ -1,6 +1,8 @@
 //! The door to `forkless-bench`: `forkless bench` executes it, and the doctor, the man pages and the completions ask it. Here it is
 //! a script; `bench/tests` are the tests of the program itself.
 
+testing::usual_surroundings!();
+
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Output, time::Duration};
 
 use forkless::Command;

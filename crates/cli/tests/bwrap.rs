@@ -1,5 +1,7 @@
 //! Options that `forkless run` has for command lines of bwrap(1).
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

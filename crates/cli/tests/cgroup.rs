@@ -1,6 +1,8 @@
 //! Cgroups of `forkless run`: existing ones, and new ones that are removed with the processes left in them. Tests of limits
 //! need writable cgroup v2 controllers.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

@@ -1,5 +1,7 @@
 //! The completion scripts in real shells.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

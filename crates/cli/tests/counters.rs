@@ -1,5 +1,7 @@
 //! What is counted for a user or for the machine: docs/sandbox.md says of each limit of this kernel what a sandbox can take.
 
+testing::usual_surroundings!();
+
 use std::{fs, path::PathBuf};
 
 /// Limits below /proc/sys that count nothing for a user or for the machine that a program could take: those of a process, of the

@@ -1,5 +1,7 @@
 //! `forkless doctor`: its text and JSON, refused system calls, and missing features.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

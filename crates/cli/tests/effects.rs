@@ -1,6 +1,8 @@
 //! A setting that is accepted has its effect: each mount, root and namespace setting of `forkless run` alone, and in each pair,
 //! in both orders. The program proves the effect. A pair that is refused by an error is none of this.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

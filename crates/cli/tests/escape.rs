@@ -2,6 +2,8 @@
 //! the sandbox, where it must work as far as the machine and the caller allow it: an attempt that never works shows nothing.
 //! Run as root and as an ordinary user.
 
+testing::usual_surroundings!();
+
 mod callers;
 #[path = "escape/attempts.rs"]
 mod attempts;

@@ -1,6 +1,8 @@
 //! The parts of `forkless run --sandbox`: each is required, and options widen the sandbox by what they name. Run as root and
 //! as an ordinary user.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

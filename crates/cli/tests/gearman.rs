@@ -1,6 +1,8 @@
 //! `forkless gearman-worker` and `forkless parallel --gearman` with a real server, `gearmand`, and with its tools.
 //! `FORKLESS_TEST_SCALE` multiplies the jobs of the crash test; 50 makes 50,000.
 
+testing::usual_surroundings!();
+
 use std::{
     fs,
     io::Write,

@@ -1,5 +1,7 @@
 //! `forkless run` in place, as the program itself, and as the program's parent: both give the program the same state.
 
+testing::usual_surroundings!();
+
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Write},

@@ -1,6 +1,8 @@
 //! Supervised programs as jobs of interactive shells: keys, `fg`, `bg`, the foreground of the terminal, and other
 //! programs between the terminal and forkless.
 
+testing::usual_surroundings!();
+
 mod jobs;
 
 use std::{

@@ -1,5 +1,7 @@
 //! Mistakes of users: the message names what is wrong and what would be right, in one or two lines.
 
+testing::usual_surroundings!();
+
 mod callers;
 #[path = "mistakes/places.rs"]
 mod places;

@@ -1,6 +1,8 @@
 //! `forkless parallel` behaves as GNU parallel 20221122: the same command lines with both, and the same standard output
 //! and exit status. What differs on purpose is tested by itself.
 
+testing::usual_surroundings!();
+
 use std::{
     collections::VecDeque,
     fs, iter,
@@ -43,7 +45,7 @@ fn run(program: &str, line: &str, place: &Path) -> Output {
 }
 
 fn ours() -> String {
-    format!("{} parallel", env!("CARGO_BIN_EXE_forkless"))
+    format!("{} parallel", testing::surroundings::word(env!("CARGO_BIN_EXE_forkless")))
 }
 
 fn has_gnu(test: &str) -> bool {
@@ -389,7 +391,7 @@ fn a_stopped_run_starts_nothing_more_and_fails() {
 #[test]
 fn a_semaphore_runs_so_many_commands_at_once() {
     let place = place();
-    let sem = format!("{} sem", env!("CARGO_BIN_EXE_forkless"));
+    let sem = format!("{} sem", testing::surroundings::word(env!("CARGO_BIN_EXE_forkless")));
     let line = "for i in 1 2 3 4; do $P --id x -j1 'echo begin >> log; sleep 0.05; echo end >> log'; done; $P --id x --wait; cat log";
     let output = run(&sem, line, place.path());
     assert_eq!(output.stdout, b"begin\nend\n".repeat(4), "{output:?}");

@@ -1,5 +1,7 @@
 //! `forkless parallel`: a value never runs, wherever it stands in the command.
 
+testing::usual_surroundings!();
+
 use std::process::{Command, Stdio};
 
 /// Runs a command with values and another shell. What it wrote, the errors, and whether it succeeded. No value may have

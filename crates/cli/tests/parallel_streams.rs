@@ -1,5 +1,7 @@
 //! `forkless parallel --pipe` with streams, FIFOs and files, numbers of jobs that change, and signals.
 
+testing::usual_surroundings!();
+
 mod marks;
 
 use std::{
@@ -15,7 +17,9 @@ use rustix::process::Signal;
 fn run(line: &str, place: &Path) -> Output {
     let mut shell = Command::new("timeout");
     shell.args(["-s", "KILL", "60", "/bin/sh", "-c", line]).current_dir(place).stdin(Stdio::null());
-    shell.env("P", format!("{} parallel", env!("CARGO_BIN_EXE_forkless"))).env("PARALLEL_SHELL", "/bin/sh");
+    shell
+        .env("P", format!("{} parallel", testing::surroundings::word(env!("CARGO_BIN_EXE_forkless"))))
+        .env("PARALLEL_SHELL", "/bin/sh");
     shell.env("TMPDIR", place).env_remove("PARALLEL").output().expect("a shell")
 }
 

@@ -1,5 +1,7 @@
 //! `forkless run` from the user's side: exit codes, messages, and the state in which the program starts.
 
+testing::usual_surroundings!();
+
 use std::{
     ffi::OsString,
     fs,
@@ -79,7 +81,7 @@ fn forkless_dies_by_the_signal_that_killed_its_program() {
     let script = format!(
         "ulimit -c 1000; cd {}; {} run --supervise sh -c 'ulimit -c 0; kill -QUIT $$'",
         text(directory.path()),
-        env!("CARGO_BIN_EXE_forkless")
+        testing::surroundings::word(env!("CARGO_BIN_EXE_forkless"))
     );
     let status = Command::new("sh").args(["-c", &format!("{script}; exit $?")]).status().expect("a shell");
     assert_eq!(status.code(), Some(131));
@@ -445,7 +447,7 @@ fn inherit_signal_keeps_inherited_dispositions() {
 
 #[test]
 fn help_that_cannot_be_written_is_an_error() {
-    let forkless = env!("CARGO_BIN_EXE_forkless");
+    let forkless = &testing::surroundings::word(env!("CARGO_BIN_EXE_forkless"));
     for (words, wanted) in [
         ("run --help", 125),
         ("run -h", 125),
@@ -465,7 +467,7 @@ fn help_that_cannot_be_written_is_an_error() {
 /// As env(1) and xargs(1) have it: the program gets no stream, so that it sees that its output is lost.
 #[test]
 fn a_closed_stream_stays_closed() {
-    let forkless = env!("CARGO_BIN_EXE_forkless");
+    let forkless = &testing::surroundings::word(env!("CARGO_BIN_EXE_forkless"));
     let look = r#"'for n in 0 1 2; do [ -e /proc/self/fd/$n ] && printf %s $n >>"$0"; done; :'"#;
     for closed in [&["<&-"][..], &[">&-"], &["2>&-"], &["<&-", ">&-"], &["<&-", ">&-", "2>&-"]] {
         for command in [
@@ -534,7 +536,7 @@ fn a_text_file_without_interpreter_line_is_run_by_the_shell() {
 
 #[test]
 fn signal_mask_is_inherited_unless_emptied() {
-    let forkless = env!("CARGO_BIN_EXE_forkless");
+    let forkless = &testing::surroundings::word(env!("CARGO_BIN_EXE_forkless"));
     let look = |options: &[&str]| {
         let inner =
             [&["--block-signal=USR1", forkless, "run"], options, &["grep", "SigBlk", "/proc/self/status"]].concat();

@@ -1,5 +1,7 @@
 //! The end of a program of `forkless run`: what a timeout ends, and what a report says.
 
+testing::usual_surroundings!();
+
 use std::{
     fs,
     os::unix::process::ExitStatusExt,
@@ -91,8 +93,11 @@ fn a_report_says_how_the_program_ended() {
     assert!(wrong["error"]["step"] == "chdir" && wrong["exit_code"] == 125, "{wrong}");
     let boxed = report(&["--sandbox", "--chdir", "/", "sh", "-c", "exit 4"]);
     assert!(boxed["program_exit_code"] == 4 || boxed["exit_code"] == 125, "{boxed}");
-    let script =
-        format!("{} run --report fd:7 true 7>{}", env!("CARGO_BIN_EXE_forkless"), file.to_str().expect("text"));
+    let script = format!(
+        "{} run --report fd:7 true 7>{}",
+        testing::surroundings::word(env!("CARGO_BIN_EXE_forkless")),
+        file.to_str().expect("text")
+    );
     assert!(Command::new("bash").args(["-c", &script]).status().expect("bash").success());
     assert!(fs::read_to_string(&file).expect("a report").contains("\"exit_code\":0"));
     let kept = ["--explain", "--report", file.to_str().expect("text"), "true"];

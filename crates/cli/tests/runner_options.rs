@@ -1,6 +1,8 @@
 //! Every option of the manuals of GNU parallel and of GNU xargs is supported, or refused by name with what to use instead, and
 //! docs/runner.md says which.
 
+testing::usual_surroundings!();
+
 use std::process::{Command, Stdio};
 
 /// Each line: same, different or refused, and the names of an option.

@@ -1,6 +1,8 @@
 //! `forkless parallel` and `xargs` lose no job, whatever happens: kills, signals, limits, much input and much output.
 //! `FORKLESS_TEST_SCALE` multiplies kills, jobs and sizes; 10 makes 500 kills in a run of 5,000 jobs.
 
+testing::usual_surroundings!();
+
 mod marks;
 
 use std::{

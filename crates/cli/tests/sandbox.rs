@@ -1,6 +1,8 @@
 //! Sandboxing options of `forkless run`: namespaces, mounts, capabilities, filters. Run as root and as an ordinary user,
 //! who creates a user namespace for it. Also runs the example in docs/run.md.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

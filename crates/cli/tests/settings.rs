@@ -1,6 +1,8 @@
 //! Settings of `forkless run`: identity, limits, scheduling, session, how the program is executed, and `--explain`.
 //! Namespaces, mounts and privileges are in `sandbox.rs`, cgroups in `cgroup.rs`.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

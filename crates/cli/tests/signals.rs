@@ -1,5 +1,7 @@
 //! Signals that are sent to a supervising `forkless run`, and how it ends. Without a terminal; with one: `job_control`.
 
+testing::usual_surroundings!();
+
 mod jobs;
 
 use std::{

@@ -1,6 +1,8 @@
 //! `forkless parallel` on a real Slurm of three nodes. `FORKLESS_TEST_SCALE` multiplies the jobs: 200 makes 20,000 jobs in
 //! each scene, and 60,000 in that of the order. The lines that begin with `RECORD` are those of the record.
 
+testing::usual_surroundings!();
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write,

@@ -1,5 +1,7 @@
 //! `forkless run --pty`, with and without a terminal for forkless itself. `FORKLESS_TEST_SCALE` multiplies rounds.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

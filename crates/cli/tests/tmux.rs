@@ -1,5 +1,7 @@
 //! Supervised programs in tmux. With FORKLESS_RECORDING set to a file, the screens are written there.
 
+testing::usual_surroundings!();
+
 mod jobs;
 
 use std::{
@@ -11,6 +13,7 @@ use std::{
 };
 
 use jobs::{BINARY, LIMIT, has};
+use testing::surroundings::word;
 
 /// A tmux server of its own, with one shell.
 struct Tmux {
@@ -21,7 +24,8 @@ struct Tmux {
 impl Tmux {
     fn start() -> Self {
         let tmux = Self { directory: tempfile::tempdir().expect("a directory"), recording: String::new() };
-        let shell = format!("env -u TMUX PS1='$ ' HISTFILE= F={BINARY} INPUTRC=/dev/null bash --norc --noprofile -i");
+        let shell =
+            format!("env -u TMUX PS1='$ ' HISTFILE= F={} INPUTRC=/dev/null bash --norc --noprofile -i", word(BINARY));
         tmux.call(&["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "12", &shell]);
         tmux
     }
@@ -37,7 +41,8 @@ impl Tmux {
     }
 
     fn screen(&self) -> String {
-        let text = String::from_utf8_lossy(&self.call(&["capture-pane", "-p"]).stdout).replace(BINARY, "forkless");
+        let text =
+            String::from_utf8_lossy(&self.call(&["capture-pane", "-p"]).stdout).replace(&word(BINARY), "forkless");
         text.trim_end().to_owned()
     }
 

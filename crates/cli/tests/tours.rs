@@ -1,6 +1,8 @@
 //! Runs the code blocks of every page. The blocks in Rust are documentation tests of the crate `forkless-tests`. A shell block that
 //! needs a cluster, a server or an installation is only checked: its syntax, and the options of `forkless` in it.
 
+testing::usual_surroundings!();
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,5 +1,7 @@
 //! The command as `cargo xtask dist` installs it, with man pages and completions, and its removal by `share/forkless/uninstall`.
 
+testing::usual_surroundings!();
+
 use std::{fs, process::Command};
 
 use testing::{

@@ -1,6 +1,8 @@
 //! Options of `forkless run` under attack: symbolic links in untrusted directories, leftover capabilities and groups, other
 //! numbers of a filtered system call. Run as root and as an ordinary user, where possible.
 
+testing::usual_surroundings!();
+
 mod callers;
 
 use std::{

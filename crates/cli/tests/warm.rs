@@ -1,6 +1,8 @@
 //! `--warm` of `forkless parallel` and `forkless xargs`, and `forkless doctor --warm`.
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
+testing::usual_surroundings!();
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

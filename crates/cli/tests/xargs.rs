@@ -1,6 +1,10 @@
 //! `forkless xargs` beside the installed xargs of GNU findutils: output and exit code of many command lines, and of random
 //! input.
 
+testing::usual_surroundings!();
+
+use testing::surroundings::word;
+
 use std::{
     io::Write,
     path::Path,
@@ -135,7 +139,7 @@ fn unused_input_of_a_file_is_left_for_the_next_process() {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{xargs} {options}; echo =; cat")]);
         let input = std::fs::File::open(&path).expect("the file");
-        let output = command.env("F", env!("CARGO_BIN_EXE_forkless")).stdin(input).output().expect("a shell");
+        let output = command.env("F", word(env!("CARGO_BIN_EXE_forkless"))).stdin(input).output().expect("a shell");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     for options in ["-E 2", "-E 3", "-E 5", "-n1 -E 2", "-E none"] {
@@ -206,7 +210,7 @@ fn code_after(ends: &[&str], program: &str) -> Option<(String, Option<i32>)> {
 #[test]
 fn the_end_that_stops_the_run_decides_on_the_exit_code() {
     let compares = theirs(&["true"], b"").is_some();
-    let forkless = format!("{} xargs", env!("CARGO_BIN_EXE_forkless"));
+    let forkless = format!("{} xargs", word(env!("CARGO_BIN_EXE_forkless")));
     let firsts = [&["0"][..], &["1"], &["126"], &["127"], &["254"], &[]];
     // Each with its code, alone and when another command would follow.
     let stops =
@@ -237,7 +241,7 @@ fn the_end_that_stops_the_run_decides_on_the_exit_code() {
 /// A command that reads gets nothing, and takes no argument of a later one. With `-a` it gets what the runner has.
 #[test]
 fn commands_do_not_read_the_arguments() {
-    let forkless = format!("{} xargs", env!("CARGO_BIN_EXE_forkless"));
+    let forkless = format!("{} xargs", word(env!("CARGO_BIN_EXE_forkless")));
     for (line, expected) in [
         ("{ echo a; sleep 0.2; echo b; } | $X -n1 sh -c 'echo $0; wc -c'", "a\n0\nb\n0\n"),
         ("echo a > args; echo b | $X -a args sh -c 'echo $0; cat'", "a\nb\n"),

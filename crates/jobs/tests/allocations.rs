@@ -1,5 +1,7 @@
 //! How many requests for memory a job costs the runner.
 
+testing::usual_surroundings!();
+
 use forkless_jobs::{Job, Nothing, Options, Output, Sink, Stream, from_iter, run};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;

@@ -1,5 +1,7 @@
 //! Limits of time and of the kernel's resources, the log, and what is left when a run ends early.
 
+testing::usual_surroundings!();
+
 mod common;
 
 use common::{again_with_threads, run};

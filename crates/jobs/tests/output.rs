@@ -1,5 +1,7 @@
 //! Captured output: its order, its bounds, and jobs that make it difficult.
 
+testing::usual_surroundings!();
+
 mod common;
 
 use common::{again_with_threads, run};

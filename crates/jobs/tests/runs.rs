@@ -1,5 +1,7 @@
 //! Runs of jobs with inherited output.
 
+testing::usual_surroundings!();
+
 mod common;
 
 use common::{again_with_threads, run};

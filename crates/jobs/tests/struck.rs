@@ -1,5 +1,7 @@
 //! Jobs whose child a signal kills before it can run the program, as Ctrl-C does that reaches the whole process group.
 
+testing::usual_surroundings!();
+
 mod common;
 
 use common::{again_with_threads, run};

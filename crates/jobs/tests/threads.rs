@@ -1,5 +1,7 @@
 //! Jobs that a thread launches while the run does something else.
 
+testing::usual_surroundings!();
+
 mod common;
 
 use common::threads;

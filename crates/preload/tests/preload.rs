@@ -1,5 +1,7 @@
 //! Runs C programs with and without the library: both runs must report the same.
 
+testing::usual_surroundings!();
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};

@@ -171,7 +171,9 @@ impl Cluster {
         std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"SLURM")).for_each(|(name, _)| {
             command.env_remove(name);
         });
-        command.env("SLURM_CONF", self.path("slurm.conf")).env("F", env!("CARGO_BIN_EXE_forkless"));
+        command
+            .env("SLURM_CONF", self.path("slurm.conf"))
+            .env("F", testing::surroundings::word(env!("CARGO_BIN_EXE_forkless")));
         command.env("PARALLEL_SHELL", "/bin/sh").env_remove("PARALLEL").current_dir(self.path("work"));
         command.stdin(Stdio::null());
         command

@@ -22,6 +22,8 @@ use rustix::{
 /// What ends a test that hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
+use testing::surroundings::word;
+
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_forkless");
 
 pub(crate) const CTRL_C: &str = "\x03";
@@ -50,7 +52,8 @@ impl Session {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir("/tmp").pty(&pty);
         // No colours, no bracketed paste, no history.
-        for (name, value) in [("TERM", "dumb"), ("INPUTRC", "/dev/null"), ("HISTFILE", ""), ("ENV", ""), ("F", BINARY)]
+        for (name, value) in
+            [("TERM", "dumb"), ("INPUTRC", "/dev/null"), ("HISTFILE", ""), ("ENV", ""), ("F", &word(BINARY))]
         {
             command.env(name, value);
         }
@@ -166,7 +169,7 @@ impl Session {
     }
 
     pub(crate) fn transcript(&self) -> String {
-        self.shown.replace(BINARY, "forkless").replace('\r', "")
+        self.shown.replace(&word(BINARY), "forkless").replace('\r', "")
     }
 
     /// Waits until a child of the program, such as a job of the shell, is stopped.

@@ -96,7 +96,7 @@ impl Place {
     pub(crate) fn script(&self, text: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", text]).current_dir(self.directory.path()).env("MARKS", self.path("marks"));
-        command.env("F", env!("CARGO_BIN_EXE_forkless")).env("M", self.path("mark"));
+        command.env("F", testing::surroundings::word(env!("CARGO_BIN_EXE_forkless"))).env("M", self.path("mark"));
         command.env("PARALLEL_SHELL", "/bin/sh").env(MARK, &self.id).stdin(Stdio::null());
         command
     }
@@ -187,20 +187,31 @@ pub(crate) fn peak(child: &Child) -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").parse().expect("a number"))
 }
 
+/// How a file system is mounted here for one command: by an ordinary user as the root of a user namespace.
+pub(crate) fn apart(place: &Place) -> Option<&'static str> {
+    let mounts = |unshare: &&str| {
+        let mount = place.script(&format!("exec {unshare} mount -t tmpfs tmpfs disk")).output();
+        mount.is_ok_and(|output| output.status.success())
+    };
+    fs::create_dir_all(place.path("disk")).expect("a directory");
+    ["unshare -m", "unshare -mUr"].into_iter().find(mounts)
+}
+
 /// Runs a script in which `disk` is a small file system, in a mount namespace of its own. As an ordinary user, and without
 /// namespaces, `disk` is a directory, and no file may be longer than `blocks` of 512 bytes.
 pub(crate) fn with_small_disk(place: &Place, kilobytes: u32, script: &str) -> Output {
     fs::create_dir_all(place.path("disk")).expect("a directory");
     let mount = format!("mount -t tmpfs -o size={kilobytes}k tmpfs disk");
-    let mut probe = place.script("unshare -m sh -c \"$0\"");
-    let mounts = probe.args([&format!("{mount} 2> /dev/null")]).output().is_ok_and(|output| output.status.success());
-    let mut command = if mounts {
-        let mut command = place.script("exec unshare -m sh -c \"$0\"");
-        command.arg(format!("{mount} && {script}"));
-        command
-    } else {
-        println!("no file system can be mounted here: a limit of the length of files takes its place");
-        place.script(&format!("ulimit -f {}; {script}", kilobytes * 2))
+    let mut command = match apart(place) {
+        Some(unshare) => {
+            let mut command = place.script(&format!("exec {unshare} sh -c \"$0\""));
+            command.arg(format!("{mount} && {script}"));
+            command
+        }
+        None => {
+            println!("no file system can be mounted here: a limit of the length of files takes its place");
+            place.script(&format!("ulimit -f {}; {script}", kilobytes * 2))
+        }
     };
     command.output().expect("sh")
 }

@@ -5,6 +5,8 @@
 //! in the place of the program: it has a thread of this test launch the program, warm where it can be, and ends as the
 //! program ends. The results of each test are compared.
 
+testing::usual_surroundings!();
+
 mod server;
 
 use anyhow::{Context, Result, bail};
