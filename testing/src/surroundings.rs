@@ -4,6 +4,9 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
 use std::path::Path;
 
+/// The value of LC_ALL that `cargo xtask` sets.
+pub const LANGUAGE: &str = "C.UTF-8";
+
 /// Gives the tests what a login shell gives, in this process and those that it starts: `nohup`, a background job, a service and a
 /// strict user have other signals, another umask or another language. A test that depends on more sets it itself.
 pub extern "C" fn usual() {
@@ -20,11 +23,12 @@ pub extern "C" fn usual() {
     // SAFETY: a number for a number.
     unsafe { libc::umask(0o022) };
     for name in ["LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "POSIXLY_CORRECT", "CDPATH", "PARALLEL"] {
-        // SAFETY: this process has one thread.
-        unsafe { std::env::remove_var(name) };
+        // An environment that is as the kernel gave it stays so, because some tests depend on that.
+        if std::env::var_os(name).is_some_and(|value| value != LANGUAGE) {
+            // SAFETY: this process has one thread.
+            unsafe { std::env::remove_var(name) };
+        }
     }
-    // SAFETY: the same.
-    unsafe { std::env::set_var("LC_ALL", "C.UTF-8") };
 }
 
 /// Calls [`usual`](surroundings::usual) before `main` of this test program.

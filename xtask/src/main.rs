@@ -237,6 +237,8 @@ enum Install {
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Result<()> {
     surroundings::usual();
+    // SAFETY: this process has one thread.
+    unsafe { std::env::set_var("LC_ALL", surroundings::LANGUAGE) };
     if install == Install::Missing {
         packages::debian()?;
         packages::unpack(target)?;

@@ -179,7 +179,8 @@ fn program_dies_with_the_process_that_started_forkless() {
     for (number, options) in ["", "--unshare-user --unshare-pid", "--sandbox --chdir /", "--capture"].iter().enumerate()
     {
         let mark = format!("1{:07}{number}", std::process::id());
-        let (forkless, words) = (env!("CARGO_BIN_EXE_forkless"), "sh -c 'echo up >&2; exec sleep \"$0\"'");
+        let forkless = testing::surroundings::word(env!("CARGO_BIN_EXE_forkless"));
+        let words = "sh -c 'echo up >&2; exec sleep \"$0\"'";
         // The shell waits, so that it is the parent.
         let script = format!("{forkless} run --die-with-parent {options} {words} {mark}; true");
         let mut shell = Command::new("sh");
@@ -188,6 +189,7 @@ fn program_dies_with_the_process_that_started_forkless() {
         // Captured output comes at the end.
         let is_shown = *options != "--capture";
         if is_shown && shell.stderr.take().expect("a pipe").read_exact(&mut up).is_ok() && up != *b"up\n" {
+            assert!(!options.is_empty(), "the program does not start");
             eprintln!("SKIPPED: {options}, because the program does not start");
             shell.wait().expect("it ended");
             continue;

@@ -384,7 +384,7 @@ fn background_job_uses_the_terminal_only_in_the_foreground() {
     if callers.is_empty() {
         return;
     }
-    let binary = env!("CARGO_BIN_EXE_forkless");
+    let binary = testing::surroundings::word(env!("CARGO_BIN_EXE_forkless"));
     let pty = Pty::open(PtySize::default()).expect("a terminal");
     pty.echo(false).expect("modes");
     let script = format!(
