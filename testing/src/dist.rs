@@ -6,7 +6,10 @@
 //! rustc builds one static library with everything. Each shared library is linked from it with a version script. Each static
 //! library is rewritten to export only its own names: otherwise two Rust libraries could not be linked into one program.
 
-use crate::{modules, preload_link};
+use crate::once;
+use crate::preload_link::{self, SEPARATE};
+use crate::surroundings;
+pub use crate::{output, root, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -30,20 +33,12 @@ const LIBRARIES: [Library; 2] = [
 /// System libraries that the static libraries need; gcc adds its own.
 const PRIVATE: &[&str] = &["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
-/// Libraries that glibc before 2.34 has beside `libc.so`.
-pub const SEPARATE: [&str; 2] = ["-lpthread", "-ldl"];
-
 /// The environment variable with cargo features for libraries that tests build. Only `cargo xtask mutants` sets it.
 pub const FEATURES: &str = "FORKLESS_XTASK_FEATURES";
 
 /// The cargo options for [`FEATURES`].
 pub fn features() -> Vec<String> {
     std::env::var(FEATURES).map_or_else(|_| Vec::new(), |features| vec!["--features".to_owned(), features])
-}
-
-/// The workspace directory.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// Where files are installed.
@@ -96,6 +91,7 @@ pub fn install(prefix: &Path, target: &Path) -> Result<()> {
 /// # Errors
 /// As there.
 pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
+    surroundings::splits(&place.prefix)?;
     let target = std::path::absolute(target)?;
     let mut build = cargo_build(&target, environment);
     run(build.args(["--package", "forkless-capi", "--package", "forkless-preload"]).args(features()))?;
@@ -121,10 +117,11 @@ fn smoke(library: &Path) -> Result<()> {
     let (source, program) = (place.join("smoke.c"), place.join("smoke"));
     fs::write(&source, SOURCE)?;
     run(Command::new("cc").args(["-Wall", "-Wextra", "-o"]).arg(&program).arg(&source))?;
+    let loaded = surroundings::word(library.to_str().context("a path that is not UTF-8")?);
     for launch in ["none", "system", "popen", "posix_spawn"] {
         for (end, expected) in [("return", Ok(7)), ("exit", Ok(7)), ("_exit", Ok(7)), ("signal", Err(libc::SIGTERM))] {
             let mut test = Command::new(&program);
-            test.args([launch, end]).env("LD_PRELOAD", library).env_remove("FORKLESS");
+            test.args([launch, end]).env("LD_PRELOAD", &loaded).env_remove("FORKLESS");
             let status = test.status()?;
             let ended = status.code().ok_or_else(|| status.signal().unwrap_or(0));
             if ended != expected {
@@ -210,11 +207,11 @@ fn cargo_build(target: &Path, environment: &[(&str, String)]) -> Command {
 /// # Errors
 /// As there.
 pub fn install_once(prefix: &Path, target: &Path) -> Result<()> {
-    if modules::is_of_this_run(prefix) {
+    if once::is_of_this_run(prefix) {
         return Ok(());
     }
     install(prefix, target)?;
-    modules::done(prefix)
+    once::done(prefix)
 }
 
 impl Library {
@@ -286,11 +283,11 @@ pub fn warm(lib: &Path, target: &Path) -> Result<()> {
 /// # Errors
 /// As there.
 pub fn warm_once(lib: &Path, target: &Path) -> Result<()> {
-    if modules::is_of_this_run(lib) {
+    if once::is_of_this_run(lib) {
         return Ok(());
     }
     warm(lib, target)?;
-    modules::done(lib)
+    once::done(lib)
 }
 
 fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Result<()> {
@@ -318,24 +315,4 @@ fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Resul
         .arg("-Wl,-z,noseparate-code")
         .args(SEPARATE))?;
     Ok(fs::rename(new, installed)?)
-}
-
-/// The standard output of a program; an error with its standard error if it fails.
-pub fn output(command: &mut Command) -> Result<String> {
-    let name = command.get_program().to_owned();
-    let output = command.output().with_context(|| format!("{}", name.display()))?;
-    if !output.status.success() {
-        bail!("{}: {}: {}", name.display(), output.status, String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Runs a program; an error if it fails.
-pub fn run(command: &mut Command) -> Result<()> {
-    let name = command.get_program().to_owned();
-    let status = command.status().with_context(|| format!("{}", name.display()))?;
-    if !status.success() {
-        bail!("{}: {status}", name.display());
-    }
-    Ok(())
 }

@@ -1,25 +1,14 @@
 //! Builds the Perl distribution, the Python package and the Node package as their users do, for their own tests, for the benchmark and for its tests.
 
+use crate::once::{done, is_of_this_run};
+use crate::packages::Built;
 use crate::{dist, packages};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::UNIX_EPOCH;
-
-/// Where a module was built, or why it cannot be built here.
-pub type Built = Result<PathBuf, String>;
-
-/// The environment variable with the ID of this run of `cargo xtask`, or of a test without it. A module is built once per run.
-pub const RUN: &str = "FORKLESS_XTASK_RUN";
-
-/// The ID of this run.
-pub static THIS_RUN: LazyLock<String> = LazyLock::new(|| {
-    let now = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-    std::env::var(RUN).unwrap_or_else(|_| format!("{}-{now}", std::process::id()))
-});
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Packages that the build of the Python package needs.
 const REQUIREMENTS: &str = "bindings/python/requirements.txt";
@@ -328,16 +317,6 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 /// Creates the directory; may this user build in it?
 fn is_ours(place: &Path) -> bool {
     fs::create_dir_all(place).is_ok() && fs::write(place.join("probe"), "").is_ok()
-}
-
-/// Was it built in this run of `cargo xtask`?
-pub fn is_of_this_run(place: &Path) -> bool {
-    fs::read_to_string(place.join("run")).is_ok_and(|run| run == *THIS_RUN)
-}
-
-/// Records that it was built in this run.
-pub fn done(place: &Path) -> Result<()> {
-    Ok(fs::write(place.join("run"), &*THIS_RUN)?)
 }
 
 /// Runs the command; prints its output if it fails.

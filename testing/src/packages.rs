@@ -2,13 +2,15 @@
 //!
 //! A test whose program is still missing afterwards prints `SKIPPED: …`.
 
-use crate::dist::{root, run};
-use crate::modules::Built;
+use crate::{root, run};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// Where a module was built, or why it cannot be built here.
+pub type Built = Result<PathBuf, String>;
 
 /// The environment variable that forbids installation: `cargo xtask test --no-install`.
 pub const NO_INSTALL: &str = "FORKLESS_NO_INSTALL";

@@ -4,12 +4,15 @@
 //! The library is linked twice. The first link shows which of libc's functions it calls. In the second, each of these calls goes
 //! through the procedure linkage table (`crates/preload/c/calls.S`), so that the loader looks the function up when it is first called.
 
-use crate::dist::{SEPARATE, output, root, run};
+use crate::{output, root, run};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Libraries that glibc before 2.34 has beside `libc.so`.
+pub const SEPARATE: [&str; 2] = ["-lpthread", "-ldl"];
 
 /// Functions of libc that the compiler may call by itself, in a child that shares memory too. Such a child must not enter the
 /// loader, so these are looked up at the start. The linker knows the calls of the last one.

@@ -1,5 +1,6 @@
 //! What tests presuppose of the place where they run.
 
+use anyhow::{Result, ensure};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
 use std::path::Path;
@@ -42,6 +43,16 @@ macro_rules! usual_surroundings {
     };
 }
 
+/// Fails if a path has a character at which `LD_PRELOAD` (ld.so(8)) or the flags of pkg-config are split.
+///
+/// # Errors
+/// With the path.
+pub fn splits(path: &Path) -> Result<()> {
+    let is_split = path.as_os_str().as_encoded_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':');
+    ensure!(!is_split, "{path:?} has a blank or a colon: LD_PRELOAD, make and pkg-config split it there");
+    Ok(())
+}
+
 /// The path of a program as one word of a shell, for scripts that use it without quotes: where it has a blank, in the name of a
 /// directory above the checkout, that is a link to it in the directory for temporary files.
 ///
@@ -77,6 +88,8 @@ mod tests {
     #[test]
     fn a_path_with_blanks_is_a_word() {
         assert_eq!(word("/bin/true"), "/bin/true");
+        assert!(splits(Path::new("/a/b-c_d.1")).is_ok() && splits(Path::new("/a b")).is_err());
+        assert!(splits(Path::new("/a:b")).is_err());
         let place = std::env::temp_dir().join(format!("forkless tests {}", std::process::id()));
         fs::create_dir(&place).expect("a directory");
         symlink("/bin/echo", place.join("echo")).expect("a link");

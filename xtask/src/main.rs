@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use testing::modules::{self, Modules, Profile};
-use testing::{dist, packages, surroundings};
+use testing::{dist, once, packages, surroundings};
 use xtask::{distros, fuzz, kernels, mutants, peers, release, site, sizes, soak, suite, targets, trust, version};
 
 #[derive(Parser)]
@@ -236,6 +236,7 @@ enum Install {
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Result<()> {
+    surroundings::splits(&std::path::absolute(dist::root())?).context("cargo test can be run there, this not")?;
     surroundings::usual();
     // SAFETY: this process has one thread.
     unsafe { std::env::set_var("LC_ALL", surroundings::LANGUAGE) };
@@ -245,7 +246,7 @@ fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Resul
     }
     let command = || {
         let mut command = cargo(&["test", "--workspace", "--features", FEATURES, "--locked"]);
-        command.env(modules::RUN, &*modules::THIS_RUN);
+        command.env(once::RUN, &*once::THIS_RUN);
         if install == Install::Nothing {
             command.env(packages::NO_INSTALL, "1");
         }

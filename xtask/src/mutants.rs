@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use testing::{dist, modules};
+use testing::{dist, once};
 
 /// The faults to try.
 #[derive(clap::Args)]
@@ -216,7 +216,7 @@ impl Trial {
         let mut command = Command::new(program);
         command.args([name, "--exact", "--test-threads=1"]).current_dir(directory).envs(&fault.env);
         command.env(PLANTED, planted.unwrap_or("")).env(TRIAL, &trial).env("CARGO", cargo()).env("RUST_BACKTRACE", "0");
-        command.env(modules::RUN, &*modules::THIS_RUN).env(dist::FEATURES, FEATURE);
+        command.env(once::RUN, &*once::THIS_RUN).env(dist::FEATURES, FEATURE);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let limit = fault.limit.unwrap_or(LIMIT);
         // The run without a fault may have to build something first, so it gets more time.

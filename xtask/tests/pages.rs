@@ -5,6 +5,7 @@ testing::usual_surroundings!();
 use std::fs;
 use std::path::Path;
 use testing::dist;
+use xtask::distros;
 use xtask::kernels::page;
 use xtask::trust;
 
@@ -23,8 +24,9 @@ fn trust_page_is_up_to_date() {
 }
 
 #[test]
-fn the_table_of_kernels_is_that_of_the_record() {
+fn the_tables_of_kernels_and_distributions_are_those_of_the_records() {
     is_up_to_date(page::PAGE, &page::page(&dist::root()).expect("a page"), "kernels --page");
+    is_up_to_date(page::PAGE, &distros::page(&dist::root()).expect("a page"), "distros --page");
 }
 
 #[test]

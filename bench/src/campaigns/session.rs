@@ -69,9 +69,12 @@ impl Session {
     pub(super) fn library(&self, name: &str) -> Result<PathBuf> {
         let machine = format!("lib/{}-linux-gnu", env::consts::ARCH);
         let found = ["lib", "lib64", &machine].map(|lib| self.prefix.join(lib).join(name));
-        found.into_iter().find(|path| path.exists()).with_context(|| {
+        let found = found.into_iter().find(|path| path.exists()).with_context(|| {
             format!("{name} is not in {}: cargo xtask dist --prefix DIR, then --prefix DIR", self.prefix.display())
-        })
+        })?;
+        let is_split = found.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
+        ensure!(!is_split, "{} cannot be measured: LD_PRELOAD is split at blanks and colons", found.display());
+        Ok(found)
     }
 
     /// Writes the files with these names and contents to the place.

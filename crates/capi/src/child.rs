@@ -4,13 +4,17 @@ use crate::boundary::answer;
 use crate::error::{self, Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, duration, give, limit};
 use crate::output::{OutputHandle, Usage};
-use crate::run::raw;
 use crate::simple::released;
 use forkless::{Change, Child, Route, Stream};
 use forkless_core::planted;
 use libc::{c_char, c_int, pid_t, size_t};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
+
+/// A status as of `waitpid(2)`.
+pub(crate) fn raw(status: std::io::Result<std::process::ExitStatus>) -> Result<c_int, Failure> {
+    Ok(status?.into_raw())
+}
 
 /// Empty for a moment, when a wait set takes the child out of it.
 pub(crate) type ChildHandle = Handle<Option<Child>>;

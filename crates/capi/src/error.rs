@@ -1,10 +1,8 @@
 //! Errors, as C functions report them.
 
-use crate::boundary::answer;
-use crate::handle::{self, NULL};
 use forkless::Step;
 use forkless_core::planted;
-use libc::{c_char, c_int, size_t};
+use libc::{c_char, c_int};
 use std::fmt;
 use std::io;
 
@@ -110,7 +108,7 @@ impl fmt::Display for Failure {
 impl Error {
     pub(crate) fn new(failure: &Failure) -> Self {
         let mut error = Self { step: failure.step(), errnum: failure.errno(), message: [0; MESSAGE] };
-        handle::put_text(&failure.to_string(), &mut error.message);
+        put_text(&failure.to_string(), &mut error.message);
         error
     }
 }
@@ -120,18 +118,21 @@ pub(crate) fn missed(detail: &forkless::Error) -> Error {
     Error::new(&detail.clone().into())
 }
 
-/// The name of a step.
-///
-/// # Safety
-/// As the header says.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_step_words(step: c_int, text: *mut c_char, size: size_t) -> c_int {
-    // SAFETY: the header's contract.
-    unsafe {
-        answer(NULL, || {
-            let step = u32::try_from(step).ok().and_then(Step::of_code);
-            handle::text_out(step.ok_or(Failure::Refused(libc::ENOENT, "no such step"))?.words(), text, size)
-        })
+/// Writes as much of a string as fits, with a NUL, cut between characters.
+pub(crate) fn put_text(text: &str, room: &mut [c_char]) {
+    let mut end = text.len().min(room.len().saturating_sub(1));
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    put_bytes(&text.as_bytes()[..end], room);
+}
+
+/// The same with bytes, which may be cut anywhere.
+pub(crate) fn put_bytes(bytes: &[u8], room: &mut [c_char]) {
+    let spare = if planted!("c-bytes-without-their-end") { 0 } else { 1 };
+    let Some(most) = room.len().checked_sub(spare) else { return };
+    for (place, byte) in room.iter_mut().zip(bytes.iter().take(most).chain([&0])) {
+        *place = *byte as c_char;
     }
 }
 

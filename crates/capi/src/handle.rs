@@ -1,6 +1,6 @@
 //! Conversion of parameters: handles, strings, lists, numbers.
 
-use crate::error::{Error, Failure, bad};
+use crate::error::{Error, Failure, bad, put_bytes, put_text};
 use forkless_core::planted;
 use libc::{c_char, c_int, size_t};
 use std::ffi::{CStr, OsStr};
@@ -169,24 +169,6 @@ pub(crate) fn limit(ms: i64) -> Option<Duration> {
 /// The same as a duration, which is endless if the number is negative.
 pub(crate) fn duration(ms: i64) -> Duration {
     limit(ms).unwrap_or(Duration::MAX)
-}
-
-/// Writes as much of a string as fits, with a NUL, cut between characters.
-pub(crate) fn put_text(text: &str, room: &mut [c_char]) {
-    let mut end = text.len().min(room.len().saturating_sub(1));
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    put_bytes(&text.as_bytes()[..end], room);
-}
-
-/// The same with bytes, which may be cut anywhere.
-fn put_bytes(bytes: &[u8], room: &mut [c_char]) {
-    let spare = if planted!("c-bytes-without-their-end") { 0 } else { 1 };
-    let Some(most) = room.len().checked_sub(spare) else { return };
-    for (place, byte) in room.iter_mut().zip(bytes.iter().take(most).chain([&0])) {
-        *place = *byte as c_char;
-    }
 }
 
 /// Returns a string as `snprintf(3)` does: the result is its full length.

@@ -1,23 +1,16 @@
 //! Functions that run a command or a prepared command.
 
 use crate::boundary::answer;
-use crate::child::ChildHandle;
+use crate::child::{ChildHandle, raw};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, give, out, shared};
 use forkless::{Child, Command, Prepared};
 use libc::{c_char, c_int, size_t};
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 /// The handle of a child, or the error.
 pub(crate) fn child(child: io::Result<Child>) -> Result<*mut ChildHandle, Failure> {
     Ok(out(Handle::new(Some(child?))))
-}
-
-/// A status as of `waitpid(2)`.
-pub(crate) fn raw(status: io::Result<ExitStatus>) -> Result<c_int, Failure> {
-    Ok(status?.into_raw())
 }
 
 /// Defines functions that run something: the handle, how to get its content, the result, and the work.

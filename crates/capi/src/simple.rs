@@ -2,13 +2,28 @@
 
 use crate::boundary::answer;
 use crate::error::{Failure, bad};
-use crate::handle::{NULL, list, text};
-use forkless::{Child, Command, internal::Released};
+use crate::handle::{NULL, list, text, text_out};
+use forkless::{Child, Command, Step, internal::Released};
 use forkless_core::planted;
 use forkless_core::sys::{self, uapi};
-use libc::{c_char, c_int, pid_t};
+use libc::{c_char, c_int, pid_t, size_t};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+
+/// The name of a step.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_step_words(step: c_int, text: *mut c_char, size: size_t) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe {
+        answer(NULL, || {
+            let step = u32::try_from(step).ok().and_then(Step::of_code);
+            text_out(step.ok_or(Failure::Refused(libc::ENOENT, "no such step"))?.words(), text, size)
+        })
+    }
+}
 
 /// The version, as a string that lives as long as the process.
 #[unsafe(no_mangle)]

@@ -1,10 +1,9 @@
 //! The functions of wait sets.
 
 use crate::boundary::answer;
-use crate::child::ChildHandle;
+use crate::child::{ChildHandle, raw};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, limit, out};
-use crate::run::raw;
 use forkless::{Ended, Key, WaitSet};
 use forkless_core::planted;
 use libc::{c_int, c_void};

@@ -1,11 +1,11 @@
 //! The functions of zygotes.
 
 use crate::boundary::answer;
-use crate::child::ChildHandle;
+use crate::child::{ChildHandle, raw};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{NULL, free, give, list, optional, out, shared, slice, utf8};
 use crate::output::OutputHandle;
-use crate::run::{child, raw};
+use crate::run::child;
 use forkless::Prepared;
 use forkless::zygote::{Registry, Restart, Zygote, ZygoteOptions, ZygoteStats, serve_if_asked};
 use libc::{c_char, c_int, c_void, pid_t, size_t};

@@ -9,7 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use testing::modules::{Built, Modules, Profile};
+use testing::modules::{Modules, Profile};
+use testing::packages::Built;
 
 /// A fenced block.
 struct Block {

@@ -1,12 +1,22 @@
 //! Stops a run, or changes its slots, from elsewhere.
 
-use crate::source::Flow;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
+
+/// What the run shall do after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Start no further job, and wait for those that run.
+    Soon,
+    /// Kill those that run, too.
+    Now,
+}
 
 /// Stops a run or changes its slots, from a signal handler or another thread. Clones control the same run.
 ///

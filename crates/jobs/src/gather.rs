@@ -3,14 +3,14 @@
 //! [`run`](crate::run) launches jobs. A [`Gather`] does the rest of its work for callers that have the jobs launched by
 //! other processes, such as workers on other machines: it takes them from the source, and puts what comes back in order.
 
-use crate::control::Control;
-use crate::job::{Job, Run, Stdin};
+use crate::control::{Control, Flow};
+use crate::job::{Job, Place, Run, Stdin};
 use crate::log::Outlet;
 use crate::options::{HaltWhen, Options};
 use crate::output::kept::Kept;
 use crate::output::spill::Spill;
 use crate::output::tagged;
-use crate::source::{Events, Flow, Next, Place, Sink, Source, Stream};
+use crate::source::{Events, Next, Sink, Source, Stream};
 use crate::summary::{Ended, Ending, Progress, Summary};
 use forkless_core::planted;
 use std::collections::BTreeMap;

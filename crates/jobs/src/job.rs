@@ -1,10 +1,19 @@
-//! One job: what to run, and what to call it.
+//! One job: what to run, and what to call it, where and when.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Where and when the next job would run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The number of the job, from 1.
+    pub seq: u64,
+    /// The lowest free slot, from 1.
+    pub slot: usize,
+}
 
 /// A job, as a [`Source`](crate::Source) makes it.
 ///

@@ -70,14 +70,14 @@ mod pool;
 mod engine;
 mod gather;
 
-pub use control::Control;
+pub use control::{Control, Flow};
 pub use engine::run;
 pub use gather::{Came, Gather, Offer};
 pub use input::{Filled, Input};
-pub use job::{Job, Run, Stdin};
+pub use job::{Job, Place, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Prepare, Setup, Timeout};
 pub use remote::{Away, Remote};
-pub use source::{Events, Flow, More, Next, Nothing, Place, Sink, Source, Stream, from_iter};
+pub use source::{Events, More, Next, Nothing, Sink, Source, Stream, from_iter};
 pub use standard::Standard;
 pub use summary::{Ended, Ending, Progress, Summary};

@@ -1,7 +1,6 @@
 //! Jobs that run elsewhere.
 
-use crate::job::Job;
-use crate::source::Place;
+use crate::job::{Job, Place};
 use crate::summary::Ending;
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,8 +1,7 @@
 //! The slots: each is free, or has a job that runs or is to be launched.
 
-use crate::job::{Job, Stdin};
+use crate::job::{Job, Place, Stdin};
 use crate::output::Capture;
-use crate::source::Place;
 use forkless::{Child, ShellEnding, planted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::fcntl_getpipe_size;

@@ -1,19 +1,11 @@
 //! What the caller gives: where jobs come from, what is told of them, where their output goes.
 
-use crate::job::Job;
+use crate::control::Flow;
+use crate::job::{Job, Place};
 use crate::summary::{Ended, Progress};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
-
-/// Where and when the next job would run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The number of the job, from 1.
-    pub seq: u64,
-    /// The lowest free slot, from 1.
-    pub slot: usize,
-}
 
 /// The answer of a [`Source`].
 #[derive(Debug)]
@@ -105,17 +97,6 @@ pub fn from_iter(jobs: impl IntoIterator<Item = Job>) -> impl Source {
         }
     }
     FromIter(jobs.into_iter())
-}
-
-/// What the run shall do after an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Flow {
-    /// Go on.
-    Continue,
-    /// Start no further job, and wait for those that run.
-    Soon,
-    /// Kill those that run, too.
-    Now,
 }
 
 /// Is told of what happens.

@@ -1,7 +1,7 @@
 //! What has come of the jobs.
 
-use crate::job::Job;
-use crate::source::Place;
+use crate::control::Flow;
+use crate::job::{Job, Place};
 use std::fmt;
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -106,7 +106,7 @@ pub struct Summary {
     /// The source may have had further jobs, whose number is not known.
     pub unread: bool,
     /// The run was stopped early, and how.
-    pub stopped: Option<crate::Flow>,
+    pub stopped: Option<Flow>,
     /// The end of the job by which the limit of [`Options::halt`](crate::Options::halt) was reached: exit status and
     /// signal.
     pub halted_by: Option<(i32, i32)>,

@@ -1,10 +1,9 @@
 //! `FORKLESS_LOG`: reports each launch on standard error.
 
-use crate::settings::Settings;
+use crate::settings::{Settings, say};
 use forkless::{Child, Route, ShellRoute, internal::DescriptorTable};
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 /// A launch to report, if the log is enabled.
@@ -50,12 +49,4 @@ impl Story {
 fn open_descriptors() -> Option<usize> {
     let directory = std::fs::metadata("/proc/self/fd").ok()?;
     Some(directory.len() as usize).filter(|count| *count > 0)
-}
-
-/// Writes a line with a single write(2); does nothing if standard error is closed.
-pub(crate) fn say(line: &str) {
-    let line = format!("forkless: {line}\n");
-    // SAFETY: if the descriptor is closed, the write fails; nothing else is done with it.
-    let stderr = unsafe { BorrowedFd::borrow_raw(2) };
-    let _ = forkless::internal::write_quietly(stderr, line.as_bytes());
 }

@@ -6,10 +6,10 @@ use crate::log::Story;
 use crate::next;
 use crate::sealed::{Mask, sealed};
 use crate::settings::{Inherit, Settings};
-use crate::spawn::reserve;
+use crate::spawn::{killed_by, reserve};
 use forkless::internal::posix::FileAction;
 use forkless::planted;
-use forkless::{Error, ShellChild, ShellCommand};
+use forkless::{ShellChild, ShellCommand};
 use forkless_capi::boundary::{as_libc, errno, set_errno};
 use forkless_capi::error::{Failure, bad};
 use forkless_capi::handle::text;
@@ -144,12 +144,6 @@ fn start(command: &mut ShellCommand, settings: &Settings, end: End) -> io::Resul
             (answer, _) => return answer,
         }
     }
-}
-
-/// The signal that killed a child before it could run its program.
-pub(crate) fn killed_by(error: &io::Error) -> Option<c_int> {
-    let detail = Error::of(error)?;
-    detail.signal().filter(|_| detail.errno().is_none())
 }
 
 /// libc's function, which always exists.

@@ -5,6 +5,7 @@
 
 use libc::{c_char, c_int};
 use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -43,7 +44,7 @@ impl Settings {
         match KNOWN.compare_exchange(null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 if let Some(complaint) = complaint {
-                    crate::log::say(complaint);
+                    say(complaint);
                 }
                 // SAFETY: allocated above and never freed.
                 unsafe { &*found }
@@ -105,6 +106,14 @@ fn variable(name: &CStr) -> Option<&'static CStr> {
     let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
     // SAFETY: not null, so a string.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+}
+
+/// Writes a line with a single write(2); does nothing if standard error is closed.
+pub(crate) fn say(line: &str) {
+    let line = format!("forkless: {line}\n");
+    // SAFETY: if the descriptor is closed, the write fails; nothing else is done with it.
+    let stderr = unsafe { BorrowedFd::borrow_raw(2) };
+    let _ = forkless::internal::write_quietly(stderr, line.as_bytes());
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use crate::inherit;
 use crate::log::Story;
 use crate::next::{self, is_glibc};
-use crate::popen::{has_room, killed_by};
+use crate::popen::has_room;
 use crate::sealed::{Mask, sealed};
 use crate::settings::Settings;
-use crate::spawn::reserve;
+use crate::spawn::{killed_by, reserve};
 use forkless::ShellChild;
 use forkless::planted;
 use forkless_capi::boundary::{as_libc, set_errno, shielded};

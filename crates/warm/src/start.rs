@@ -40,7 +40,7 @@ fn next(name: &CStr) -> *mut c_void {
 }
 
 /// Whether handlers of `pthread_atfork(3)` would have to run in a child. A raw clone skips them.
-pub(crate) fn has_fork_handlers() -> bool {
+fn has_fork_handlers() -> bool {
     HAS_FORK_HANDLERS.load(Relaxed)
 }
 
@@ -63,7 +63,7 @@ unsafe extern "C" fn __libc_start_main(
     // SAFETY: libc's function of this name has this type.
     let libc: StartMain = unsafe { transmute(libc) };
     // SAFETY: the arguments that the kernel has given this program.
-    let (argc, argv) = unsafe { template::stop(argc, argv) };
+    let (argc, argv) = unsafe { template::stop(argc, argv, has_fork_handlers()) };
     // SAFETY: the program's own arguments, or the child's.
     unsafe { libc(main, argc, argv, init, fini, rtld_fini, stack_end) }
 }

@@ -6,7 +6,6 @@
 use crate::bind::bind_functions;
 use crate::pages::Pages;
 use crate::program::{Arguments, Program};
-use crate::start::has_fork_handlers;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
 use core::mem::{MaybeUninit, zeroed};
@@ -78,15 +77,18 @@ static STATE: Place<State> = Place(UnsafeCell::new(State {
 static PROGRAM: Place<Program> = Place(UnsafeCell::new(Program::EMPTY));
 
 /// Serves, if this process was started as a template; returns in each child with the child's arguments. Otherwise
-/// returns the arguments at once.
-pub(crate) unsafe fn stop(argc: c_int, argv: *mut *mut c_char) -> Arguments {
+/// returns the arguments at once. `has_fork_handlers`: those of `pthread_atfork(3)` would have to run in a child.
+pub(crate) unsafe fn stop(argc: c_int, argv: *mut *mut c_char, has_fork_handlers: bool) -> Arguments {
     if !is_template() {
         return (argc, argv);
     }
     // SAFETY: the only references to them, in the only thread. A child that returns from here has its own copies.
     let (state, program) = unsafe { (&mut *STATE.0.get(), &mut *PROGRAM.0.get()) };
-    // SAFETY: the arguments that the kernel has given this program.
-    let refusal = unsafe { state.prepare(program, argc, argv) }.err().unwrap_or(0);
+    let refusal = match has_fork_handlers && !planted!("warm-fork-handlers-skipped") {
+        true => refusal::FORK_HANDLERS,
+        // SAFETY: the arguments that the kernel has given this program.
+        false => unsafe { state.prepare(program, argc, argv) }.err().unwrap_or(0),
+    };
     if !send(&Message::new(Kind::Hello, 0, refusal)) || refusal != 0 {
         sys::exit(1);
     }
@@ -121,9 +123,6 @@ fn send(message: &Message) -> bool {
 impl State {
     /// Prepares this process, so that children inherit nothing unwanted. The error is a [`refusal`].
     unsafe fn prepare(&mut self, program: &mut Program, argc: c_int, argv: *mut *mut c_char) -> Result<(), u64> {
-        if has_fork_handlers() && !planted!("warm-fork-handlers-skipped") {
-            return Err(refusal::FORK_HANDLERS);
-        }
         if !has_plain_signals_and_timers() {
             return Err(refusal::TIMERS);
         }

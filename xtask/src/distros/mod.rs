@@ -11,6 +11,7 @@ use crate::release;
 use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::time::Instant;
 use testing::dist::root;
@@ -76,12 +77,23 @@ fn table() -> Result<Table> {
     Ok(toml::from_str(include_str!("distros.toml"))?)
 }
 
-/// The parts of the tests, in the order of the page.
+/// The page as it should be: with the newest record of distributions between its marks.
 ///
 /// # Errors
-/// If the list is wrong.
-pub fn parts() -> Result<Vec<Part>> {
-    Ok(table()?.part)
+/// A file cannot be read, or the page has no marks.
+pub fn page(root: &Path) -> Result<String> {
+    let parts = table()?.part;
+    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    let not_run = |name: &str, version: &str| {
+        let part = parts.iter().find(|part| part.name == name)?;
+        part.not_run.get(version).map(|why| format!("not run: {why}"))
+    };
+    let table = page::Table { system: "Debian", rows: &names, not_run: &not_run, lists_skips: false };
+    page::with_table(root, RECORD, &table)
+}
+
+fn write_page() -> Result<()> {
+    Ok(fs::write(root().join(page::PAGE), page(&root())?)?)
 }
 
 /// Runs the parts.
@@ -90,7 +102,7 @@ pub fn parts() -> Result<Vec<Part>> {
 /// A test failed, a system cannot be made, or a name is unknown.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.page {
-        return page::write(&root());
+        return write_page();
     }
     let Table { distribution, part } = table()?;
     for name in &options.names {
@@ -154,7 +166,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
             if options.record {
                 let _lock = record::lock(&root().join("bench/record"))?;
                 record::write(&root(), RECORD, record::Entry { version: &one.name, job })?;
-                page::write(&root())?;
+                write_page()?;
             }
         }
     }

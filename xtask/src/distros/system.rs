@@ -136,7 +136,7 @@ impl System {
             ("CARGO_NET_OFFLINE", "true"),
             ("FORKLESS_TEST_SCALE", &scale),
             ("PART_USER", if is_user { "user" } else { "root" }),
-            (testing::modules::RUN, &*testing::modules::THIS_RUN),
+            (testing::once::RUN, &*testing::once::THIS_RUN),
         ];
         let output = self.enter(&script, &variables).output()?;
         Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))

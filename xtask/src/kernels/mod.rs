@@ -60,13 +60,17 @@ const NEEDED: [&str; 10] = [
     "linux-perf",
 ];
 
+fn write_page() -> Result<()> {
+    Ok(fs::write(root().join(page::PAGE), page::page(&root())?)?)
+}
+
 /// Boots each kernel and runs the tests.
 ///
 /// # Errors
 /// A test failed, or qemu cannot be installed. A kernel that cannot be had is skipped, and said.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.page {
-        return page::write(&root());
+        return write_page();
     }
     let known = |version: &str| KERNELS.iter().any(|(known, _)| *known == version);
     if let Some(unknown) = options.versions.iter().find(|version| !known(version)) {
@@ -124,7 +128,7 @@ impl Options {
         if self.record {
             let _lock = record::lock(&root().join("bench/record"))?;
             record::write(&root(), record::KERNELS, record::Entry { version, job })?;
-            page::write(&root())?;
+            write_page()?;
         }
         Ok(is_good)
     }

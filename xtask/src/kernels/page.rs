@@ -11,56 +11,39 @@ pub const PAGE: &str = "docs/platforms.md";
 
 const END: &str = "<!-- Up to here. -->";
 
-/// The page as it should be: with the tables of the newest records between their marks.
+/// The page as it should be: with the newest record of kernels between its marks.
 ///
 /// # Errors
 /// A file cannot be read, or the page has no marks.
 pub fn page(root: &Path) -> Result<String> {
-    let text = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let kernels: Vec<&str> = super::suites::names().collect();
     let table = Table { system: "Linux", rows: &kernels, not_run: &|_, _| None, lists_skips: true };
-    let text = with_table(root, &text, record::KERNELS, &table)?;
-    let parts = crate::distros::parts()?;
-    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
-    let not_run = |name: &str, version: &str| {
-        let part = parts.iter().find(|part| part.name == name)?;
-        part.not_run.get(version).map(|why| format!("not run: {why}"))
-    };
-    with_table(
-        root,
-        &text,
-        crate::distros::RECORD,
-        &Table { system: "Debian", rows: &names, not_run: &not_run, lists_skips: false },
-    )
+    with_table(root, record::KERNELS, &table)
 }
 
 /// What a table shows beside its record.
-struct Table<'a> {
+pub struct Table<'a> {
     /// What the columns are versions of.
-    system: &'a str,
-    rows: &'a [&'a str],
+    pub system: &'a str,
+    pub rows: &'a [&'a str],
     /// Why this row is not run in this version.
-    not_run: &'a dyn Fn(&str, &str) -> Option<String>,
+    pub not_run: &'a dyn Fn(&str, &str) -> Option<String>,
     /// Below the table: what was skipped.
-    lists_skips: bool,
+    pub lists_skips: bool,
 }
 
-/// The text with one of the tables replaced.
-fn with_table(root: &Path, text: &str, what: &str, table: &Table<'_>) -> Result<String> {
+/// The page with one of the tables replaced by that of the newest record.
+///
+/// # Errors
+/// As above.
+pub fn with_table(root: &Path, what: &str, table: &Table<'_>) -> Result<String> {
+    let text = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let begin = format!("<!-- The following is written by `cargo xtask {what} --page` from the record. -->");
     let (before, rest) = text.split_once(&begin).with_context(|| format!("{PAGE} has no line {begin}"))?;
     let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no second mark"))?;
     let (file, columns) = record::read(root, what)?.with_context(|| format!("no record of {what}"))?;
     let table = markdown(&columns, table);
     Ok(format!("{before}{begin}\n\n[Record](../{})\n\n{table}\n{END}{after}", file.display()))
-}
-
-/// Writes it.
-///
-/// # Errors
-/// As above, or it cannot be written.
-pub fn write(root: &Path) -> Result<()> {
-    fs::write(root.join(PAGE), page(root)?).context(PAGE)
 }
 
 fn markdown(kernels: &[Kernel], &Table { system, rows, not_run, lists_skips }: &Table<'_>) -> String {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use testing::dist::{self, root};
-use testing::{modules, packages};
+use testing::{modules, once, packages};
 
 /// A test program of cargo's.
 struct Suite {
@@ -38,7 +38,7 @@ fn python(target: &Path) -> Result<()> {
     say(modules::python(&target.join("tmp/python"), target, modules::Profile::Dev)?)
 }
 
-fn say(built: modules::Built) -> Result<()> {
+fn say(built: testing::packages::Built) -> Result<()> {
     if let Err(why) = built {
         println!("SKIPPED: a module for another language because {why}");
     }
@@ -206,12 +206,12 @@ impl Choice {
     fn environment(&self) -> String {
         let (slow, scale) = (self.slow, self.scale);
         let mut lines = format!("export FORKLESS_TEST_SLOW={slow} FORKLESS_TEST_SCALE={scale}\n");
-        let run = &*modules::THIS_RUN;
+        let run = &*once::THIS_RUN;
         let _ = writeln!(
             lines,
             "export {}=1 {}={run} FORKLESS_OWN_SYSTEM=1 RUST_BACKTRACE=0",
             packages::NO_INSTALL,
-            modules::RUN
+            once::RUN
         );
         for name in ["PATH", "CARGO", "CARGO_HOME", "RUSTUP_HOME"] {
             if let Some(value) = std::env::var_os(name) {

@@ -2,10 +2,10 @@
 
 use super::Engine;
 use super::limits::shorter;
+use crate::control::Flow;
 use crate::output::Capture;
 use crate::remote::Away;
 use crate::slot::{Absent, Slot, Waiting};
-use crate::source::Flow;
 use crate::summary::Ended;
 use std::time::{Instant, SystemTime};
 

@@ -1,6 +1,7 @@
 //! Captured output on its way: from the pipes, through the order of the jobs, to the sink.
 
 use super::{Engine, Finished};
+use crate::control::Flow;
 use crate::options::Output;
 use crate::output::{self, Capture, Way};
 use crate::slot::{Running, Slot};
@@ -123,7 +124,7 @@ impl Engine<'_> {
     pub(super) fn results_failed(&mut self, seq: u64, error: &io::Error) {
         const OF: &str = "the results of job";
         if planted!("jobs-full-results-stop-the-run") {
-            self.stop(crate::Flow::Soon);
+            self.stop(Flow::Soon);
         }
         if !self.summary.errors.iter().any(|known| known.to_string().starts_with(OF)) {
             self.fail(io::Error::new(error.kind(), format!("{OF} {seq}: {error}")));

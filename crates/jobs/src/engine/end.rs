@@ -2,12 +2,12 @@
 
 use super::limits::after;
 use super::{Engine, Finished};
+use crate::control::Flow;
 use crate::job::{Run, Stdin};
 use crate::launch::{is_lack, is_of_launch, is_struck};
 use crate::options::HaltWhen;
 use crate::output::Capture;
 use crate::slot::{Over, Running, Slot, Waiting};
-use crate::source::Flow;
 use crate::summary::{Ended, Ending};
 use forkless::{Error, internal::is_for_the_shell, planted};
 use std::ffi::OsString;

@@ -1,8 +1,9 @@
 //! What jobs read: the bytes on their way from the source to their standard input.
 
 use super::{Engine, Supply};
+use crate::control::Flow;
 use crate::slot::{Running, Slot};
-use crate::source::{Flow, More};
+use crate::source::More;
 use crate::wake::{Kind, Token};
 use forkless::planted;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! The loop: launch, write, sleep, reap.
 
-use crate::control::Control;
+use crate::control::{Control, Flow};
 use crate::launch::Launcher;
 use crate::log::Outlet;
 use crate::options::{Options, Output};
@@ -8,7 +8,7 @@ use crate::output::spill::Spill;
 use crate::output::{Capture, FIRST};
 use crate::pool::Pool;
 use crate::slot::Slot;
-use crate::source::{Events, Flow, Sink, Source};
+use crate::source::{Events, Sink, Source};
 use crate::summary::{Ended, Progress, Summary};
 use crate::wake::{Kind, Token, Wake};
 use forkless::planted;

@@ -1,13 +1,14 @@
 //! Taking jobs from the source, and launching them.
 
 use super::{Engine, PAUSE, Supply};
-use crate::job::{Job, Stdin};
+use crate::control::Flow;
+use crate::job::{Job, Place, Stdin};
 use crate::launch::{Launched, Ready, is_lack, is_struck};
 use crate::options::Output;
 use crate::output::Capture;
 use crate::pool::{Answer, Pool};
 use crate::slot::{Feed, Running, Slot, Starting, Waiting};
-use crate::source::{Flow, Next, Place, Sink, Stream};
+use crate::source::{Next, Sink, Stream};
 use crate::summary::{Ended, Ending};
 use crate::wake::{Kind, Token};
 use forkless::{Child, planted};
@@ -330,7 +331,7 @@ impl Engine<'_> {
     }
 
     /// What is to be written to the job's standard input.
-    fn feed_of(&mut self, job: &mut crate::Job, child: &mut Child) -> Option<Feed> {
+    fn feed_of(&mut self, job: &mut Job, child: &mut Child) -> Option<Feed> {
         let pipe = child.stdin.take()?;
         let (bytes, goes_on) = match &mut job.stdin {
             Stdin::Bytes(bytes) => (bytes, false),

@@ -8,7 +8,6 @@ use crate::heap;
 use crate::inherit::{self, Flat};
 use crate::log::Story;
 use crate::next::{self, Opaque, is_glibc};
-use crate::popen::killed_by;
 use crate::sealed::{Mask, sealed};
 use crate::settings::{Settings, without_us};
 use forkless::internal::posix::FileAction;
@@ -438,6 +437,12 @@ impl Request {
 
 /// glibc uses these signals itself, and never blocks them.
 const RESERVED: [c_int; 2] = [32, 33];
+
+/// The signal that killed a child before it could run its program.
+pub(crate) fn killed_by(error: &io::Error) -> Option<c_int> {
+    let detail = Error::of(error)?;
+    detail.signal().filter(|_| detail.errno().is_none())
+}
 
 /// They are ignored in the children of older C libraries: glibc before 2.38 changes each disposition by itself (`__spawni_child`).
 pub(crate) fn reserve(command: &mut Command) {
