@@ -154,10 +154,7 @@ impl Command {
     /// ```
     pub fn exec(&mut self) -> io::Error {
         // As a forked child would do it.
-        let launcher = std::mem::replace(&mut self.launcher, Launcher::Fork);
-        let plan = compile(self, false);
-        self.launcher = launcher;
-        match plan {
+        match compile(self.clone().launcher(Launcher::Fork), false) {
             Ok(plan) => exec(&plan, self.signals.default | self.signals.ignore).into(),
             Err(error) => error,
         }

@@ -116,6 +116,18 @@ pub(crate) use setup::{Name, Setup};
 /// 10. `no_new_privs`; the parent-death signal; the capability sets; Landlock.
 /// 11. Signals: SIGPIPE at its default, and the caller's mask, by default.
 /// 12. Closures of [`pre_exec`](Self::pre_exec), the seccomp filter, exec.
+///
+/// A clone has the same settings, and shares the descriptors and closures:
+///
+/// ```
+/// # use forkless::Command;
+/// let mut list = Command::new("echo");
+/// list.arg("a");
+/// assert_eq!(list.clone().arg("b").output()?.stdout, b"a b\n");
+/// assert_eq!(list.output()?.stdout, b"a\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
 pub struct Command {
     pub(crate) program: OsString,
     pub(crate) candidates: Vec<OsString>,
@@ -155,6 +167,7 @@ pub struct Command {
 }
 
 /// Environment, paths and redirections that this crate has worked out instead of a shell.
+#[derive(Clone)]
 pub(crate) struct Ready {
     /// The whole environment, in this order.
     pub(crate) env: Held,
@@ -165,13 +178,14 @@ pub(crate) struct Ready {
 }
 
 /// A descriptor that the child opens or copies when all others are in place.
+#[derive(Clone)]
 pub(crate) enum ReadyFile {
     Open { to: RawFd, path: CString, flags: i32 },
     Copy { to: RawFd, from: RawFd },
 }
 
 /// Changes to the environment that the child inherits.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Environment {
     /// Does the child start without the variables of the caller?
     pub(crate) clear: bool,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// These settings as the caller gave them: nothing is looked up or checked yet.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sandbox {
     pub(crate) unshare: u64,
     pub(crate) uid_maps: Vec<[u32; 3]>,
@@ -34,6 +34,7 @@ pub(crate) struct Sandbox {
 }
 
 /// A change to the child's mounts.
+#[derive(Clone)]
 pub(crate) enum MountStep {
     /// `mount(2)`.
     Mount(Mount),
@@ -60,6 +61,7 @@ pub(crate) enum MountStep {
 }
 
 /// A file that is made with the content of another one.
+#[derive(Clone)]
 pub(crate) struct NewFile {
     pub(crate) data: Arc<OwnedFd>,
     pub(crate) length: usize,
@@ -169,6 +171,7 @@ pub mod mount_attribute {
 }
 
 /// A `mount(2)` call.
+#[derive(Clone)]
 pub(crate) struct Mount {
     pub(crate) source: Option<OsString>,
     pub(crate) target: PathBuf,

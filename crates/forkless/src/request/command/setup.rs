@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// These settings as the caller gave them: nothing is looked up or checked yet.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Setup {
     /// Those of one value.
     pub(crate) simple: Simple,
@@ -37,6 +37,7 @@ pub(crate) struct Setup {
 }
 
 /// A system call as the caller gave it.
+#[derive(Clone)]
 pub(crate) struct RawCall {
     pub(crate) number: u32,
     pub(crate) args: Vec<CallArg>,
@@ -603,7 +604,7 @@ macro_rules! simple {
         passed $passed:tt
     ) => {
         /// What was asked for.
-        #[derive(Debug, Default)]
+        #[derive(Clone, Debug, Default)]
         pub(crate) struct Simple {
             $(pub(crate) $name: Option<kind!(type $kind $(($($more)*))?)>,)*
         }
