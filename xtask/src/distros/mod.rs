@@ -150,7 +150,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
             };
             let seconds = begin.elapsed().as_secs();
             let done = Done { name: part.name.clone(), status, seconds, output };
-            let job = record::job(&done, &[], &commit, &one.suite)?;
+            let mut job = record::job(&done, &[], &commit, &one.suite)?;
             println!("Debian {}, {}: {}, {seconds} s", one.name, part.name, job.cell());
             job.failures().for_each(|name| println!("    FAILED: {name}"));
             job.skipped.iter().for_each(|(line, times)| println!("    SKIPPED: {line} ({times})"));
@@ -164,6 +164,13 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
                 lines[lines.len().saturating_sub(60)..].iter().for_each(|line| println!("    | {line}"));
             }
             if options.record {
+                // The reasons, each once.
+                let mut reasons = BTreeMap::new();
+                for (line, times) in std::mem::take(&mut job.skipped) {
+                    let reason = line.split_once(" because ").or_else(|| line.split_once(": ")).map(|(_, why)| why);
+                    *reasons.entry(reason.unwrap_or(&line).to_owned()).or_insert(0) += times;
+                }
+                job.skipped = reasons;
                 let _lock = record::lock(&root().join("bench/record"))?;
                 record::write(&root(), RECORD, record::Entry { version: &one.name, job })?;
                 write_page()?;
