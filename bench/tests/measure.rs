@@ -2,6 +2,8 @@
 
 testing::usual_surroundings!();
 
+mod rows;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -11,6 +13,7 @@ use std::{
 };
 
 use forkless::BpfInstruction;
+use rows::rows;
 use serde_json::Value;
 use testing::modules::{Modules, Profile};
 
@@ -55,22 +58,6 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     fields
-}
-
-/// The rows of a record as objects.
-fn rows(report: &Value) -> Vec<Value> {
-    let columns =
-        report["columns"].as_array().expect("columns").iter().map(|name| name.as_str().expect("a name").into());
-    let columns: Vec<String> = columns.collect();
-    let row = |condition: &Value, values: &Value| -> Value {
-        let figures = columns.iter().cloned().zip(values.as_array().expect("values").iter().cloned());
-        condition.as_object().expect("an object").clone().into_iter().chain(figures).collect()
-    };
-    let of = |group: &Value| {
-        let methods = group["methods"].as_array().expect("methods").iter();
-        methods.map(|values| row(&group["condition"], values)).collect::<Vec<_>>()
-    };
-    report["rows"].as_array().expect("rows").iter().flat_map(of).collect()
 }
 
 fn keys(value: &Value) -> BTreeSet<String> {

@@ -2,6 +2,8 @@
 
 testing::usual_surroundings!();
 
+mod rows;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -11,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rows::{multiply, rows};
 use serde_json::Value;
 
 /// Time limit of the browser, which takes seconds, or longer on a busy machine.
@@ -237,9 +240,9 @@ fn report_writes_page_and_plots_and_prints_a_summary() {
         assert!(svg.starts_with("<svg") && svg.contains(colour), "{file}: {svg}");
     }
     let page = fs::read_to_string(out.path().join("index.html")).expect("a page");
-    let rows: Value =
+    let record: Value =
         serde_json::from_slice(&fs::read(record().join("results.json")).expect("a record")).expect("JSON");
-    for row in rows["rows"].as_array().expect("rows").iter().take(15) {
+    for row in rows(&record).iter().take(15) {
         let time = row["total_p50_us"].as_f64().expect("a time");
         let exact = if time < 99.95 { format!("<td>{time:.1}") } else { format!("<td>{time:.0}") };
         assert!(time > 999.0 || page.contains(&exact), "{exact} is not on the page");
@@ -343,22 +346,14 @@ fn readme_has_the_figures_of_its_record() {
 fn changed(from: &Path, to: &Path, factor: impl Fn(&str, usize) -> f64) {
     let mut record: Value =
         serde_json::from_slice(&fs::read(from.join("results.json")).expect("a record")).expect("JSON");
-    for list in ["rows", "alive"] {
-        change(record[list].as_array_mut().expect("rows"), &factor);
-    }
-    fs::write(to, record.to_string()).expect("written");
-}
-
-fn change(rows: &mut [Value], factor: impl Fn(&str, usize) -> f64) {
-    for (index, row) in rows.iter_mut().enumerate() {
-        let name = row.get("launcher").or_else(|| row.get("waiter")).and_then(Value::as_str);
-        let by = factor(name.expect("a name"), index);
-        for field in row.as_object_mut().expect("a row").iter_mut() {
-            if let Some(value) = field.1.as_f64().filter(|_| field.0.ends_with("_us")) {
-                *field.1 = (value * by).into();
-            }
+    multiply(&mut record, |name, index, column| column.ends_with("_us").then(|| factor(name, index)));
+    for (index, row) in record["alive"].as_array_mut().expect("rows").iter_mut().enumerate() {
+        let by = factor(row["waiter"].as_str().expect("a name"), index);
+        for (_, value) in row.as_object_mut().expect("a row").iter_mut().filter(|(name, _)| name.ends_with("_us")) {
+            *value = (value.as_f64().expect("a number") * by).into();
         }
     }
+    fs::write(to, record.to_string()).expect("written");
 }
 
 #[test]
