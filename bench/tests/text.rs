@@ -274,7 +274,7 @@ fn interrupt_key_ends_the_bench_after_its_finished_rows() {
     let out = place.path().join("out");
     let mark = format!("FORKLESS_TEST_MARK=key-{}", std::process::id());
     let mut command = forkless::Command::new(env!("CARGO_BIN_EXE_forkless-bench"));
-    command.args(long(&out)).env_remove("COLUMNS").env("TMPDIR", scratch.path()).pty(&pty);
+    command.args(long(&out)).env_remove("COLUMNS").env("TERM", "xterm").env("TMPDIR", scratch.path()).pty(&pty);
     command.env("FORKLESS_TEST_MARK", mark.split_once('=').expect("a value").1);
     let mut child = command.spawn().expect("forkless starts");
     drop(command);
@@ -299,7 +299,7 @@ fn interrupt_key_ends_the_bench_after_its_finished_rows() {
 /// Runs the command on the terminal; returns the status and what it has written.
 fn on_terminal(pty: &Pty, words: &[String]) -> (ExitStatus, String) {
     let mut command = forkless::Command::new(env!("CARGO_BIN_EXE_forkless-bench"));
-    command.args(words).env_remove("COLUMNS").pty(pty);
+    command.args(words).env_remove("COLUMNS").env("TERM", "xterm").pty(pty);
     let mut child = command.spawn().expect("forkless starts");
     let mut text = Vec::new();
     let status = pty.read_until_exit(&mut child, Duration::from_secs(1), &mut text).expect("ends");

@@ -216,7 +216,7 @@ test('a prepared command starts any number of times', async () => {
 
 test('settings reach the program', async () => {
   const text = async (line, options) => (await run('sh', ['-c', line], { check: true, ...options })).stdout;
-  assert.strictEqual(await text('nice', { nice: 7 }), '7\n');
+  assert.strictEqual(await text('nice', { nice: 17 }), '17\n');
   assert.strictEqual(await text('ulimit -n; ulimit -Hc', { rlimits: { nofile: [50, 60], core: 0 } }), '50\n0\n');
   assert.strictEqual(await text('umask', { umask: 0o27 }), '0027\n');
   assert.match(await text('cat /proc/self/status', { noNewPrivs: true }), /NoNewPrivs:\t1/);

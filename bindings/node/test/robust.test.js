@@ -43,6 +43,8 @@ test('children are launched by forkless, and not by libuv', () => {
 });
 
 test('1,000 children at once, each end reported once', () => {
+  const [most] = spawnSync('sh', ['-c', 'ulimit -Hn'], { encoding: 'utf8' }).stdout.trim().split('\n').map(Number);
+  if (most < 1500) return console.log('SKIPPED: 1,000 children at once because of the limit of files');
   const { stdout } = script(`
     const before = fds();
     const codes = new Map();

@@ -37,8 +37,8 @@ is(text('ulimit -n; ulimit -c', rlimit => [['NOFILE', 64, 64], ['CORE', 0, 0]]),
 sub ignores { return hex((text('grep SigIgn /proc/self/status', @_) =~ /([0-9a-f]{16})/)[0]) }
 is(ignores(signal_ignore => ['USR1', 12]) & 0xa00, 0xa00, 'signal_ignore takes names and numbers');
 is(ignores() & 0xa80, 0, 'SIGFPE, which perl ignores, is reset to its default');
-is(text('nice', nice => 7), "7\n", 'nice');
-is(shell('nice')->nice(3)->umask(0)->capture->stdout, "3\n", 'settings are methods that can be chained');
+is(text('nice', nice => 17), "17\n", 'nice');
+is(shell('nice')->nice(13)->umask(0)->capture->stdout, "13\n", 'settings are methods that can be chained');
 like(shell('true', umask => 022)->prepare->steps, qr/umask/, 'steps lists umask');
 
 # ---- Redirections ----

@@ -62,7 +62,7 @@ is(forks(<<'PERL'), 0, 'the other functions do not fork');
     capture(['true']) or die;
     waitpid spawn('/bin/true', ['true']), 0;
     waitpid spawnp('true', ['true']), 0;
-    Forkless->new(cmd => ['true'], nice => 1, setsid => 1)->status == 0 or die;
+    Forkless->new(cmd => ['true'], nice => 11, setsid => 1)->status == 0 or die;
 PERL
 
 # A file that the kernel refuses with ENOEXEC: the shell is tried, without fork too.

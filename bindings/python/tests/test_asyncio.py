@@ -125,9 +125,9 @@ def test_several_tasks_wait_for_a_signalled_child(go):
 
 def test_settings_and_kill_group_work_with_asyncio(go):
     async def main():
-        words = {"nice": 5, "umask": 0o27, "env": {"A": "b", "PATH": "/bin"}}
+        words = {"nice": 15, "umask": 0o27, "env": {"A": "b", "PATH": "/bin"}}
         process = await create_subprocess_exec("sh", "-c", "nice; umask; echo $A", stdout=PIPE, **words)
-        assert (await process.communicate())[0].split() == [b"5", b"0027", b"b"]
+        assert (await process.communicate())[0].split() == [b"15", b"0027", b"b"]
         process = await create_subprocess_shell("sleep 50 & echo $!; wait", stdout=PIPE, kill_group=True)
         grandchild = int(await process.stdout.readline())
         process.kill()

@@ -29,7 +29,7 @@ def user_namespaces():
 
 
 def test_limits_and_scheduling_settings_take_effect():
-    assert says("nice", nice=7) == "7"
+    assert says("nice", nice=17) == "17"
     assert says("ulimit -Sn; ulimit -Hn", rlimits={resource.RLIMIT_NOFILE: (20, 30)}).split() == ["20", "30"]
     assert says("ulimit -c", rlimits={"core": 0}) == "0"
     assert says("ulimit -s", rlimits={"stack": (resource.RLIM_INFINITY, resource.RLIM_INFINITY)} if AS_ROOT else None)
@@ -198,7 +198,7 @@ def is_running(pid):
 
 
 def test_a_best_effort_step_may_fail():
-    done = forkless.prepare(["sh", "-c", "nice"], nice=0, rlimits={"nofile": (10, 1 << 40)}, best_effort=["set the limit"])
+    done = forkless.prepare(["sh", "-c", "nice"], nice=19, rlimits={"nofile": (10, 1 << 40)}, best_effort=["set the limit"])
     with done.spawn() as child:
         assert child.wait() == 0
         assert len(child.missed) == 1 and "nofile" in child.missed[0]

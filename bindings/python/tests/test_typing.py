@@ -133,10 +133,10 @@ def test_native_functions_have_signatures():
 
 
 def test_every_function_takes_settings():
-    assert forkless.run(["nice"], nice=7, stdout=-1).stdout == forkless.check_output(["nice"], nice=7) == b"7\n"
-    line = 'test "$(nice)" = 7'
-    assert forkless.call(line, shell=True, nice=7) == forkless.check_call(line, shell=True, nice=7) == 0
-    assert forkless.Popen(line, shell=True, nice=7).wait() == forkless.prepare(line, shell=True, nice=7).run().returncode == 0
+    assert forkless.run(["nice"], nice=17, stdout=-1).stdout == forkless.check_output(["nice"], nice=17) == b"17\n"
+    line = 'test "$(nice)" = 17'
+    assert forkless.call(line, shell=True, nice=17) == forkless.check_call(line, shell=True, nice=17) == 0
+    assert forkless.Popen(line, shell=True, nice=17).wait() == forkless.prepare(line, shell=True, nice=17).run().returncode == 0
 
 
 def test_every_setting_of_the_stub_is_accepted():

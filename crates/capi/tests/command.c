@@ -122,12 +122,14 @@ static void settings(void) {
                                       "sed 's/^\\(.*\\)=\\1$/session/'");
     EXPECT(0, forkless_command_umask(command, 027));
     EXPECT(0, forkless_command_rlimit(command, RLIMIT_NOFILE, 64, 128));
-    EXPECT(0, forkless_command_rlimit(command, RLIMIT_CORE, 0, UINT64_MAX));
-    EXPECT(0, forkless_command_nice(command, 5));
+    struct rlimit core;
+    EXPECT(0, getrlimit(RLIMIT_CORE, &core));
+    EXPECT(0, forkless_command_rlimit(command, RLIMIT_CORE, 0, core.rlim_max));
+    EXPECT(0, forkless_command_nice(command, 15));
     EXPECT(0, forkless_command_setsid(command, 1));
     EXPECT(-EINVAL, forkless_command_rlimit(command, 99, 0, 0));
     EXPECT(-EINVAL, forkless_command_rlimit(command, -1, 0, 0));
-    expect_output(command, "0027\n64\n0\n5\nsession\n");
+    expect_output(command, "0027\n64\n0\n15\nsession\n");
 
     command = shell("grep -E 'NoNewPrivs|Cpus_allowed_list' /proc/self/status; cat /proc/self/timerslack_ns");
     int processors[] = {0};
