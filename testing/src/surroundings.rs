@@ -32,7 +32,7 @@ pub extern "C" fn usual() {
     }
 }
 
-/// Calls [`usual`](surroundings::usual) before `main` of this test program.
+/// Calls `surroundings::usual` before `main` of this test program.
 #[macro_export]
 macro_rules! usual_surroundings {
     () => {
