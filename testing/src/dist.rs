@@ -91,7 +91,7 @@ pub fn install(prefix: &Path, target: &Path) -> Result<()> {
 /// # Errors
 /// As there.
 pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
-    surroundings::splits(&place.prefix)?;
+    surroundings::check_unsplit(&place.prefix)?;
     let target = std::path::absolute(target)?;
     let mut build = cargo_build(&target, environment);
     run(build.args(["--package", "forkless-capi", "--package", "forkless-preload"]).args(features()))?;

@@ -47,7 +47,7 @@ macro_rules! usual_surroundings {
 ///
 /// # Errors
 /// With the path.
-pub fn splits(path: &Path) -> Result<()> {
+pub fn check_unsplit(path: &Path) -> Result<()> {
     let is_split = path.as_os_str().as_encoded_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':');
     ensure!(!is_split, "{path:?} has a blank or a colon: LD_PRELOAD, make and pkg-config split it there");
     Ok(())
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn a_path_with_blanks_is_a_word() {
         assert_eq!(word("/bin/true"), "/bin/true");
-        assert!(splits(Path::new("/a/b-c_d.1")).is_ok() && splits(Path::new("/a b")).is_err());
-        assert!(splits(Path::new("/a:b")).is_err());
+        assert!(check_unsplit(Path::new("/a/b-c_d.1")).is_ok() && check_unsplit(Path::new("/a b")).is_err());
+        assert!(check_unsplit(Path::new("/a:b")).is_err());
         let place = std::env::temp_dir().join(format!("forkless tests {}", std::process::id()));
         fs::create_dir(&place).expect("a directory");
         symlink("/bin/echo", place.join("echo")).expect("a link");

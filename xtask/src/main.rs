@@ -236,7 +236,8 @@ enum Install {
 ///
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Result<()> {
-    surroundings::splits(&std::path::absolute(dist::root())?).context("cargo test can be run there, this not")?;
+    surroundings::check_unsplit(&std::path::absolute(dist::root())?)
+        .context("cargo test can be run there, this not")?;
     surroundings::usual();
     // SAFETY: this process has one thread.
     unsafe { std::env::set_var("LC_ALL", surroundings::LANGUAGE) };

@@ -27,12 +27,22 @@ impl<T: AsFd + IntoRawFd> Kept<T> {
         }
     }
 
+    /// The same, after `open` has opened it, where it is not open or is another file by now.
+    #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
+    pub(crate) fn get_or_open<E>(place: &mut Option<Self>, open: impl FnOnce() -> Result<Self, E>) -> Result<&T, E> {
+        let kept = match place.take().filter(Self::is_there) {
+            Some(kept) => kept,
+            None => open()?,
+        };
+        Ok(place.insert(kept).held())
+    }
+
     fn held(&self) -> &T {
         self.fd.as_ref().expect("not dropped")
     }
 
     /// Whether the number is still the file that was opened. True where a filter refuses fstat(2).
-    pub(crate) fn is_there(&self) -> bool {
+    fn is_there(&self) -> bool {
         FileId::is_of(self.file, self.held()) || planted!("kept-number-closed-unseen")
     }
 }

@@ -51,7 +51,7 @@ const LINES: [(&str, &str); 11] = [
     ("Seccomp_filters:", "seccomp filters"),
 ];
 
-/// The lines of `/proc/PID/cgroup`, which was read so. `None` if a path has the maximum length that the kernel reports: the real path
+/// The text of `/proc/PID/cgroup`. `None` if it could not be read, or if a path has the maximum length that the kernel reports: the real path
 /// may be longer, and is not known then. (Some kernels truncate the path, others refuse the read.)
 fn cgroup(text: io::Result<Vec<u8>>) -> Option<Vec<u8>> {
     const PATH_MAX: usize = 4096;

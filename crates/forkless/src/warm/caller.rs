@@ -139,11 +139,7 @@ impl Own {
     /// An open file.
     fn file(&mut self, which: usize) -> Result<&File, i32> {
         let Some(place) = self.files.get_mut(which) else { return Err(errno::EINVAL) };
-        if place.as_ref().is_none_or(|file| !file.is_there()) {
-            let name = if which == STATUS { "status" } else { "stat" };
-            *place = Some(open(name)?);
-        }
-        place.as_ref().and_then(|file| file.get().ok()).ok_or(errno::ESTALE)
+        Kept::get_or_open(place, || open(if which == STATUS { "status" } else { "stat" }))
     }
 
     /// The contents of a short file, by one read.
