@@ -47,7 +47,7 @@ static void failed(pTHX_ int answer, const forkless_error *error, const char *wh
     (void)hv_stores(hash, "message", message);
     sv_bless(object, gv_stashpvs("Forkless::Error", GV_ADD));
     sv_setsv(place, object);
-    errno = PLANTED("perl-errno-lost") ? 0 : -answer;
+    errno = -answer;
 }
 
 /* ---- Handles: the pointer is in ext magic that only this file can attach, so a forged object has none ---- */
@@ -119,7 +119,7 @@ static int fd_of(pTHX_ SV *value) {
         croak("a tied handle has no file descriptor");
     if (IoIFP(io) == NULL) return IoDIRP(io) != NULL ? dirfd(IoDIRP(io)) : -1;
     int fd = PerlIO_fileno(IoIFP(io));
-    if (fd < 0 && !PLANTED("perl-handle-in-memory")) croak("an in-memory handle has no file descriptor");
+    if (fd < 0) croak("an in-memory handle has no file descriptor");
     return fd;
 }
 
@@ -222,7 +222,7 @@ static char **bytes_of_list(pTHX_ SV *value, int is_environment) {
         SV **one = av_fetch(array, n, 0);
         STRLEN size = 0;
         texts[n] = one != NULL ? SvPVbyte(*one, size) : (char *)"";
-        if (strlen(texts[n]) != size && !PLANTED("perl-nul-in-a-fast-argument")) {
+        if (strlen(texts[n]) != size) {
             errno = EINVAL;
             return NULL;
         }

@@ -44,7 +44,7 @@ static int go_over_all(struct fast *last, const char *path, char *const *argv, i
         if (!go_over(last, *argv, &at, same)) return 0;
     for (char *const *entry = environ; entry != NULL && *entry != NULL; entry++)
         if (!go_over(last, *entry, &at, same)) return 0;
-    if (same) return at == last->size || PLANTED("perl-command-of-before");
+    if (same) return at == last->size;
     last->size = at;
     return 1;
 }

@@ -33,7 +33,7 @@ static void *room(pTHX_ size_t size) {
 char *ops_bytes(pTHX_ SV *value) {
     STRLEN size;
     const char *text = SvPV_const(value, size);
-    if (memchr(text, '\0', size) != NULL && !PLANTED("perl-nul-in-an-argument")) {
+    if (memchr(text, '\0', size) != NULL) {
         errno = EINVAL;
         return NULL;
     }
@@ -91,7 +91,7 @@ int ops_ready(pTHX_ struct start *how, SV *program, SSize_t first, SSize_t count
 }
 
 pid_t ops_start(pTHX_ const struct start *how) {
-    if (!PLANTED("perl-output-not-flushed")) PERL_FLUSHALL_FOR_CHILD;
+    PERL_FLUSHALL_FOR_CHILD;
     pid_t pid = start(how);
     if (pid > 0) return pid;
     const char *name = how->program != NULL ? how->program : how->argv[0];
@@ -106,8 +106,8 @@ pid_t ops_start(pTHX_ const struct start *how) {
 int ops_wait(pTHX_ pid_t pid) {
     int status;
     while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR || PLANTED("perl-wait-interrupted")) return -1;
-        if (!PLANTED("perl-handlers-held-back")) PERL_ASYNC_CHECK();
+        if (errno != EINTR) return -1;
+        PERL_ASYNC_CHECK();
     }
     return status;
 }
@@ -134,9 +134,9 @@ static void begin_waiting(struct waiting *waiting) {
 /* Registered as a destructor, because a signal handler may die. */
 static void end_waiting(pTHX_ void *place) {
     struct waiting *waiting = place;
-    if (!PLANTED("perl-signals-not-put-back")) sigaction(SIGINT, &waiting->interrupt, NULL);
+    sigaction(SIGINT, &waiting->interrupt, NULL);
     sigaction(SIGQUIT, &waiting->quit, NULL);
-    if (!PLANTED("perl-mask-not-put-back")) pthread_sigmask(SIG_SETMASK, &waiting->mask, NULL);
+    pthread_sigmask(SIG_SETMASK, &waiting->mask, NULL);
     Safefree(waiting);
 }
 
@@ -182,7 +182,7 @@ static OP *pp_system_forkless(pTHX) {
     SSize_t first = ORIGMARK + 1 - PL_stack_base, count = SP - ORIGMARK;
     struct start how = START_INIT;
     int status = -1;
-    if (!PLANTED("perl-taint-ignored")) check_taint(aTHX_ "system", first, count);
+    check_taint(aTHX_ "system", first, count);
     ENTER;
     SAVETMPS;
     SV *program = PL_op->op_flags & OPf_STACKED ? PL_stack_base[first] : NULL;
@@ -194,7 +194,7 @@ static OP *pp_system_forkless(pTHX) {
     int saved = errno;
     FREETMPS;
     LEAVE;
-    STATUS_NATIVE_CHILD_SET(PLANTED("perl-status-as-a-code") ? status >> 8 : status);
+    STATUS_NATIVE_CHILD_SET(status);
     SP = PL_stack_base + first - 1;
     XPUSHi(STATUS_CURRENT);
     PUTBACK;
@@ -207,7 +207,7 @@ static OP *pp_system_forkless(pTHX) {
  * that pipe at descriptor 1. */
 static int make_pipe(int reads, int *ours, int *theirs) {
     int ends[2];
-    if (pipe2(ends, PLANTED("perl-pipe-outlives-exec") ? 0 : O_CLOEXEC) < 0) return -1;
+    if (pipe2(ends, O_CLOEXEC) < 0) return -1;
     *ours = ends[!reads];
     *theirs = ends[reads];
     if (*ours < *theirs) return 0;
@@ -341,7 +341,6 @@ static OP *pp_readpipe_forkless(pTHX) {
 
 void ops_own(pTHX_ IO *io, pid_t pid) {
     IoTYPE(io) = IoTYPE_PIPE;
-    if (PLANTED("perl-close-waits-for-nobody")) return;
     SV **place = av_fetch(PL_fdpid, PerlIO_fileno(IoIFP(io)), TRUE);
     SvUPGRADE(*place, SVt_IV);
     SvIV_set(*place, pid);

@@ -90,7 +90,7 @@ pid_t start(const struct start *how) {
     const char *program = how->program != NULL && *how->program != '\0' ? how->program : how->argv[0];
     if (program == NULL || *program == '\0') return -ENOENT;
     pid_t pid = start_once(how, program, how->argv);
-    if (pid != -ENOEXEC || PLANTED("perl-script-not-run")) return pid;
+    if (pid != -ENOEXEC) return pid;
     char *file = find(program, getenv("PATH"));
     char **argv = file != NULL ? for_shell(file, how->argv) : NULL;
     if (argv != NULL) pid = start_once(how, "/bin/sh", argv);

@@ -3,15 +3,6 @@
 #ifndef START_H
 #define START_H
 
-#ifdef FORKLESS_PLANTED
-#include <stdlib.h>
-#include <string.h>
-/* Faults planted for the tests of the tests. An environment variable selects one; release builds have none. */
-#define PLANTED(name) (getenv("FORKLESS_PLANTED") != NULL && strcmp(getenv("FORKLESS_PLANTED"), name) == 0)
-#else
-#define PLANTED(name) 0
-#endif
-
 #include <signal.h>
 #include <sys/types.h>
 

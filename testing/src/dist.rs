@@ -33,14 +33,6 @@ const LIBRARIES: [Library; 2] = [
 /// System libraries that the static libraries need; gcc adds its own.
 const PRIVATE: &[&str] = &["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
-/// The environment variable with cargo features for libraries that tests build. Only `cargo xtask mutants` sets it.
-pub const FEATURES: &str = "FORKLESS_XTASK_FEATURES";
-
-/// The cargo options for [`FEATURES`].
-pub fn features() -> Vec<String> {
-    std::env::var(FEATURES).map_or_else(|_| Vec::new(), |features| vec!["--features".to_owned(), features])
-}
-
 /// Where files are installed.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -94,7 +86,7 @@ pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -
     surroundings::check_unsplit(&place.prefix)?;
     let target = std::path::absolute(target)?;
     let mut build = cargo_build(&target, environment);
-    run(build.args(["--package", "forkless-capi", "--package", "forkless-preload"]).args(features()))?;
+    run(build.args(["--package", "forkless-capi", "--package", "forkless-preload"]))?;
     let archive = target.join("release/libforkless_capi.a");
     LIBRARIES.iter().try_for_each(|library| library.install(&archive, place))?;
     let preload = place.directory(&place.libdir)?.join("libforkless_preload.so");
@@ -295,9 +287,6 @@ fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Resul
     let mut build = cargo_build(&target, environment);
     // A panic would unwind through frames of the program. The library has none, and so needs no unwinder either.
     build.env("CARGO_PROFILE_RELEASE_PANIC", "abort");
-    if std::env::var_os(FEATURES).is_some() {
-        build.args(["--features", "planted"]);
-    }
     run(build.args(["--package", "forkless-warm"]))?;
     fs::create_dir_all(lib)?;
     let (new, installed) = (lib.join("libforkless_warm.so.new"), lib.join("libforkless_warm.so"));

@@ -163,8 +163,7 @@ pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
     }
     let mut configure = Command::new("perl");
     configure.arg("Makefile.PL").current_dir(copy).env("FORKLESS_PREFIX", prefix);
-    // The C part of the module has planted faults, too.
-    run(configure.args((!dist::features().is_empty()).then_some("DEFINE=-DFORKLESS_PLANTED")))?;
+    run(&mut configure)?;
     run(Command::new("make").current_dir(copy))
 }
 
@@ -206,7 +205,7 @@ pub fn python(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
     }
     let mut maturin = Command::new(&python);
     maturin.args(["-m", "maturin", "build", "--locked", "--quiet", "--auditwheel", "skip", "--out"]).arg(&wheels);
-    maturin.args((profile == Profile::Release).then_some("--release")).args(dist::features());
+    maturin.args((profile == Profile::Release).then_some("--release"));
     maturin.arg("--manifest-path").arg(dist::root().join("bindings/python/Cargo.toml"));
     run(maturin.arg("--interpreter").arg(&python).env("CARGO_TARGET_DIR", target))?;
     let entries = fs::read_dir(&wheels)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
@@ -257,7 +256,7 @@ pub fn node(place: &Path, target: &Path, profile: Profile) -> Result<Built> {
 fn addon(package: &Path, target: &Path, profile: Profile) -> Result<()> {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.args(["build", "--quiet", "--locked", "--package", "forkless-node"]).current_dir(dist::root());
-    build.args((profile == Profile::Release).then_some("--release")).args(dist::features());
+    build.args((profile == Profile::Release).then_some("--release"));
     run(build.arg("--target-dir").arg(target))?;
     let directory = target.join(if profile == Profile::Release { "release" } else { "debug" });
     // Node's names of the architectures.

@@ -26,10 +26,6 @@ pub fn copy(place: &Path, target: &Path) -> Result<Result<Copy, String>> {
     }
     let dist = place.join("Forkless");
     copy_modules(&dist)?;
-    if !dist::features().is_empty() {
-        // The Raku code has planted faults, too.
-        fs::write(dist.join("lib/Forkless/Planted.rakumod"), PLANTED)?;
-    }
     let prefix = place.join("prefix");
     dist::install_once(&prefix, target)?;
     Ok(Ok(Copy { dist, library: prefix.join("lib/libforkless.so.0") }))
@@ -63,7 +59,3 @@ pub fn copy_modules(dist: &Path) -> Result<()> {
     }
     Ok(())
 }
-
-const PLANTED: &str = "unit module Forkless::Planted;
-sub PLANTED(Str $name --> Bool) is export { (%*ENV<FORKLESS_PLANTED> // '') eq $name }
-";

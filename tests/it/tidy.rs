@@ -4,8 +4,7 @@ testing::usual_surroundings!();
 
 use forkless_tests::modules::Modules;
 use forkless_tests::public;
-use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -283,100 +282,14 @@ fn methods_of_command_are_grouped_in_its_documentation() {
     assert!(methods > 90, "only {methods} methods were found");
 }
 
-/// The parts of `tests/planted.toml` that are checked here.
-#[derive(Deserialize)]
-struct Planted {
-    fault: Vec<Fault>,
-}
-
-#[derive(Deserialize)]
-struct Fault {
-    name: String,
-    why: String,
-    tests: Vec<(String, String, String)>,
-    #[serde(default)]
-    central: bool,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-}
-
-/// The names of planted faults in the sources, and how often each occurs. Comments may mention them.
-fn planted_in_sources() -> BTreeMap<String, usize> {
-    let mut found = BTreeMap::new();
-    for path in files("rs") {
-        let text = fs::read_to_string(&path).expect("a source");
-        let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        for part in code.split(concat!("planted", "!(\"")).skip(1) {
-            *found.entry(part.split('"').next().unwrap_or("").to_owned()).or_default() += 1;
-        }
-    }
-    // In C: bindings/perl/start.h. In Raku: bindings/raku/lib/Forkless/Planted.rakumod.
-    for path in [files("c"), files("xs"), files("rakumod")].concat() {
-        let text = fs::read_to_string(&path).expect("a source");
-        for part in text.split("PLANTED(\"").skip(1) {
-            *found.entry(part.split('"').next().unwrap_or("").to_owned()).or_default() += 1;
-        }
-    }
-    found
-}
-
+/// They are patches in tests/faults, and apply: a test of xtask.
 #[test]
-fn planted_faults_are_listed_once_with_a_reason_and_tests() {
-    let text = fs::read_to_string(root().join("tests/planted.toml")).expect("the list");
-    let list: Planted = toml::from_str(&text).expect("the list");
-    let cases: String = files("toml")
-        .iter()
-        .filter(|path| path.parent().is_some_and(|directory| directory.ends_with("tests/cases")))
-        .map(|path| fs::read_to_string(path).expect("cases"))
-        .collect();
-    let (mut sources, mut packages) = (planted_in_sources(), BTreeMap::new());
-    for fault in &list.fault {
-        assert_eq!(sources.remove(&fault.name), Some(1), "how often {} stands in the sources", fault.name);
-        assert!(!fault.why.is_empty() && !fault.tests.is_empty(), "{} has no reason, or no test", fault.name);
-        for (package, target, test) in &fault.tests {
-            let word = test.rsplit("::").next().unwrap_or("");
-            let words = packages.entry(package.clone()).or_insert_with(|| words(package));
-            assert!(words.contains(word), "{}: {package} has no test {target} {test}", fault.name);
-        }
-        if let Some(case) = fault.env.get("FORKLESS_CASE") {
-            let is_named = cases.lines().any(|line| line.starts_with("name = ") && line.contains(case));
-            assert!(is_named, "{}: the table has no case {case}", fault.name);
-        }
-    }
-    assert!(sources.is_empty(), "not in the list, or twice: {sources:?}");
-    let central = list.fault.iter().filter(|fault| fault.central).count();
-    assert!(central <= 10, "CI tries ten faults, not {central}");
-}
-
-/// The words in the sources of a package. Tests may be named by a macro, so a test is one of them.
-fn words(package: &str) -> BTreeSet<String> {
-    let is_it = |path: &PathBuf| {
-        fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("[package]\nname = \"{package}\"\n")))
-    };
-    let manifest = files("toml").into_iter().find(is_it).expect("a package");
-    let directory = manifest.parent().expect("a directory");
-    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let mut found = BTreeSet::new();
-    for path in files("rs").iter().filter(|path| path.starts_with(directory)) {
-        let text = fs::read_to_string(path).expect("a source");
-        found.extend(text.split(|letter| !is_part(letter)).map(str::to_owned));
-    }
-    found
-}
-
-/// The feature is not enabled by default, and only `xtask mutants` builds with it.
-#[test]
-fn planted_faults_are_in_no_release() {
-    for path in files("toml").iter().filter(|path| path.ends_with("Cargo.toml")) {
-        let text = fs::read_to_string(path).expect("a manifest");
-        let lines = text.lines().filter(|line| line.contains("planted") && !line.starts_with('#'));
-        let defines = |line: &str| line.starts_with("planted = [");
-        assert!(lines.clone().all(defines), "{path:?}: {:?}", lines.collect::<Vec<_>>());
-    }
-    for path in files("rs") {
+fn no_source_has_a_planted_fault() {
+    for path in ["rs", "c", "h", "xs", "js", "py", "pm", "rakumod", "toml"].into_iter().flat_map(files) {
         let text = fs::read_to_string(&path).expect("a source");
-        let builds = text.contains(concat!("forkless/", "planted"));
-        assert_eq!(builds, path.ends_with("xtask/src/mutants.rs"), "{path:?}");
+        let has_mark = [concat!("planted", "!("), concat!("PLANTED", "(\"")].iter().any(|mark| text.contains(mark));
+        let is_of_the_trials = path.ends_with("xtask/src/faults.rs") || path.ends_with("tests/faults/selector.rs");
+        assert!(!has_mark || is_of_the_trials, "{path:?}");
     }
 }
 

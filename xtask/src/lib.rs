@@ -1,6 +1,7 @@
 //! The tasks, and what their tests share. Depends on no crate of the project but `testing`, which depends on none.
 
 pub mod distros;
+pub mod faults;
 pub mod fuzz;
 pub mod json;
 pub mod kernels;

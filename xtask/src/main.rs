@@ -1,6 +1,6 @@
 //! Tasks for developers and for CI: tests, checks, installation, benchmarks and generated pages (`cargo xtask --help`).
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -106,11 +106,6 @@ fn task() -> Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| dist::root().join("target"), PathBuf::from);
     match &options.task {
         Task::Dist { prefix, libdir, destdir, libraries } => {
-            ensure!(
-                std::env::var_os(dist::FEATURES).is_none(),
-                "{} is set, which only cargo xtask mutants may do: unset it",
-                dist::FEATURES
-            );
             let prefix = std::path::absolute(prefix)?;
             let place = dist::Place { prefix, libdir: libdir.clone(), destdir: destdir.clone() };
             // Below a directory of its own first: the list of installed files must have exactly these.
@@ -162,7 +157,7 @@ fn task() -> Result<()> {
     }
 }
 
-/// The features of all crates in releases, and that of slow tests. (`planted` adds faults and is only for `cargo xtask mutants`.)
+/// The features of all crates in releases, and that of slow tests.
 const FEATURES: &str = "forkless/tokio,forkless-cli/suites";
 
 fn ci(target: &Path) -> Result<()> {

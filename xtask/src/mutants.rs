@@ -1,9 +1,10 @@
 //! `cargo xtask mutants`: plants faults and checks that the tests for them fail.
 //!
-//! The faults are listed in `tests/planted.toml`; `crates/core/src/planted.rs` selects one at run time. The tests are built once,
-//! with all faults, in a separate directory. Each listed test then runs without a fault, and must pass, and with each fault that
-//! it should catch, and must fail by an assertion within its time limit.
+//! Each fault is a patch in `tests/faults` (see [`faults`]). The tests are built once, in a copy of the tree with all faults. Each
+//! listed test then runs without a fault, and must pass, and with each fault that it should catch, and must fail by an assertion
+//! within its time limit.
 
+use crate::faults::{self, Fault, Test};
 use crate::json;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -43,40 +44,8 @@ const PLANTED: &str = "FORKLESS_PLANTED";
 /// The environment variable that marks processes of a trial, to find those left behind.
 const TRIAL: &str = "FORKLESS_PLANTED_TRIAL";
 
-/// The feature that builds the faults into all crates.
-const FEATURE: &str = "forkless/planted";
-
 /// Default time limit of a test, in seconds.
 const LIMIT: u64 = 60;
-
-#[derive(Deserialize)]
-struct List {
-    fault: Vec<Fault>,
-}
-
-/// A planted fault.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fault {
-    name: String,
-    /// For the reader of the list.
-    #[serde(rename = "why")]
-    _why: String,
-    /// The tests that must fail.
-    tests: Vec<Test>,
-    /// CI tries this fault.
-    #[serde(default)]
-    central: bool,
-    /// Time limit of a test, in seconds.
-    limit: Option<u64>,
-    /// Environment variables of the tests, such as one that selects a case of a table.
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-}
-
-/// Package, test target (`lib`: the unit tests), name of the test.
-#[derive(Deserialize, Serialize, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Test(String, String, String);
 
 /// The result of a trial, best first.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -108,15 +77,20 @@ struct Tried {
 /// # Errors
 /// If cargo fails, or a fault is neither caught nor skipped.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
-    let text = fs::read_to_string(dist::root().join("tests/planted.toml")).context("tests/planted.toml")?;
-    let all = toml::from_str::<List>(&text)?.fault;
+    let all = faults::read(&dist::root())?;
+    let begun = Instant::now();
+    let place = std::path::absolute(target)?.join("planted");
+    faults::copy(&dist::root(), &place.join("tree"), &all)?;
+    println!("{} faults planted in a copy, {:.1} s", all.len(), begun.elapsed().as_secs_f64());
     let known: BTreeSet<String> = all.iter().map(|fault| fault.name.clone()).collect();
     let mut faults = chosen(all, options)?;
     if options.missing {
         let record = Record::read()?;
         faults.retain(|fault| !record.has_caught(&fault.name));
     }
-    let trial = Trial::new(&faults, target)?;
+    let begun = Instant::now();
+    let trial = Trial::new(&faults, &place)?;
+    println!("built, {:.0} s", begun.elapsed().as_secs_f64());
     let commit = commit();
     let (mut passes, mut tried) = (BTreeMap::new(), Vec::new());
     for fault in &faults {
@@ -140,10 +114,10 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
 
 fn chosen(faults: Vec<Fault>, options: &Options) -> Result<Vec<Fault>> {
     for name in &options.names {
-        ensure!(faults.iter().any(|fault| fault.name == *name), "tests/planted.toml has no fault {name}");
+        ensure!(faults.iter().any(|fault| fault.name == *name), "tests/faults has no {name}.patch");
     }
     let is_chosen = |fault: &Fault| {
-        (options.names.is_empty() || options.names.contains(&fault.name)) && (fault.central || !options.central)
+        (options.names.is_empty() || options.names.contains(&fault.name)) && (fault.head.central || !options.central)
     };
     Ok(faults.into_iter().filter(is_chosen).collect())
 }
@@ -160,13 +134,12 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(faults: &[Fault], target: &Path) -> Result<Self> {
-        let place = std::path::absolute(target)?.join("planted");
-        let tests: BTreeSet<&Test> = faults.iter().flat_map(|fault| &fault.tests).collect();
+    /// `place`: has the copy.
+    fn new(faults: &[Fault], place: &Path) -> Result<Self> {
+        let tests: BTreeSet<&Test> = faults.iter().flat_map(|fault| &fault.head.tests).collect();
         let mut build = Command::new(cargo());
-        build.current_dir(dist::root()).args(["test", "--no-run", "--locked", "--message-format", "json"]);
-        build.args(["--features", FEATURE, "--features", "forkless/warm", "--package", "forkless", "--target-dir"]);
-        build.arg(&place);
+        build.current_dir(place.join("tree")).args(["test", "--no-run", "--locked", "--message-format", "json"]);
+        build.args(["--features", "forkless/warm", "--package", "forkless", "--target-dir"]).arg(place.join("target"));
         let packages: BTreeSet<&str> = tests.iter().map(|test| &*test.0).collect();
         build.args(packages.iter().flat_map(|package| ["--package", package]));
         if packages.contains("forkless-cli") {
@@ -189,9 +162,9 @@ impl Trial {
 
     /// `passes`: the result of each test without a fault.
     fn try_fault(&self, fault: &Fault, passes: &mut BTreeMap<(Test, String), Verdict>) -> Result<Verdict> {
-        let mut worst = if fault.tests.is_empty() { Verdict::Unproven } else { Verdict::Caught };
-        for test in &fault.tests {
-            let key = (test.clone(), format!("{:?}", fault.env));
+        let mut worst = if fault.head.tests.is_empty() { Verdict::Unproven } else { Verdict::Caught };
+        for test in &fault.head.tests {
+            let key = (test.clone(), format!("{:?}", fault.head.env));
             let without = match passes.get(&key) {
                 Some(known) => *known,
                 None => *passes.entry(key).or_insert(self.run(test, fault, None)?),
@@ -214,11 +187,11 @@ impl Trial {
         let file = File::create(&self.output)?;
         let trial = format!("{}-{name}-{}", std::process::id(), planted.unwrap_or(""));
         let mut command = Command::new(program);
-        command.args([name, "--exact", "--test-threads=1"]).current_dir(directory).envs(&fault.env);
+        command.args([name, "--exact", "--test-threads=1"]).current_dir(directory).envs(&fault.head.env);
         command.env(PLANTED, planted.unwrap_or("")).env(TRIAL, &trial).env("CARGO", cargo()).env("RUST_BACKTRACE", "0");
-        command.env(once::RUN, &*once::THIS_RUN).env(dist::FEATURES, FEATURE);
+        command.env(once::RUN, &*once::THIS_RUN);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let limit = fault.limit.unwrap_or(LIMIT);
+        let limit = fault.head.limit.unwrap_or(LIMIT);
         // The run without a fault may have to build something first, so it gets more time.
         let limit = Duration::from_secs(if planted.is_some() { limit } else { limit + 600 });
         let status = within(limit, command.spawn().with_context(|| program.display().to_string())?)?;

@@ -1,5 +1,6 @@
 //! `cargo xtask trust`: writes docs/trust.md from tests/promises.toml: each promise with its rules and their tests.
 
+use crate::faults::{self, Fault, Test};
 use anyhow::{Context, Result};
 use regex::Regex;
 use serde::Deserialize;
@@ -10,9 +11,6 @@ use std::path::{Path, PathBuf};
 
 /// The page.
 pub const PAGE: &str = "docs/trust.md";
-
-/// A test: package, target (`lib`: unit tests), name.
-type Test = (String, String, String);
 
 #[derive(Deserialize)]
 struct Promises {
@@ -37,18 +35,6 @@ struct Rule {
     faults: Vec<String>,
 }
 
-#[derive(Deserialize, Default)]
-struct Planted {
-    #[serde(default)]
-    fault: Vec<Fault>,
-}
-
-#[derive(Deserialize)]
-struct Fault {
-    name: String,
-    tests: Vec<Test>,
-}
-
 /// The sources of the page.
 pub struct Sources {
     promises: Vec<Promise>,
@@ -61,11 +47,7 @@ impl Sources {
     pub fn read(root: &Path) -> Result<Self> {
         let text = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
         let promises: Promises = toml::from_str(&text("tests/promises.toml")?).context("tests/promises.toml")?;
-        let planted: Planted = match root.join("tests/planted.toml").exists() {
-            true => toml::from_str(&text("tests/planted.toml")?).context("tests/planted.toml")?,
-            false => Planted::default(),
-        };
-        Ok(Self { promises: promises.promise, faults: planted.fault })
+        Ok(Self { promises: promises.promise, faults: faults::read(root)? })
     }
 
     fn rules(&self) -> impl Iterator<Item = &Rule> {
@@ -78,7 +60,7 @@ impl Sources {
     /// When a source cannot be read.
     pub fn missing(&self, root: &Path) -> Result<Vec<String>> {
         let of_rules = self.rules().flat_map(|rule| rule.tests.iter().chain(&rule.control));
-        let named: BTreeSet<&Test> = of_rules.chain(self.faults.iter().flat_map(|fault| &fault.tests)).collect();
+        let named: BTreeSet<&Test> = of_rules.chain(self.faults.iter().flat_map(|fault| &fault.head.tests)).collect();
         let mut missing = Vec::new();
         for test in named {
             if !exists(root, test)? {
@@ -113,12 +95,12 @@ impl Sources {
 }
 
 fn names(tests: &[Test]) -> String {
-    let names: Vec<String> = tests.iter().map(|(_, target, name)| format!("`{target}::{name}`")).collect();
+    let names: Vec<String> = tests.iter().map(|Test(_, target, name)| format!("`{target}::{name}`")).collect();
     names.join(", ")
 }
 
 /// Does the test exist?
-fn exists(root: &Path, (package, target, name): &Test) -> Result<bool> {
+fn exists(root: &Path, Test(package, target, name): &Test) -> Result<bool> {
     let Some(directory) = directory(root, package)? else { return Ok(false) };
     let name = name.rsplit("::").next().unwrap_or(name);
     let places = match target.as_str() {
@@ -176,8 +158,8 @@ The [README](../README.md#promises) makes seven promises. When two of them confl
 rules, and each rule has tests.
 
 Controls are tests of the tests: they break the rule in a copy of the situation, and must notice it. Planted faults
-([tests/planted.toml](../tests/planted.toml)) break the rules in the library itself: `cargo xtask mutants` builds the tests with one
-fault at a time and checks that its tests fail. A released library has none of them.
+([tests/faults](../tests/faults)) are patches that break the rules in the library itself: `cargo xtask mutants` plants them in a copy
+of the sources, one at a time, and checks that its tests fail.
 [Platforms](platforms.md) lists the kernels and distributions on which the tests ran.
 
 `behaviour::table` plays each case of [tests/cases](../tests/cases) with each launcher. It compares the state of the caller before and after

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use testing::dist;
 use xtask::distros;
+use xtask::faults::{self, Fault};
 use xtask::kernels::page;
 use xtask::trust;
 
@@ -36,6 +37,28 @@ fn named_tests_and_faults_exist() {
     assert!(missing.is_empty(), "no such tests: {missing:#?}");
     let unknown = sources.unknown_faults();
     assert!(unknown.is_empty(), "no such faults: {unknown:#?}");
+}
+
+/// A patch that no longer applies would break a rule elsewhere, or none.
+#[test]
+fn all_planted_faults_apply_together_and_have_a_reason_and_tests() {
+    let all = faults::read(&dist::root()).expect("patches");
+    let broken = faults::planted(&dist::root(), &all).expect("patches that apply");
+    let broken: String = broken.into_values().collect();
+    let cases = fs::read_dir(dist::root().join("tests/cases")).expect("cases");
+    let cases: String = cases.map(|entry| fs::read_to_string(entry.expect("cases").path()).expect("cases")).collect();
+    for Fault { name, head, .. } in &all {
+        let marks = [format!("planted!(\"{name}\")"), format!("PLANTED(\"{name}\")"), format!("'{name}'")];
+        let count: usize = marks.iter().map(|mark| broken.matches(mark).count()).sum();
+        assert_eq!(count, 1, "marks with the name of {name}");
+        assert!(!head.why.is_empty() && !head.tests.is_empty(), "{name} has no reason, or no test");
+        if let Some(case) = head.env.get("FORKLESS_CASE") {
+            let is_named = cases.lines().any(|line| line.starts_with("name = ") && line.contains(case));
+            assert!(is_named, "{name}: the table has no case {case}");
+        }
+    }
+    let central = all.iter().filter(|fault| fault.head.central).count();
+    assert!((1..=10).contains(&central), "CI tries ten faults, not {central}");
 }
 
 /// The CI of the hosting services calls the tasks that exist.

@@ -1,9 +1,7 @@
 //! Builds a command from what JavaScript has prepared.
 
 use crate::settings;
-use forkless::{
-    Child, Command, Launcher, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, internal::is_for_the_shell, planted,
-};
+use forkless::{Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, internal::is_for_the_shell};
 use napi::bindgen_prelude::{Array, FromNapiValue, TypeName, ValidateNapiValue};
 use napi::{ValueType, sys};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
@@ -150,13 +148,7 @@ impl Request {
     /// The line, if this is what `exec` and `shell: true` start, and nothing in it is between the shell and its program:
     /// the caller of a session kills its group, and further descriptors are the shell's too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
-        if planted!("node-lines-by-shell")
-            || !is_shell(&self.file)
-            || self.detached
-            || self.uid.is_some()
-            || self.gid.is_some()
-            || self.stdio.len() > 3
-        {
+        if !is_shell(&self.file) || self.detached || self.uid.is_some() || self.gid.is_some() || self.stdio.len() > 3 {
             return Ok(None);
         }
         let mut args = parts(&self.args, self.args_count)?;
@@ -172,13 +164,8 @@ impl Request {
         let args = parts(&self.args, self.args_count)?.map(|arg| OsStr::from_bytes(arg).to_owned()).collect();
         command.exactly(self.paths(env.clone()), args, env);
         command.retry_busy(Duration::ZERO);
-        if planted!("node-forks") {
-            command.launcher(Launcher::Fork);
-        }
-        if !planted!("node-signals-kept") {
-            RESET.for_each(|signal| _ = command.signal_default(signal));
-            command.inherit_signal_mask(false);
-        }
+        RESET.for_each(|signal| _ = command.signal_default(signal));
+        command.inherit_signal_mask(false);
         command.setsid(self.detached);
         self.identity(command)?;
         for (number, what) in (0..).zip(&self.stdio) {
@@ -205,7 +192,7 @@ impl Request {
     fn identity(&self, command: &mut Command) -> Result<(), Refusal> {
         let changes = self.uid.is_some() || self.gid.is_some();
         if let Some(cwd) = &self.cwd {
-            if changes && !planted!("node-directory-as-child") {
+            if changes {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let opened = open(cwd.as_str(), flags, Mode::empty());
                 command.current_dir_fd(opened.map_err(|errno| Refusal::Directory(errno.into()))?);
@@ -258,14 +245,10 @@ impl Launched {
 
     /// Waits until the program has been executed, as `Command::spawn` does.
     pub(crate) fn executed(mut self) -> io::Result<(Child, Option<Line>)> {
-        let waited = if planted!("node-exec-not-waited-for") { Ok(()) } else { self.child.wait_spawn() };
+        let waited = self.child.wait_spawn();
         match (waited, self.line) {
             (Ok(()), line) => Ok((self.child, line.map(|(line, _)| line))),
-            (Err(error), Some((_, mut command)))
-                if is_for_the_shell(&error) && !planted!("node-line-not-told-by-the-shell") =>
-            {
-                Ok((command.settings().spawn()?, None))
-            }
+            (Err(error), Some((_, mut command))) if is_for_the_shell(&error) => Ok((command.settings().spawn()?, None)),
             (Err(error), _) => Err(error),
         }
     }
@@ -295,16 +278,13 @@ impl Line {
 
     /// Whether the shell would have to wait until its message is read. Then the caller must read first.
     pub(crate) fn must_wait(&self, status: ExitStatus) -> bool {
-        self.ending.has_room(status).is_ok_and(|has_room| !has_room) && !planted!("node-line-message-lost")
+        self.ending.has_room(status).is_ok_and(|has_room| !has_room)
     }
 
     /// The status that the shell would have had. Writes the shell's message, and closes the child's standard error.
     pub(crate) fn end(self, status: ExitStatus) -> ExitStatus {
         let is_noted = |signal: i32| u32::try_from(signal).is_ok_and(|bit| self.signals.get() >> bit & 1 != 0);
-        if status.signal().is_some_and(is_noted) && !planted!("node-line-own-signal-as-a-code") {
-            return status;
-        }
-        if planted!("node-line-status-as-it-is") {
+        if status.signal().is_some_and(is_noted) {
             return status;
         }
         self.ending.status(status).unwrap_or(status)
@@ -332,7 +312,7 @@ fn is_shell(file: &str) -> bool {
 
 /// More strings than JavaScript has joined: one of them contains a NUL byte.
 fn has_no_nul(found: usize, joined: u32) -> Result<(), Refusal> {
-    if found == joined as usize || planted!("node-nul-splits") { Ok(()) } else { Err(Refusal::Nul) }
+    if found == joined as usize { Ok(()) } else { Err(Refusal::Nul) }
 }
 
 /// The strings of a list.
@@ -365,7 +345,7 @@ fn null_for_reading() -> Result<Stdio, Refusal> {
 
 /// As libuv does: a standard stream that the child inherits is set to blocking mode, because programs expect that.
 fn blocking(fd: RawFd, number: RawFd) {
-    if number > 2 || planted!("node-inherits-nonblocking") {
+    if number > 2 {
         return;
     }
     // SAFETY: as for the stream itself.

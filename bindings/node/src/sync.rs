@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::request::{Launched, Line, Request};
-use forkless::{Child, Command, planted};
+use forkless::{Child, Command};
 use napi::bindgen_prelude::{BufferSlice, Either, Env, Uint8Array};
 use napi_derive::napi;
 use rustix::buffer::spare_capacity;
@@ -204,8 +204,7 @@ impl Run {
         for index in ready.into_iter().flatten() {
             self.serve(index);
         }
-        if !self.is_killed && self.deadline.is_some_and(|at| Instant::now() >= at) && !planted!("node-no-sync-timeout")
-        {
+        if !self.is_killed && self.deadline.is_some_and(|at| Instant::now() >= at) {
             // As libuv's timer, which also runs when only a grandchild still holds a pipe.
             self.give_up(Errno::TIMEDOUT);
         }
@@ -234,7 +233,7 @@ impl Run {
             Ok(count) => self.read += count,
             Err(errno) => _ = self.pipe_error.get_or_insert(errno),
         }
-        if self.max_buffer > 0.0 && self.read as f64 > self.max_buffer && !planted!("node-no-sync-limit") {
+        if self.max_buffer > 0.0 && self.read as f64 > self.max_buffer {
             self.give_up(Errno::NOBUFS);
         }
     }

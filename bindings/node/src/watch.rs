@@ -8,7 +8,7 @@
 //! When an environment of Node ends (a worker, for example), its handles are closed and the children are left alone, as libuv does.
 
 use crate::request::{Launched, Line};
-use forkless::{Child, planted};
+use forkless::Child;
 use napi::sys;
 use rustix::event::{Timespec, epoll};
 use std::cell::{Cell, RefCell};
@@ -257,7 +257,6 @@ impl Watch {
             // (do_notify_parent() in kernel/signal.c).
             Ok(None) => return Next::Signal,
             Ok(Some(status)) if self.waits_for_room(status) => return Next::Turn,
-            Ok(Some(_)) if planted!("node-status-lost") => (0, 0),
             Ok(Some(status)) => {
                 let status = self.line.take().map_or(status, |line| line.end(status));
                 (status.code().unwrap_or(0), status.signal().unwrap_or(0))
@@ -418,9 +417,6 @@ impl Registry {
         };
         let data = epoll::EventData::new_u64(self.last.into());
         epoll::add(ends, pidfd, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
-        if reports_early() {
-            self.turn_again();
-        }
         Ok(self.last)
     }
 
@@ -481,20 +477,8 @@ unsafe extern "C" fn some_ended(handle: *mut Handle, _signal: c_int) {
     report_ends(env, numbers);
 }
 
-/// For tests of the order.
-fn reports_early() -> bool {
-    planted!("node-ends-before-data")
-}
-
-/// Called by the loop before it reads anything, while lines wait for another turn.
-unsafe extern "C" fn turn_begun(idle: *mut Handle) {
-    if reports_early() {
-        // SAFETY: as above.
-        let env = unsafe { env_of(idle) };
-        let numbers = of(env, Registry::read_ends);
-        report_ends(env, numbers);
-    }
-}
+/// Called by the loop before it reads anything, while lines wait for another turn. The handle only keeps the loop from waiting.
+unsafe extern "C" fn turn_begun(_: *mut Handle) {}
 
 /// Called by the loop at the end of a turn for which a line has waited.
 unsafe extern "C" fn turn_ended(check: *mut Handle) {
@@ -574,7 +558,7 @@ unsafe extern "C" fn clean_up(handle: sys::napi_async_cleanup_hook_handle, env: 
         registry.ending = Some(handle);
         let handles = [&mut registry.signal, &mut registry.idle, &mut registry.check]
             .map(|handle| std::mem::replace(handle, null_mut()));
-        for handle in handles.into_iter().filter(|handle| !handle.is_null() && !planted!("node-handles-left-open")) {
+        for handle in handles.into_iter().filter(|handle| !handle.is_null()) {
             registry.closing += 1;
             // SAFETY: an initialized handle that has not been closed, since the registry held it.
             unsafe { uv_close(handle, Some(made_closed)) };

@@ -1,7 +1,6 @@
 //! Exceptions: those that `subprocess` raises, with further attributes.
 
 use crate::convert::{self, Text};
-use forkless::planted;
 use forkless::{Error, Step};
 use pyo3::exceptions::{
     PyBaseException, PyIndexError, PyOSError, PyOverflowError, PyTypeError, PyUnicodeError, PyValueError,
@@ -25,9 +24,7 @@ pub(crate) fn of(
     };
     let made = match (detail.errno(), detail.step()) {
         // As in the standard module, the file name is the program, the directory, or missing.
-        (Some(_), _) if planted!("python-error-of-one-class") => PyOSError::new_err(in_python(&detail.to_string())),
         (Some(errno), Step::Exec) => of_errno(py, errno, program),
-        (Some(errno), Step::Chdir) if planted!("python-directory-untold") => of_errno(py, errno, program),
         (Some(errno), Step::Chdir) => of_errno(py, errno, directory),
         (Some(errno), _) => of_errno(py, errno, None),
         (None, Step::Check) => PyValueError::new_err(in_python(&detail.to_string())),

@@ -2,7 +2,6 @@
 
 use crate::convert::{DEVNULL, Int, PIPE, STDOUT, Text, each, items, number, pairs};
 use crate::{error, settings};
-use forkless::planted;
 use forkless::{Command, Prepared, Stdio, Step};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -53,9 +52,7 @@ impl<'py> Request<'py> {
     pub(crate) fn signals(&mut self, restore: bool) {
         if restore {
             self.command.signal_default(SIGPIPE);
-            if !planted!("python-sigxfsz-ignored") {
-                self.command.signal_default(SIGXFSZ);
-            }
+            self.command.signal_default(SIGXFSZ);
         } else {
             self.command.signal_inherit(SIGPIPE);
         }
@@ -83,7 +80,7 @@ impl<'py> Request<'py> {
         self.command.env_clear();
         let mut set = |key: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>| -> PyResult<()> {
             let key = key.extract::<Text<'_>>()?;
-            if key.as_bytes().contains(&b'=') && !planted!("python-variable-of-any-name") {
+            if key.as_bytes().contains(&b'=') {
                 return Err(PyValueError::new_err("illegal environment variable name"));
             }
             self.command.env(key, value.extract::<Text<'_>>()?);

@@ -6,7 +6,6 @@ use crate::error;
 use crate::request::{Names, Request};
 use crate::settings;
 use crate::spawn::statuses_are_lost;
-use forkless::planted;
 use forkless::{Child, Prepared, Step};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -197,8 +196,7 @@ pub(crate) fn to_the_end<'py>(
 
 /// The return code as `subprocess` defines it: the exit status, or the negated signal that ended the program.
 pub(crate) fn code(status: ExitStatus) -> i32 {
-    let sign = if planted!("python-signal-positive") { 1 } else { -1 };
-    status.code().unwrap_or_else(|| sign * status.signal().unwrap_or(0))
+    status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
 
 /// A launched program with its pipes.
@@ -273,9 +271,7 @@ impl Running {
             Ok(count) => *input = &input[count..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // The program has closed its standard input.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && !planted!("python-broken-pipe-raised") => {
-                self.stdin = None
-            }
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stdin = None,
             Err(error) => return Err(error),
         }
         Ok(())

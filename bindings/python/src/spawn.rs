@@ -6,7 +6,6 @@ use crate::error;
 use crate::request::Request;
 use crate::warm::Ending;
 use forkless::internal::Released;
-use forkless::planted;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -60,7 +59,7 @@ pub(crate) fn spawn<'py>(
     request.streams(streams.map(|fd| (fd.0 >= 0).then_some(fd.0)), &pass_fds.0)?;
     request.groups(start_new_session.0, (process_group >= 0).then_some(process_group));
     let command = &mut request.command;
-    command.inherit_all(!close_fds.0 || planted!("python-fds-not-closed"));
+    command.inherit_all(!close_fds.0);
     if let Ok(umask) = u32::try_from(umask.0) {
         // The kernel ignores the other bits.
         command.umask(umask & 0o777);
@@ -176,7 +175,7 @@ fn identity(
     }
     if let Some(uid) = uid {
         command.uid(uid);
-        if gids.is_none() && !planted!("python-groups-dropped") && rustix::process::geteuid().is_root() {
+        if gids.is_none() && rustix::process::geteuid().is_root() {
             let groups =
                 rustix::process::getgroups().map_err(|errno| error::of_errno(py, errno.raw_os_error(), None))?;
             command.groups(&groups.iter().map(|gid| gid.as_raw()).collect::<Vec<_>>());
@@ -201,7 +200,7 @@ pub(crate) fn statuses_are_lost() -> bool {
         libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut action);
         action
     };
-    !planted!("python-status-lost") && action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
+    action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
 }
 
 /// Reaps ended children whose handles (of `Prepared`) were dropped. Returns the number of those that still run.

@@ -4,7 +4,6 @@ use crate::convert::Text;
 use crate::error;
 use crate::prepared::Prepared;
 use crate::settings::seconds;
-use forkless::planted;
 use forkless::warm::{self, WarmOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -113,9 +112,7 @@ impl Ending {
 
     /// The child has ended with this status of `os.waitpid`.
     fn child_ended(&self, py: Python<'_>, status: i32) {
-        if !planted!("python-warm-crash-ignored") {
-            // It may wait for the template's end.
-            py.detach(|| self.0.child_ended(ExitStatus::from_raw(status)));
-        }
+        // It may wait for the template's end.
+        py.detach(|| self.0.child_ended(ExitStatus::from_raw(status)));
     }
 }

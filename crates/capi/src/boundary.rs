@@ -1,7 +1,6 @@
 //! The boundary: what every exported function does before and after its work.
 
 use crate::error::{Error, Failure};
-use forkless_core::planted;
 use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -18,15 +17,13 @@ pub(crate) unsafe fn answer(error: *mut Error, work: impl FnOnce() -> Result<c_i
         // SAFETY: the caller's contract.
         unsafe { error.write(Error::new(&failure)) };
     }
-    if planted!("c-error-positive") { failure.errno() } else { -failure.errno() }
+    -failure.errno()
 }
 
 /// Runs the work of a function that returns as libc's of the same name does: `failed`, with errno set.
 pub fn as_libc<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
     shielded(work).unwrap_or_else(|failure| {
-        if !planted!("c-errno-not-set") {
-            set_errno(failure.errno());
-        }
+        set_errno(failure.errno());
         failed
     })
 }
@@ -49,14 +46,10 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failu
     }
     let (errno, mut cancel) = (errno(), 0);
     // A cancelled thread is unwound, which is undefined behaviour in Rust frames.
-    if !planted!("c-cancelled-inside") {
-        pthread_setcancelstate(DISABLE, Some(&mut cancel));
-    }
+    pthread_setcancelstate(DISABLE, Some(&mut cancel));
     let done = catch_unwind(AssertUnwindSafe(work));
     pthread_setcancelstate(cancel, None);
-    if !planted!("c-errno-spoiled") {
-        set_errno(errno);
-    }
+    set_errno(errno);
     done.unwrap_or(Err(Failure::Panic))
 }
 

@@ -4,7 +4,6 @@ use crate::boundary::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, give, list, number, out, signal, text};
 use forkless::{Command, Stdio};
-use forkless_core::planted;
 use libc::{c_char, c_int, mode_t, pid_t};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -70,7 +69,7 @@ unsafe extern "C" fn forkless_command_free(command: *mut Handle<Command>) {
 
 /// Checks the name of an environment variable.
 fn variable(name: &OsStr) -> Result<&OsStr, Failure> {
-    if (name.is_empty() || name.as_bytes().contains(&b'=')) && !planted!("c-variable-of-any-name") {
+    if name.is_empty() || name.as_bytes().contains(&b'=') {
         return Err(bad("the name of a variable is empty or has a = in it"));
     }
     Ok(name)
@@ -80,8 +79,7 @@ fn variable(name: &OsStr) -> Result<&OsStr, Failure> {
 /// are left out.
 pub(crate) fn set_environment(command: &mut Command, envp: &[&OsStr]) {
     command.env_clear();
-    let entries: Vec<_> =
-        if planted!("c-last-variable-counts") { envp.to_vec() } else { envp.iter().rev().copied().collect() };
+    let entries: Vec<_> = envp.iter().rev().copied().collect();
     for entry in &entries {
         let bytes = entry.as_bytes();
         if let Some(end) = bytes.iter().position(|&byte| byte == b'=').filter(|&end| end > 0) {

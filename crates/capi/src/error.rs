@@ -1,7 +1,6 @@
 //! Errors, as C functions report them.
 
 use forkless::Step;
-use forkless_core::planted;
 use libc::{c_char, c_int};
 use std::fmt;
 use std::io;
@@ -77,7 +76,6 @@ impl Failure {
 
     fn step(&self) -> c_int {
         match self {
-            Self::Io(_) if planted!("c-step-lost") => 0,
             Self::Io(error) => forkless::Error::of(error).map_or(0, |detail| detail.step().code() as c_int),
             Self::Refused(..) => Step::Check.code() as c_int,
             Self::Panic => 0,
@@ -129,8 +127,7 @@ pub(crate) fn put_text(text: &str, room: &mut [c_char]) {
 
 /// The same with bytes, which may be cut anywhere.
 pub(crate) fn put_bytes(bytes: &[u8], room: &mut [c_char]) {
-    let spare = if planted!("c-bytes-without-their-end") { 0 } else { 1 };
-    let Some(most) = room.len().checked_sub(spare) else { return };
+    let Some(most) = room.len().checked_sub(1) else { return };
     for (place, byte) in room.iter_mut().zip(bytes.iter().take(most).chain([&0])) {
         *place = *byte as c_char;
     }

@@ -1,7 +1,6 @@
 //! Conversion of parameters: handles, strings, lists, numbers.
 
 use crate::error::{Error, Failure, bad, put_bytes, put_text};
-use forkless_core::planted;
 use libc::{c_char, c_int, size_t};
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -29,9 +28,6 @@ pub(crate) unsafe fn with<T, R>(
     let handle = unsafe { shared(handle) }?;
     match handle.try_lock() {
         Ok(mut inside) => work(&mut inside),
-        Err(TryLockError::WouldBlock) if planted!("c-busy-handle-waits") => {
-            work(&mut *handle.lock().map_err(|_| Failure::Panic)?)
-        }
         Err(TryLockError::WouldBlock) => Err(Failure::Refused(libc::EBUSY, "another thread is using this handle")),
         Err(TryLockError::Poisoned(_)) => Err(Failure::Panic),
     }
@@ -51,7 +47,7 @@ pub(crate) unsafe fn shared<'a, T>(handle: *const T) -> Result<&'a T, Failure> {
 /// # Safety
 /// `place` is null or a valid pointer.
 pub(crate) unsafe fn give<T>(place: *mut T, make: impl FnOnce() -> Result<T, Failure>) -> Result<c_int, Failure> {
-    if place.is_null() && !planted!("c-null-place-written-to") {
+    if place.is_null() {
         return Err(bad("the pointer to the result is null"));
     }
     let made = make()?;
@@ -141,10 +137,6 @@ pub(crate) fn copy(fd: c_int) -> Result<OwnedFd, Failure> {
     if fd < 0 {
         return Err(Failure::Refused(libc::EBADF, "no descriptor"));
     }
-    if planted!("c-copy-without-close-on-exec") {
-        // SAFETY: the new descriptor is owned here.
-        return Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(libc::dup(fd)) });
-    }
     // SAFETY: it is duplicated at once; a closed descriptor is an error of the duplication.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?)
 }
@@ -160,9 +152,6 @@ pub(crate) fn signal(signal: c_int) -> Result<c_int, Failure> {
 
 /// Converts milliseconds; none if negative.
 pub(crate) fn limit(ms: i64) -> Option<Duration> {
-    if planted!("c-no-limit-is-no-time") {
-        return Some(Duration::from_millis(ms.max(0) as u64));
-    }
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 

@@ -1,6 +1,5 @@
 //! A lock that a forked process can take over.
 
-use forkless_core::planted;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -49,7 +48,7 @@ impl<T> Lock<T> {
         let me = forkless::internal::generation();
         let mut looks = 0;
         while let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-            let is_nobodys = holder != me && !planted!("c-lock-of-the-original-kept");
+            let is_nobodys = holder != me;
             if is_nobodys && self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return (me, true);
             }

@@ -4,7 +4,6 @@ use crate::boundary::answer;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text, text_out};
 use forkless::{Child, Command, Step, internal::Released};
-use forkless_core::planted;
 use forkless_core::sys::{self, uapi};
 use libc::{c_char, c_int, pid_t, size_t};
 use std::ffi::{CStr, OsStr, OsString};
@@ -53,7 +52,7 @@ unsafe extern "C" fn forkless_spawn(
         }
         // PATH is not searched, as with execve(2).
         let is_path = path.as_bytes().contains(&b'/');
-        let mut program = OsString::from(if is_path || planted!("c-spawn-searches") { "" } else { "./" });
+        let mut program = OsString::from(if is_path { "" } else { "./" });
         program.push(path);
         // SAFETY: the header's contract.
         unsafe { spawn(&program, argv, envp) }

@@ -5,7 +5,6 @@ use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
 use crate::simple::like_libc;
 use forkless::{Child, Command, ShellChild, ShellCommand, Stdio};
-use forkless_core::planted;
 use libc::{FILE, c_char, c_int};
 use std::ffi::{CStr, OsStr};
 use std::io;
@@ -25,7 +24,7 @@ const STDERR_MERGE: c_int = 2;
 /// A command line, which runs without a shell if the result is the same, started as libc starts it.
 pub fn shell(line: &OsStr) -> ShellCommand {
     let line = line.as_bytes();
-    let is_like_option = !planted!("c-line-taken-for-an-option") && matches!(line.first(), Some(b'-' | b'+'));
+    let is_like_option = matches!(line.first(), Some(b'-' | b'+'));
     let mut command = if is_like_option { forkless::shell([b" ", line].concat()) } else { forkless::shell(line) };
     like_libc(command.settings());
     command
@@ -157,7 +156,7 @@ pub fn plug(settings: &mut Command, end: End) {
         End::Reads => settings.stdout(Stdio::piped()),
         End::Writes => settings.stdin(Stdio::piped()),
     }
-    .pidfd(forgets() && !planted!("c-stream-status-forgotten"));
+    .pidfd(forgets());
 }
 
 /// Opens the stream of a child that has been started.
@@ -168,10 +167,6 @@ pub(crate) fn open(mut running: Running, end: End) -> Result<*mut FILE, Failure>
         End::Writes => child.stdin.take().map(OwnedFd::from),
     };
     let stream = Stream::open(pipe, end)?;
-    if planted!("c-stream-outlives-exec") {
-        // SAFETY: sets flags of a descriptor that this function owns.
-        unsafe { libc::fcntl(libc::fileno(stream.0), libc::F_SETFD, 0) };
-    }
     table::insert(Entry { stream: stream.0, running })?;
     Ok(stream.release())
 }

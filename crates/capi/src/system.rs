@@ -6,7 +6,6 @@ use crate::handle::optional;
 use crate::lock::Lock;
 use crate::stream::shell;
 use forkless::{Command, Step};
-use forkless_core::planted;
 use libc::{c_char, c_int, sigaction};
 use std::ffi::OsStr;
 use std::mem::zeroed;
@@ -62,9 +61,7 @@ impl Waiting {
             let mut child: libc::sigset_t = std::mem::zeroed();
             let mut mask = child;
             libc::sigemptyset(&mut child);
-            if !planted!("system-status-taken") {
-                libc::sigaddset(&mut child, libc::SIGCHLD);
-            }
+            libc::sigaddset(&mut child, libc::SIGCHLD);
             libc::pthread_sigmask(libc::SIG_BLOCK, &child, &mut mask);
             mask
         };
@@ -84,7 +81,7 @@ impl Waiting {
                 _ => command.signal_default(signal),
             };
         }
-        let Some(mask) = self.mask.filter(|_| !planted!("system-line-blocks-sigchld")) else { return };
+        let Some(mask) = self.mask else { return };
         command.inherit_signal_mask(false);
         for signal in 1..=64 {
             // SAFETY: a valid signal set.
@@ -100,7 +97,7 @@ impl Drop for Waiting {
         IGNORING.with(Ignoring::end);
         // SAFETY: the mask that this thread had.
         unsafe {
-            if let Some(mask) = self.mask.filter(|_| !planted!("system-mask-not-put-back")) {
+            if let Some(mask) = self.mask {
                 libc::pthread_sigmask(libc::SIG_SETMASK, &mask, null_mut());
             }
         }
@@ -118,18 +115,18 @@ struct Ignoring {
 impl Ignoring {
     fn begin(&mut self, me: u32) -> [sigaction; 2] {
         // A process that was forked while threads waited also ignores the signals, but has none of these threads.
-        let is_copy = self.threads > 0 && self.process != me && !planted!("system-copy-counts-threads");
+        let is_copy = self.threads > 0 && self.process != me;
         if self.threads == 0 || is_copy {
             for (signal, old) in IGNORED.into_iter().zip(&mut self.actions) {
                 // SAFETY: all zeroes is a valid action, with an empty mask and no flags.
                 let (mut ignore, mut found): (sigaction, sigaction) = unsafe { (zeroed(), zeroed()) };
-                ignore.sa_sigaction = if planted!("system-ends-with-its-line") { libc::SIG_DFL } else { libc::SIG_IGN };
+                ignore.sa_sigaction = libc::SIG_IGN;
                 // Not by way of a local variable: ThreadSanitizer sees a copy of that, but not the lock.
                 let before = if is_copy { &mut found } else { &mut *old };
                 // SAFETY: variables of this function and its caller.
                 unsafe { libc::sigaction(signal, &ignore, before) };
                 // The copy may have set its own since the fork.
-                let is_inherited = found.sa_sigaction == libc::SIG_IGN || planted!("system-copy-loses-its-handler");
+                let is_inherited = found.sa_sigaction == libc::SIG_IGN;
                 if is_copy && !is_inherited {
                     *old = found;
                 }
@@ -142,7 +139,7 @@ impl Ignoring {
 
     fn end(&mut self, _: u32) {
         self.threads -= 1;
-        if self.threads == 0 && !planted!("system-signals-not-put-back") {
+        if self.threads == 0 {
             for (signal, old) in IGNORED.into_iter().zip(&self.actions) {
                 // SAFETY: the disposition from before.
                 unsafe { libc::sigaction(signal, old, null_mut()) };

@@ -5,7 +5,6 @@ use crate::child::{ChildHandle, raw};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, limit, out};
 use forkless::{Ended, Key, WaitSet};
-use forkless_core::planted;
 use libc::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -70,7 +69,7 @@ unsafe extern "C" fn forkless_waitset_insert(
                 let taken = place.take().ok_or(bad("the child is in a wait set"))?;
                 set.insert(taken, Value(value)).map_err(|mut not| {
                     let why = std::mem::replace(&mut not.error, std::io::Error::from_raw_os_error(0));
-                    *place = Some(not.into_inner().0).filter(|_| !planted!("c-refused-child-lost"));
+                    *place = Some(not.into_inner().0);
                     why.into()
                 })
             })
@@ -123,9 +122,6 @@ unsafe extern "C" fn forkless_waitset_wait(
     let wait = |set: &mut WaitSet<Value>| {
         if ended.is_null() {
             return Err(bad("the pointer to the result is null"));
-        }
-        if planted!("c-set-value-lost") {
-            set.iter_mut().for_each(|(_, value)| value.0 = std::ptr::null_mut());
         }
         let found = match limit(timeout_ms) {
             Some(limit) => set.wait_timeout(limit)?,

@@ -5,7 +5,6 @@ use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, duration, free, give, optional, out, shared};
 use forkless::warm::{Warm, WarmOptions, WarmStats};
 use forkless::{Command, Prepared};
-use forkless_core::planted;
 use libc::{c_char, c_int, pid_t, size_t};
 
 /// `forkless_warm_options`. Later versions append members; `size` says which of them the caller has.
@@ -73,10 +72,6 @@ unsafe extern "C" fn forkless_command_warm(command: *mut Handle<Command>, warm: 
         let set = |command: &mut Command| {
             // The command becomes an owner of the set: the caller may free the handle at any time.
             command.warm(warm);
-            if planted!("c-warm-set-not-owned") {
-                // SAFETY: not sound, on purpose: the command's reference is no longer counted.
-                drop(unsafe { std::ptr::read(warm) });
-            }
             Ok(0)
         };
         // SAFETY: as above.

@@ -140,18 +140,6 @@ macro_rules! c_tests {
 
 c_tests! { cgroup child command line nulls pipeline pty sets stream system threads warm zygote }
 
-/// Planted faults are only built by `cargo xtask mutants`, which sets the environment for it.
-#[test]
-fn no_planted_faults_are_installed() {
-    let Some(prefix) = prefix() else { return };
-    for library in ["libforkless.so.0", "libforkless.a", "libforkless_preload.so"] {
-        let bytes = fs::read(prefix.join("lib").join(library)).expect("a library");
-        let name = b"FORKLESS_PLANTED=";
-        let is_planted = bytes.windows(name.len()).any(|part| part == name);
-        assert_eq!(is_planted, std::env::var_os(testing::dist::FEATURES).is_some(), "{library}");
-    }
-}
-
 /// The examples in the documentation compile. The one that needs no files of its own also runs.
 #[test]
 fn the_examples_in_the_documentation_work() {

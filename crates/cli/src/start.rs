@@ -7,8 +7,6 @@ use std::{
     process::ExitCode,
 };
 
-use forkless_core::planted;
-
 use crate::run;
 
 // All of it: the linker reads it before the standard library, which refers to it.
@@ -39,7 +37,7 @@ fn keep_standard_numbers() {
     let mut streams = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
     // SAFETY: an array of 3 entries.
     unsafe { libc::poll(streams.as_mut_ptr(), 3, 0) };
-    let closed = if planted!("closed-stream-becomes-null") { 0 } else { libc::O_CLOEXEC };
+    let closed = libc::O_CLOEXEC;
     for _ in streams.iter().filter(|stream| stream.revents & libc::POLLNVAL != 0) {
         // SAFETY: a string; the lowest free number is that of the first closed stream.
         unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | closed) };

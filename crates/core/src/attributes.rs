@@ -3,7 +3,6 @@
 //! A zygote's helper and the template of a warm program use this; the child's part is in
 //! [`zygote_child`](crate::zygote_child).
 
-use crate::planted;
 use crate::sys::{self, Result, prctl, uapi};
 use crate::zygote_child::{Adopt, CPU_WORDS, LIMITS, NO_ATTRIBUTES, SchedulerAttributes, what};
 
@@ -29,11 +28,10 @@ pub fn observe(adopt: &mut Adopt) {
     let policy = ask(what::SCHEDULER, uapi::__NR_sched_getscheduler, [0; 6]) as i32;
     ask(what::SCHEDULER, uapi::__NR_sched_getparam, [0, &raw mut priority as usize, 0, 0, 0, 0]);
     adopt.slice = match policy as u32 {
-        uapi::SCHED_NORMAL | uapi::SCHED_BATCH if !planted!("time-slice-of-the-helper") => slice(),
+        uapi::SCHED_NORMAL | uapi::SCHED_BATCH => slice(),
         _ => 0,
     };
-    let reset = if planted!("reset-on-fork-taken-on") { None } else { after_reset(policy, adopt.nice) };
-    (adopt.scheduler, adopt.nice) = reset.unwrap_or(([policy, priority], adopt.nice));
+    (adopt.scheduler, adopt.nice) = after_reset(policy, adopt.nice).unwrap_or(([policy, priority], adopt.nice));
     let cpus = [0, CPU_WORDS * 8, adopt.cpus.as_mut_ptr() as usize, 0, 0, 0];
     adopt.cpu_words = (ask(what::AFFINITY, uapi::__NR_sched_getaffinity, cpus) / 8) as u32;
     adopt.io_priority = ask(what::IO_PRIORITY, uapi::__NR_ioprio_get, [1, 0, 0, 0, 0, 0]) as i32;
@@ -69,7 +67,7 @@ fn after_reset(policy: i32, nice: i32) -> Option<([i32; 2], i32)> {
 /// (`own`). `kept`: the helper is bound to one CPU. Of an attribute that the caller could not read, the child has the
 /// helper's, which is the caller's at the helper's start.
 pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
-    let unread = if planted!("unread-taken-for-zero") { 0 } else { asked.differs };
+    let unread = asked.differs;
     let is_read = |what: i32| unread >> what & 1 == 0;
     if !is_read(what::AFFINITY) {
         asked.cpu_words = own.cpu_words;
@@ -96,7 +94,7 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
     let differs = [
         (what::DIRECTORY, true),
         (what::GROUP, asked.group != own.group && is_read(what::GROUP)),
-        (what::LIMIT, is_read(what::LIMIT) && asked.limits != 0 && !planted!("zygote-limits-of-the-helper")),
+        (what::LIMIT, is_read(what::LIMIT) && asked.limits != 0),
         (what::NICE, asked.nice != own.nice && is_read(what::NICE)),
         (
             what::SCHEDULER,
@@ -117,9 +115,6 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
 
 /// PR_SET_TIMERSLACK of the calling process, in nanoseconds.
 fn set_timer_slack(slack: u64) -> Result<()> {
-    if planted!("default-slack-of-the-helper") {
-        return Err(sys::errno::EPERM);
-    }
     let args = [prctl::PR_SET_TIMERSLACK as usize, slack as usize, 0, 0, 0, 0];
     // SAFETY: changes a number of the calling process.
     unsafe { sys::syscall(uapi::__NR_prctl, args) }.map(drop)
@@ -127,9 +122,6 @@ fn set_timer_slack(slack: u64) -> Result<()> {
 
 /// `prlimit64(2)` of the calling process.
 fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
-    if planted!("zygote-count-of-processes-of-the-helper") {
-        return Ok(());
-    }
     // SAFETY: the kernel reads two words.
     unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
 }

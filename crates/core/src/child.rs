@@ -8,7 +8,7 @@
 use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
 use crate::plan::{BEST_EFFORT, Header, IN_PLACE, Op, OpCode, at};
 use crate::sys::{self, Result, errno};
-use crate::{call, exec, fds, planted, process, signals};
+use crate::{call, exec, fds, process, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, fence};
 
@@ -90,21 +90,17 @@ unsafe fn run(frame: &Frame, before: impl FnOnce() -> Result<()>) {
         }
         // Stored before the step is made, so that a child that is killed during the step is distinguished from one that
         // finished it.
-        if !planted!("step-not-stored") {
-            frame.step.store(index + 1, Relaxed);
-        }
+        frame.step.store(index + 1, Relaxed);
         // SAFETY: index is below the op count.
         let op = unsafe { &*ops.add(index as usize) };
         // SAFETY: this is the child (module contract).
         if let Err(error) = unsafe { step(frame, plan, op) } {
-            let may_fail = op.flags & BEST_EFFORT != 0 || planted!("every-step-may-fail");
+            let may_fail = op.flags & BEST_EFFORT != 0;
             if !may_fail || !call::note_miss(frame, index, error) {
-                if !planted!("errno-not-stored") {
-                    frame.errno.store(error, Relaxed);
-                }
+                frame.errno.store(error, Relaxed);
                 break;
             }
-            index += if planted!("rest-of-step-not-skipped") { 0 } else { op.skip };
+            index += op.skip;
         }
         index += 1;
     }
@@ -155,12 +151,9 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
 ///
 /// Source: `close_range(2)`, CLOSE_RANGE_UNSHARE; `sane_fdtable_size()` in fs/file.c.
 unsafe fn make_private(frame: &Frame) -> Result<()> {
-    let keep_below = frame.keep_below + if planted!("table-copies-more") { 61 } else { 0 };
-    let unshare = if planted!("hosts-descriptors-closed") { 0 } else { sys::CLOSE_RANGE_UNSHARE };
     match frame.table {
-        Table::Private if planted!("table-not-made") => Ok(()),
         // SAFETY: UNSHARE makes the table the child's own before any descriptor is closed.
-        Table::Private => unsafe { sys::close_range(keep_below, u32::MAX, unshare) },
+        Table::Private => unsafe { sys::close_range(frame.keep_below, u32::MAX, sys::CLOSE_RANGE_UNSHARE) },
         Table::Copied | Table::Own => Ok(()),
     }
 }
@@ -171,16 +164,12 @@ unsafe fn run_hook(frame: &Frame) -> Result<()> {
     // SAFETY: the launcher that sets the hook is responsible for it and its argument.
     match unsafe { hook(frame, frame.hook_data) } {
         0 => Ok(()),
-        _ if planted!("failed-closure-passed-over") => Ok(()),
         error => Err(error),
     }
 }
 
 /// Waits until the parent has done its part.
 fn await_go(frame: &Frame) -> Result<()> {
-    if planted!("maps-not-awaited") {
-        return Ok(());
-    }
     if frame.asked.load(Relaxed) == ASK_WANTED {
         frame.asked.store(ASKED, Release);
         sys::futex_wake(&frame.asked);
@@ -196,12 +185,11 @@ pub(crate) fn await_word(go: &AtomicU32, frame: &Frame) -> Result<()> {
     loop {
         match go.load(Acquire) {
             GO => return Ok(()),
-            GO_AWAY if planted!("sent-away-and-goes-on") => return Ok(()),
             GO_AWAY => return Err(errno::ECHILD),
             _ => {}
         }
         let timed_out = sys::futex_wait(go, GO_WAIT, Some(&LOOK)) == Err(errno::ETIMEDOUT);
-        if timed_out && process::has_lost_parent(frame) && !planted!("dead-host-awaited") {
+        if timed_out && process::has_lost_parent(frame) {
             return Err(errno::ESRCH);
         }
     }

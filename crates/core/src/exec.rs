@@ -5,7 +5,6 @@
 
 use crate::frame::Frame;
 use crate::plan::{ANY_BY_SHELL, Header, Op, TRY_ALL, at, environment};
-use crate::planted;
 use crate::sys::{self, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
@@ -22,17 +21,17 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
     // store.
     fence(Release);
     for n in 0..op.b {
-        if !is_remembered || planted!("last-candidate-blamed") {
+        if !is_remembered {
             frame.detail.store(n as i32, Relaxed);
         }
         // SAFETY: the list at `a` holds `b` offsets of strings in the arena.
         let path = unsafe { at::<u8>(plan, *at::<u32>(plan, op.a).add(n as usize)) };
         // SAFETY: the plan's compiler has relocated the vectors, which end in zero words.
         let error = unsafe { exec_one(plan, path, op.c) };
-        if error == errno::ENOEXEC && op.set != 0 && !planted!("script-without-shell") {
+        if error == errno::ENOEXEC && op.set != 0 {
             frame.detail.store(n as i32, Relaxed);
             // SAFETY: the path of the candidate.
-            if op.flags & ANY_BY_SHELL == 0 && unsafe { is_binary(path) } && !planted!("binary-run-by-the-shell") {
+            if op.flags & ANY_BY_SHELL == 0 && unsafe { is_binary(path) } {
                 return errno::ENOEXEC;
             }
             // SAFETY: there is a vector for each candidate; it begins with the shell.
@@ -49,7 +48,7 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
         }
         if !is_remembered {
             answer = error;
-            is_remembered = !is_absent(error) && !planted!("forbidden-candidate-forgotten");
+            is_remembered = !is_absent(error);
         }
     }
     answer
@@ -57,9 +56,7 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
 
 /// Whether the next candidate is tried after this failure.
 pub fn goes_on(error: i32, flags: u32) -> bool {
-    let is_forbidden = error == errno::EACCES && !planted!("forbidden-candidate-is-final");
-    let is_too_long = planted!("too-long-and-goes-on") && error == errno::E2BIG;
-    is_absent(error) || is_forbidden || is_too_long || flags & TRY_ALL != 0 || planted!("search-never-ends")
+    is_absent(error) || error == errno::EACCES || flags & TRY_ALL != 0
 }
 
 /// Whether the errno means that the program does not exist.
@@ -103,7 +100,7 @@ unsafe fn exec_one(plan: *const Header, path: *const u8, busy_ms: u32) -> i32 {
     loop {
         // SAFETY: the plan's path and vectors.
         match unsafe { execve(path, argv, envp) } {
-            errno::ETXTBSY if left > 0 && !planted!("busy-not-tried-again") => {
+            errno::ETXTBSY if left > 0 => {
                 left -= 1;
                 sys::pause(core::time::Duration::from_millis(1));
             }

@@ -10,7 +10,6 @@
 
 use crate::frame::{EXEC_SLOT, Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table, source_of};
 use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, Origin, Pair, SURELY, at};
-use crate::planted;
 use crate::procfs;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -37,7 +36,7 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
             LEAVE
         } else if source < 0 || !is_present(frame, source) {
             ABSENT
-        } else if source != pair.target && is_overwritten(frame, pairs, source) && !planted!("source-overwritten") {
+        } else if source != pair.target && is_overwritten(frame, pairs, source) {
             // SAFETY: a duplicate in the child's own table.
             unsafe { step_aside(source, pairs) }?
         } else {
@@ -58,9 +57,8 @@ pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
             frame.detail.store(n as i32, Relaxed);
             let source = source_of(&frame.slots, pair);
             let fd = if source == SLOT_NULL {
-                let cloexec = if planted!("null-at-two-numbers") { 0 } else { uapi::O_CLOEXEC };
                 // SAFETY: the path ends in NUL.
-                unsafe { sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | cloexec, 0) }?
+                unsafe { sys::open(c"/dev/null".as_ptr().cast(), uapi::O_RDWR | uapi::O_CLOEXEC, 0) }?
             } else {
                 parent.fetch(source, pairs, own_pipe(frame, pair))?
             };
@@ -84,7 +82,6 @@ struct Pipe {
 fn own_pipe(frame: &Frame, pair: &Pair) -> Option<Pipe> {
     let Origin::Slot(slot) = pair.origin() else { return None };
     let mode = match slot {
-        0 if frame.only_pipes != 0 && planted!("pipe-opened-the-wrong-way") => uapi::O_WRONLY,
         0 if frame.only_pipes != 0 => uapi::O_RDONLY,
         1 | 2 if frame.only_pipes != 0 => uapi::O_WRONLY,
         EXEC_SLOT => uapi::O_WRONLY,
@@ -141,9 +138,6 @@ unsafe fn step_aside(fd: i32, pairs: &[Pair]) -> Result<i32> {
 
 /// Makes `target` refer to the file of `fd`, without close-on-exec.
 unsafe fn settle(fd: i32, target: i32) -> Result<()> {
-    if fd == target && planted!("passed-but-close-on-exec") {
-        return Ok(());
-    }
     // SAFETY: both numbers are in the child's own table (caller).
     unsafe { if fd == target { sys::fcntl(fd, uapi::F_SETFD, 0).map(drop) } else { duplicate(fd, target) } }
 }
@@ -160,7 +154,7 @@ unsafe fn duplicate(fd: i32, target: i32) -> Result<()> {
     loop {
         // SAFETY: both numbers are in the table that becomes the program's (caller).
         match unsafe { sys::dup3(fd, target, 0) } {
-            Err(errno::EBUSY) if left > 0 && !planted!("busy-number-not-tried-again") => {
+            Err(errno::EBUSY) if left > 0 => {
                 left -= 1;
                 sys::pause(core::time::Duration::from_millis(1));
             }
@@ -202,7 +196,7 @@ impl Parent {
             unsafe { procfs::open_descriptor(self.pid, self.thread, fd, pipe.mode) }.map_err(|_| errno::EPERM)?;
         self.check_is_ours()?;
         match sys::identity(opened) {
-            Ok(found) if found == pipe.identity || planted!("any-file-taken-for-the-pipe") => Ok(opened),
+            Ok(found) if found == pipe.identity => Ok(opened),
             _ => Err(errno::EPERM),
         }
     }
@@ -210,18 +204,17 @@ impl Parent {
     /// Whether the pid still refers to the parent, in this namespace. A dead parent's pid may have been reused, and in
     /// a PID namespace that the parent has created for its children it may be any process.
     fn check_is_ours(&self) -> Result<()> {
-        if sys::getppid() == self.pid || planted!("parent-not-checked") { Ok(()) } else { Err(errno::EPERM) }
+        if sys::getppid() == self.pid { Ok(()) } else { Err(errno::EPERM) }
     }
 
     fn getfd(&mut self, fd: i32, pairs: &[Pair]) -> Result<i32> {
         if self.pidfd < 0 {
-            let thread = if planted!("first-threads-descriptors") { self.pid } else { self.thread };
-            let flags = if thread == self.pid { 0 } else { sys::PIDFD_THREAD };
-            let opened = sys::pidfd_open(thread, flags);
+            let flags = if self.thread == self.pid { 0 } else { sys::PIDFD_THREAD };
+            let opened = sys::pidfd_open(self.thread, flags);
             self.check_is_ours()?;
             let pidfd = opened?;
             let is_above = pairs.last().is_none_or(|last| pidfd > last.target);
-            self.pidfd = if is_above || planted!("pidfd-at-a-target") {
+            self.pidfd = if is_above {
                 pidfd
             } else {
                 // The kernel chooses the lowest free number, which may be a target that is placed later: move it above.
@@ -241,10 +234,10 @@ impl Parent {
 pub fn announce_taken(frame: &Frame) {
     // Never overwrites LEFT, which only the kernel writes, after this child has left. A plain store: on aarch64 an
     // atomic exchange may be compiled to a call of an outline-atomics helper, which is outside of this crate.
-    if frame.is_robust == 0 && !planted!("taken-not-told") {
+    if frame.is_robust == 0 {
         frame.word.store(TOOK_FDS, Release);
     }
-    if frame.announce != 0 && !planted!("taken-without-wake") {
+    if frame.announce != 0 {
         sys::futex_wake(&frame.word);
     }
 }
@@ -257,7 +250,7 @@ pub unsafe fn copy(source: i32, target: i32) -> Result<()> {
     // SAFETY: both numbers are in the child's own table.
     unsafe {
         let flags = sys::fcntl(source, uapi::F_GETFD, 0)?;
-        if flags & uapi::FD_CLOEXEC as i32 != 0 && !planted!("helper-copied") {
+        if flags & uapi::FD_CLOEXEC as i32 != 0 {
             return Err(errno::EBADF);
         }
         duplicate(source, target)
@@ -268,7 +261,7 @@ pub unsafe fn copy(source: i32, target: i32) -> Result<()> {
 pub unsafe fn open_as(path: *const u8, op: &Op) -> Result<()> {
     // SAFETY: the path ends in NUL (the arena's strings do); the table is the child's own.
     unsafe {
-        let fd = open(path, op, if planted!("opened-at-two-numbers") { 0 } else { uapi::O_CLOEXEC })?;
+        let fd = open(path, op, uapi::O_CLOEXEC)?;
         if op.set as i32 == NOWHERE { sys::close(fd) } else { settle(fd, op.set as i32) }
     }
 }
@@ -298,7 +291,7 @@ unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
     let (flags, mode) = (op.b | more, op.c);
     // SAFETY: the path ends in NUL (caller); what is closed is this function's own.
     unsafe {
-        if op.flags & NOT_PROCFS == 0 || planted!("procfs-opened") {
+        if op.flags & NOT_PROCFS == 0 {
             return sys::open(path, flags, mode);
         }
         let fd = match sys::open_without_magic(path, flags, mode) {
@@ -315,7 +308,7 @@ unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
             // file.
             Err(error @ (errno::EPERM | errno::EACCES)) if op.flags & SURELY == 0 => {
                 match sys::open_without_magic(c"/".as_ptr().cast(), uapi::O_PATH | uapi::O_CLOEXEC, 0) {
-                    Ok(root) if !planted!("refused-file-asked-for-twice") => {
+                    Ok(root) => {
                         let _ = sys::close(root);
                         return Err(error);
                     }
@@ -326,7 +319,6 @@ unsafe fn open(path: *const u8, op: &Op, more: u32) -> Result<i32> {
         };
         match sys::is_in_procfs(fd) {
             Ok(false) => Ok(fd),
-            Ok(_) if planted!("procfs-by-another-name") => Ok(fd),
             answer => {
                 let _ = sys::close(fd);
                 Err(answer.err().unwrap_or(IN_PROCFS))
@@ -345,7 +337,7 @@ pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
     let keep = unsafe { core::slice::from_raw_parts(at::<i32>(plan, (*plan).keep), (*plan).keep_count as usize) };
     let mut from = 0;
     for &number in keep {
-        if number > from && !planted!("gaps-left-open") {
+        if number > from {
             // SAFETY: closes descriptors that no pair needs, in the child's own table.
             unsafe { close_span(frame, from as u32, number as u32 - 1) }?;
         }
@@ -357,17 +349,13 @@ pub unsafe fn close_others(frame: &Frame, plan: *const Header) -> Result<()> {
 
 /// Plays [`OpCode::CloseRange`](crate::plan::OpCode::CloseRange).
 pub unsafe fn close_range(frame: &Frame, op: &Op) -> Result<()> {
-    if planted!("closefrom-needs-close-range") {
-        // SAFETY: as below.
-        return unsafe { sys::close_range(op.a, op.b, 0) };
-    }
     // SAFETY: the descriptors are the child's own, and the caller of posix_spawn(3) names them.
     unsafe { close_span(frame, op.a, op.b) }
 }
 
 /// Closes `first..=last`, or marks them close-on-exec, with `close_range(2)` or one by one.
 unsafe fn close_span(frame: &Frame, first: u32, last: u32) -> Result<()> {
-    let at_exec = frame.table == Table::Own && !planted!("callers-descriptors-closed");
+    let at_exec = frame.table == Table::Own;
     if frame.no_close_range == 0 {
         let flags = if at_exec { sys::CLOSE_RANGE_CLOEXEC } else { 0 };
         // SAFETY: the caller's span.

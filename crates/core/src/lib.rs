@@ -16,7 +16,6 @@
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
 
 #[doc(hidden)]
-pub mod planted;
 pub mod plan;
 pub mod frame;
 pub mod child;

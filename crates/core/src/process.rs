@@ -5,7 +5,6 @@
 //! own.
 
 use crate::frame::Frame;
-use crate::planted;
 use crate::procfs;
 use crate::sys::{self, Result, errno, prctl, signal, uapi};
 use core::mem::MaybeUninit;
@@ -78,8 +77,7 @@ pub unsafe fn parent_death_signal(frame: &Frame, signal: u32) -> Result<()> {
     let parent = sys::parent().unwrap_or(-1);
     // 0: a parent outside of this PID namespace, as after unshare(CLONE_NEWPID) in the parent. An orphan has a parent in its own
     // namespace, whose init it is given to: find_new_reaper() in kernel/exit.c.
-    let lives = parent == frame.parent || parent == 0 && !planted!("unseen-parent-taken-for-dead");
-    if lives || planted!("death-signal-without-look") { Ok(()) } else { Err(errno::ESRCH) }
+    if parent == frame.parent || parent == 0 { Ok(()) } else { Err(errno::ESRCH) }
 }
 
 /// `tcsetpgrp(3)` of the calling process's group, on the terminal at `fd`.
@@ -92,9 +90,7 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
         let group = sys::syscall(uapi::__NR_getpgid, [0; 6])? as i32;
         let mask = sys::set_signal_mask(signal::bit(signal::SIGTTOU))?;
         let answer = sys::syscall(uapi::__NR_ioctl, [fd as usize, TIOCSPGRP, &raw const group as usize, 0, 0, 0]);
-        if !planted!("foreground-leaves-a-signal-blocked") {
-            sys::set_signal_mask(mask)?;
-        }
+        sys::set_signal_mask(mask)?;
         answer.map(drop)
     }
 }
@@ -102,9 +98,6 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
 /// Whether the parent, which waits for this child, has died. If the parent is in another PID namespace, it has no pid
 /// here, but may be visible in `/proc`, if that shows the parent's namespace. False if it cannot be determined.
 pub fn has_lost_parent(frame: &Frame) -> bool {
-    if planted!("living-parent-taken-for-dead") {
-        return true;
-    }
     match sys::getppid() {
         0 if frame.host_in_procfs == 0 => false,
         0 => procfs::status_number(b"\nPPid:").is_some_and(|parent| parent as i32 != frame.host_in_procfs),

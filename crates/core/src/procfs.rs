@@ -6,7 +6,6 @@
 //! # Safety
 //! As for [`child`](crate::child); the file-descriptor table is the child's own.
 
-use crate::planted;
 use crate::sys::{self, Result, uapi};
 use core::mem::MaybeUninit;
 
@@ -35,9 +34,6 @@ impl ProcFdPath {
     }
 
     fn push(&mut self, text: &[u8]) {
-        if planted!("pipe-path-not-made") {
-            return;
-        }
         for &byte in text {
             if let Some(place) = self.bytes.get_mut(self.len) {
                 *place = byte;
@@ -64,9 +60,6 @@ impl ProcFdPath {
 /// contains the program's name, which may be anything. This needs a descriptor for a moment, so the file-descriptor
 /// table must be the child's own.
 pub(crate) fn status_number(label: &[u8]) -> Option<u32> {
-    if planted!("own-status-not-read") {
-        return None;
-    }
     read_status::<1024, _>(c"/proc/self/status".as_ptr().cast(), |mut status| {
         numbers(value(&mut status, label)?, 10).next().map(|number| number as u32)
     })?

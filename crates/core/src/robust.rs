@@ -11,7 +11,6 @@
 //! # Safety
 //! As for [`child`](crate::child).
 
-use crate::planted;
 use crate::sys::{self, Result, uapi};
 use core::ptr::null;
 use core::sync::atomic::AtomicU32;
@@ -33,9 +32,6 @@ const HEAD: usize = 3 * size_of::<usize>();
 /// The value of the word from then on: the child's thread ID in its own PID namespace. It has FUTEX_WAITERS, because
 /// the kernel would wake no waiter otherwise.
 pub fn held() -> u32 {
-    if planted!("robust-word-of-nobody") {
-        return 1;
-    }
     sys::gettid() as u32 | uapi::FUTEX_WAITERS
 }
 

@@ -11,7 +11,6 @@
 //! Source: unix(7), SCM_CREDENTIALS; maybe_add_creds() in net/unix/af_unix.c; proc_pid_status(5).
 
 use crate::parcel::Message;
-use crate::planted;
 use crate::procfs;
 use crate::sys::{self, Result, uapi};
 use core::mem::MaybeUninit;
@@ -105,9 +104,6 @@ impl Owner {
 
     /// Whether a message is the owner's, and the owner has the rights that it had.
     pub fn has_sent(&self, sender: Option<Credentials>) -> bool {
-        if planted!("anybody-may-send") {
-            return true;
-        }
         let Some([pid, uid, gid]) = sender else { return false };
         let is_owners = pid == self.pid && uid == self.ids[0] && gid == self.ids[1];
         is_owners

@@ -9,7 +9,6 @@
 
 use crate::frame::Frame;
 use crate::plan::Op;
-use crate::planted;
 use crate::sys::signal::{self, bit};
 use crate::sys::{self, Result, prctl, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -38,8 +37,7 @@ pub const ALL_BUT_SIGSYS: u64 = !bit(signal::SIGSYS);
 /// that the filter traps. Then a SIGSYS that is sent by kill(2) between the clone and the child's first call would run
 /// that handler in the child.
 pub fn blocked_in_caller() -> u64 {
-    let may_trap = has_filter() || planted!("sigsys-left-open");
-    if may_trap && !planted!("trapped-calls-not-minded") { ALL_BUT_SIGSYS } else { !0 }
+    if has_filter() { ALL_BUT_SIGSYS } else { !0 }
 }
 
 /// Whether the calling thread has a seccomp filter, which its children inherit. If prctl(2) is refused, a filter did
@@ -57,9 +55,6 @@ pub const PUTS_HANDLERS_AWAY: i32 = 12;
 /// The first call of a child that still has its caller's handlers. The caller has made the same call, so a filter
 /// allows it. If the caller has left SIGSYS open ([`blocked_in_caller`]), this closes it.
 pub fn block_all() {
-    if planted!("sigsys-open-in-the-child") {
-        return;
-    }
     let _ = sys::set_signal_mask(!0);
 }
 
@@ -105,13 +100,10 @@ pub unsafe fn guard(frame: &Frame) {
     // SAFETY: the kernel reads the structure; exec discards the setting.
     let _ = unsafe { sys::syscall(uapi::__NR_sigaltstack, [&raw const place as usize, 0, 0, 0, 0, 0]) };
     for signal in (1..=64).filter(|&signal| DUMPING & bit(signal as i32) != 0) {
-        if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0 || planted!("guard-of-ignored-signals")) {
+        if sys::signal_action(signal).is_ok_and(|old| handler(&old) == 0) {
             // SAFETY: `end` follows the child's rules; the table is the child's own.
             let _ = unsafe { sys::set_signal_action(signal, &ending()) };
         }
-    }
-    if planted!("guarded-child-blocks-all") {
-        return;
     }
     // The child's own mask.
     let _ = sys::set_signal_mask(frame.guarded_mask);
@@ -128,9 +120,7 @@ unsafe extern "C" fn end(signal: i32) {
     // SAFETY: `guard` has stored the frame's address there; the frame is valid until the child has left. Null if a
     // filter refuses sigaltstack.
     if let Some(frame) = unsafe { place.ss_sp.cast::<Frame>().as_ref() } {
-        if !planted!("guard-without-a-word") {
-            frame.ended_by.store(signal as u32, Relaxed);
-        }
+        frame.ended_by.store(signal as u32, Relaxed);
     }
     fence(Release);
     sys::exit(127)
@@ -158,7 +148,7 @@ pub fn handler(action: &uapi::kernel_sigaction) -> usize {
 /// The default action; or, if a core dump would kill the parent, the handler that replaces it until exec.
 fn default_for(frame: Option<&Frame>, signal: u32) -> uapi::kernel_sigaction {
     let is_guarded = frame.is_some_and(|frame| frame.guards_dumps != 0) && DUMPING & bit(signal as i32) != 0;
-    if is_guarded && !planted!("default-in-place-of-guard") { ending() } else { action(0) }
+    if is_guarded { ending() } else { action(0) }
 }
 
 fn action(handler: usize) -> uapi::kernel_sigaction {
@@ -178,7 +168,6 @@ pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
         // The child has inherited the caller's mask, unless it was cloned with every signal blocked.
         (_, 0) if op.set == 0 => return Ok(()),
         (_, 0) => return sys::block_signals(op.set),
-        (_, _) if planted!("mask-of-another-thread") => op.set,
         (_, _) => frame.caller_mask | op.set,
     };
     sys::set_signal_mask(mask).map(drop)
@@ -188,7 +177,7 @@ pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
 pub fn reset_handlers(frame: Option<&Frame>) -> Result<()> {
     for signal in 1..=64 {
         let Ok(old) = sys::signal_action(signal) else { continue };
-        if handler(&old) > 1 && !planted!("handlers-not-reset") {
+        if handler(&old) > 1 {
             // SAFETY: the table is the child's own, as it was cloned without CLONE_SIGHAND; the action is as in
             // `set_all`.
             unsafe { sys::set_signal_action(signal, &default_for(frame, signal)) }?;

@@ -14,7 +14,6 @@
 
 use crate::child::{await_word, play};
 use crate::frame::{Frame, GO};
-use crate::planted;
 use crate::robust::{self, Robust};
 use crate::signals;
 use crate::sys::{self, Result, prctl, uapi};
@@ -239,11 +238,10 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
         // SAFETY: each call changes only the child; the memory that it reads is in `adopt`.
         unsafe { sys::syscall(number, args) }.map(drop)
     };
-    let umask = if planted!("umask-of-the-helper") { 0o22 } else { adopt.umask };
-    if umask != SAME {
+    if adopt.umask != SAME {
         frame.detail.store(what::UMASK, Relaxed);
         // SAFETY: changes the child, which shares its umask with no other process.
-        unsafe { sys::syscall(uapi::__NR_umask, [umask as usize, 0, 0, 0, 0, 0]) }?;
+        unsafe { sys::syscall(uapi::__NR_umask, [adopt.umask as usize, 0, 0, 0, 0, 0]) }?;
     }
     call(what::DIRECTORY, uapi::__NR_fchdir, [adopt.directory as usize, 0, 0, 0, 0, 0])?;
     call(what::GROUP, uapi::__NR_setpgid, [0, adopt.group as usize, 0, 0, 0, 0])?;
@@ -272,11 +270,10 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
     )?;
     call(what::PERSONALITY, uapi::__NR_personality, [adopt.personality as usize, 0, 0, 0, 0, 0])?;
     frame.detail.store(what::SIGNALS, Relaxed);
-    let ignored = if planted!("ignored-signals-of-the-helper") { 0 } else { adopt.ignored };
     // SAFETY: the signal table is the child's own; the zygote ignores no signals.
-    unsafe { signals::set_ignored(ignored) }?;
+    unsafe { signals::set_ignored(adopt.ignored) }?;
     frame.detail.store(what::CHECKED, Relaxed);
-    if sent.checked.load(SeqCst) != GO && !planted!("namespaces-not-awaited") {
+    if sent.checked.load(SeqCst) != GO {
         sent.waits.store(1, SeqCst);
         await_word(&sent.checked, frame)?;
     }

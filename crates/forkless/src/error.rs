@@ -1,7 +1,6 @@
 //! Errors of a launch: which program, which step, on what, and why.
 
 use crate::step::Step;
-use forkless_core::planted;
 use forkless_core::sys::errno;
 use forkless_core::sys::signal::SIGSYS;
 use std::error::Error as StdError;
@@ -38,7 +37,7 @@ struct Inner {
 impl Error {
     pub(crate) fn new(program: &OsStr, step: Step, errno: i32) -> Self {
         let limit = match errno {
-            errno::EMFILE if !planted!("limit-not-named") => Some("RLIMIT_NOFILE is reached"),
+            errno::EMFILE => Some("RLIMIT_NOFILE is reached"),
             errno::ENFILE => Some("the system's limit of open files is reached: fs.file-max"),
             _ => None,
         };
@@ -214,7 +213,6 @@ pub fn errno(error: &io::Error) -> Option<i32> {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Reworded>());
     match (error.raw_os_error(), inner, Error::of(error)) {
         (Some(errno), ..) => Some(errno),
-        (None, Some(_), _) if planted!("errno-lost-behind-words") => None,
         (None, Some(inner), _) => errno(&inner.error),
         (None, None, detail) => detail.and_then(Error::errno),
     }

@@ -138,7 +138,6 @@ pub use request::command::{BpfInstruction, CallArg, Capability, CapabilitySet, N
 pub use request::command::{Command, CommandArgs, CommandEnvs};
 pub use error::Error;
 #[doc(hidden)]
-pub use forkless_core::planted;
 pub use launch::{Support, mapped_stacks, set_dumpable};
 pub use child::orphan::reap_orphans;
 pub use output::stream::{Chunks, Lines, Stream};

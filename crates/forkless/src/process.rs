@@ -6,7 +6,7 @@
 //!
 //! Source: `madvise(2)`; dup_mmap() in kernel/fork.c.
 
-use forkless_core::{planted, sys};
+use forkless_core::sys;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -93,7 +93,7 @@ fn map() -> Option<*mut AtomicU32> {
     // SAFETY: a new private mapping, chosen by the kernel.
     unsafe {
         let page = mmap_anonymous(null_mut(), PAGE_SIZE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE).ok()?;
-        if !planted!("process-not-wiped") && madvise(page, PAGE_SIZE, Advice::LinuxWipeOnFork).is_err() {
+        if madvise(page, PAGE_SIZE, Advice::LinuxWipeOnFork).is_err() {
             let _ = munmap(page, PAGE_SIZE);
             return None;
         }

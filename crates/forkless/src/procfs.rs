@@ -11,7 +11,6 @@
 
 use crate::kept::Kept;
 use crate::process;
-use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstatfs, openat, readlinkat_raw, statx};
@@ -138,7 +137,7 @@ fn proven() -> io::Result<OwnedFd> {
     let process = process::generation();
     // Acquire: the number was stored before.
     let is_known = PROVEN_FOR.load(Ordering::Acquire) == process && mount == Some(PROVEN.load(Ordering::Relaxed));
-    if is_known || planted!("any-procfs-taken-for-ours") {
+    if is_known {
         return Ok(proc);
     }
     if fstatfs(&proc)?.f_type != PROC_SUPER_MAGIC {
@@ -182,7 +181,7 @@ pub(crate) fn whole(file: &File, usual: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(usual);
     loop {
         rustix::io::pread(file, spare_capacity(&mut text), 0)?;
-        if text.len() < text.capacity() || planted!("zygote-status-cut") {
+        if text.len() < text.capacity() {
             return Ok(text);
         }
         // The buffer is full, so there may be more. The length depends on the number of groups and the depth of the

@@ -6,7 +6,6 @@ use crate::launch::pipes::{Defaults, Pipes, plain_slots};
 use crate::launch::run::{Cloner, Form, OfPlan, Run};
 use crate::launch::wait::sigchld_discards;
 use crate::plan::{Plan, Stream};
-use forkless_core::planted;
 use std::io;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -68,7 +67,7 @@ impl<'a> Start<'a> {
         let cloner = self.cloner.or_else(|| OfPlan::get(plan));
         let (slots, only_pipes) = (pipes.slots, pipes.only_pipes);
         // A caller that writes to the child must get EPIPE when the child closes its input, so nothing else may hold it.
-        let holds = self.holds && pipes.exec.is_none() && (pipes.ours[0].is_none() || planted!("input-held-open"));
+        let holds = self.holds && pipes.exec.is_none() && pipes.ours[0].is_none();
         let run = Run { cloner, slots, only_pipes, pidfd, form: self.form, holds };
         orphan::look_after_a_few();
         let running = launch::run(plan, &run)?;

@@ -12,7 +12,6 @@ use crate::output::spill::Spill;
 use crate::output::tagged;
 use crate::source::{Events, Next, Sink, Source, Stream};
 use crate::summary::{Ended, Ending, Progress, Summary};
-use forkless_core::planted;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -200,7 +199,6 @@ impl<'a> Gather<'a> {
     /// ended before.
     pub fn ended(&mut self, seq: u64, came: Came, host: &str) -> bool {
         let Some(Open { mut job, kept, received, is_cut }) = self.open.remove(&seq) else {
-            self.summary.ran += u64::from(planted!("ended-job-counted-twice"));
             return false;
         };
         if came.cut_short {
@@ -222,9 +220,6 @@ impl<'a> Gather<'a> {
         self.halt(&ended);
         let held = Held { ended, kept, is_cut, host: host.to_owned() };
         if self.options.keep_order && seq != self.due {
-            if planted!("gathered-jobs-logged-early") {
-                let _ = self.sink.complete(&held.ended, Some(host), true);
-            }
             self.held.insert(seq, Some(held));
         } else {
             self.write_out(held);

@@ -1,6 +1,5 @@
 //! Input that is read as it comes, without a wait.
 
-use forkless::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -68,10 +67,6 @@ impl Input {
     /// # Errors
     /// Those of `read(2)`.
     pub fn fill(&mut self) -> io::Result<Filled> {
-        while planted!("jobs-wait-for-all-input") && !self.ended {
-            let _ = poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None);
-            self.read()?;
-        }
         self.read()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::job::{Job, Run, Stdin};
 use crate::options::{Options, Output};
-use forkless::{Child, Command, Error, ShellCommand, ShellEnding, ShellSurroundings, Stdio, Step, planted};
+use forkless::{Child, Command, Error, ShellCommand, ShellEnding, ShellSurroundings, Stdio, Step};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::ffi::{OsStr, OsString};
@@ -64,11 +64,6 @@ impl Launcher {
                 command.args(args).scripts_by_shell(true);
                 Ready::Program(command)
             }
-            Run::Line(line) if planted!("jobs-lines-by-shell") => {
-                let mut command = Command::new(&options.shell);
-                command.arg("-c").arg(OsStr::from_bytes(line));
-                Ready::Program(command)
-            }
             Run::Line(line) => {
                 let mut shell = forkless::shell(line);
                 shell.shell_path(&options.shell).surroundings(self.surroundings(&options.shell, now));
@@ -82,7 +77,7 @@ impl Launcher {
     /// What all lines have in common. It is looked at from time to time.
     fn surroundings(&mut self, shell: &Path, now: Instant) -> &ShellSurroundings {
         const FRESH: Duration = Duration::from_secs(1);
-        let is_fresh = |seen| now.saturating_duration_since(seen) < FRESH && !planted!("jobs-surroundings-each-time");
+        let is_fresh = |seen| now.saturating_duration_since(seen) < FRESH;
         let fresh = self.surroundings.take().filter(|(seen, _)| is_fresh(*seen));
         &self.surroundings.insert(fresh.unwrap_or_else(|| (now, ShellSurroundings::of(shell)))).1
     }
@@ -156,7 +151,7 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
         (None, errno) => errno,
     };
     let lacks = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-    errno.is_some_and(|errno| lacks.contains(&errno)) && !planted!("jobs-lack-is-final")
+    errno.is_some_and(|errno| lacks.contains(&errno))
 }
 
 /// Whether a signal killed the child before it could run the program, and it is one that a terminal, `timeout(1)` or Slurm
@@ -165,7 +160,7 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
 pub(crate) fn is_struck(error: &io::Error) -> bool {
     let signals = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].map(Signal::as_raw);
     let signal = Error::of(error).and_then(Error::signal);
-    signal.is_some_and(|signal| signals.contains(&signal)) && !planted!("jobs-struck-taken-for-failed")
+    signal.is_some_and(|signal| signals.contains(&signal))
 }
 
 /// Whether the error of a wait says that the program was not executed.

@@ -5,7 +5,6 @@ mod outlet;
 pub(crate) use outlet::Outlet;
 
 use crate::summary::Ended;
-use forkless::planted;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -64,7 +63,7 @@ impl Log {
             Ok(_) => {
                 let mut last = [b'\n'];
                 file.read_exact(&mut last)?;
-                if last == *b"\n" || planted!("jobs-half-line-continued") { Vec::new() } else { b"\n".to_vec() }
+                if last == *b"\n" { Vec::new() } else { b"\n".to_vec() }
             }
             // It is empty, or no regular file.
             Err(_) => HEAD.as_bytes().to_vec(),
@@ -96,9 +95,6 @@ impl Log {
         left.extend_from_slice(line.as_bytes());
         left.extend(ended.job.text.iter().map(|&byte| if byte == b'\n' { 0 } else { byte }));
         left.push(b'\n');
-        if planted!("jobs-log-written-at-the-end") {
-            return;
-        }
         if self.flush().is_err() && self.left.len() > MOST {
             self.left.truncate(before);
             self.lost = true;
@@ -127,7 +123,6 @@ impl Log {
                 Err(error) => break Err(error),
             }
         };
-        let done = if planted!("jobs-log-line-dropped") { self.left.len() } else { done };
         self.left.drain(..done);
         answer
     }
@@ -185,13 +180,12 @@ impl Done {
     /// Those of reading the file.
     pub fn read(path: impl AsRef<Path>, succeeded: bool) -> io::Result<Self> {
         let mut done = Self::default();
-        each_line(path.as_ref(), |line| {
-            if line.failed && (succeeded || planted!("jobs-failed-taken-for-undone")) {
-                done.remove(line.seq)
-            } else {
-                done.insert(line.seq)
-            }
-        })?;
+        each_line(
+            path.as_ref(),
+            |line| {
+                if line.failed && succeeded { done.remove(line.seq) } else { done.insert(line.seq) }
+            },
+        )?;
         Ok(done)
     }
 

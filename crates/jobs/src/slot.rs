@@ -2,7 +2,7 @@
 
 use crate::job::{Job, Place, Stdin};
 use crate::output::Capture;
-use forkless::{Child, ShellEnding, planted};
+use forkless::{Child, ShellEnding};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::fcntl_getpipe_size;
 use std::fs::File;
@@ -115,7 +115,7 @@ impl Running {
     pub(crate) fn end_feed(&mut self, tried: bool) {
         let Some(Feed { pipe, bytes, at, goes_on }) = self.feed.take() else { return };
         let is_unread = || fcntl_getpipe_size(&pipe).map_or(true, |size| at <= size);
-        if !goes_on && (tried || is_unread()) && !planted!("jobs-input-given-once") {
+        if !goes_on && (tried || is_unread()) {
             self.job.stdin = Stdin::Bytes(bytes);
         }
     }
@@ -124,9 +124,8 @@ impl Running {
     pub(crate) fn send(&mut self, signal: i32) {
         self.signalled = true;
         // It may have ended.
-        let to_group = !planted!("jobs-group-not-signalled");
         let has_none = |error: io::Error| error.kind() == io::ErrorKind::InvalidInput;
-        if !to_group || self.child.signal_group(signal).is_err_and(has_none) {
+        if self.child.signal_group(signal).is_err_and(has_none) {
             let _ = self.child.signal(signal);
         }
     }

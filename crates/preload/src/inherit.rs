@@ -2,7 +2,6 @@
 
 use crate::settings::{Inherit, Settings, without_us};
 use forkless::internal::posix::FileAction;
-use forkless::planted;
 use forkless::{Command, Stdio};
 use forkless_core::sys;
 use libc::c_int;
@@ -38,8 +37,7 @@ pub(crate) fn spare(command: &mut Command, settings: &Settings) {
 
 /// Whether the descriptor is open and not close-on-exec.
 fn outlives_exec(fd: c_int) -> bool {
-    sys::descriptor_flags(fd)
-        .is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0 || planted!("preload-close-on-exec-passed"))
+    sys::descriptor_flags(fd).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
 /// File actions with the same result in a child that only has the standard streams and the descriptors in `passed`: the
@@ -150,11 +148,11 @@ impl State<'_> {
             // None if `fd` is still open, but its replacement was closed by closefrom.
             return (lent < self.closed_from).then_some(lent);
         }
-        if self.closed_from != c_int::MAX && !planted!("preload-lent-after-closefrom") {
+        if self.closed_from != c_int::MAX {
             // The replacement's number would already have been closed by closefrom.
             return None;
         }
-        while self.named.contains(&self.next) && !planted!("preload-lent-over-a-named-one") {
+        while self.named.contains(&self.next) {
             self.next += 1;
         }
         self.lent.insert(fd, self.next);

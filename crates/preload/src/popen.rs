@@ -8,7 +8,6 @@ use crate::sealed::{Mask, sealed};
 use crate::settings::{Inherit, Settings};
 use crate::spawn::{killed_by, reserve};
 use forkless::internal::posix::FileAction;
-use forkless::planted;
 use forkless::{ShellChild, ShellCommand};
 use forkless_capi::boundary::{as_libc, errno, set_errno};
 use forkless_capi::error::{Failure, bad};
@@ -66,7 +65,7 @@ fn parse(mode: &CStr) -> Result<(End, bool), Failure> {
         match letter {
             b'r' => reads = true,
             b'w' => writes = true,
-            b'e' => close_on_exec = !planted!("preload-e-ignored"),
+            b'e' => close_on_exec = true,
             _ => return Err(bad("the mode has a letter other than r, w and e")),
         }
     }
@@ -97,10 +96,8 @@ fn open(line: &OsStr, end: End, close_on_exec: bool, mask: &Mask) -> Result<*mut
     let fd = pipe.as_raw_fd();
     let stream = Stream::open(Some(pipe), end)?;
     EVER.store(true, Ordering::Relaxed);
-    if !planted!("preload-stream-not-noted") {
-        table::insert(Entry { stream: stream.get(), running: Running::Line(child) })?;
-    }
-    if !close_on_exec && !planted!("preload-stream-always-close-on-exec") {
+    table::insert(Entry { stream: stream.get(), running: Running::Line(child) })?;
+    if !close_on_exec {
         OPEN.add(fd);
         // SAFETY: sets flags of a descriptor that this function owns.
         unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
@@ -199,9 +196,7 @@ unsafe extern "C-unwind" fn forkless_preload_closed(taken: *mut Entry, unwritten
         let mut entry = unsafe { Box::from_raw(taken) };
         as_libc(-1, || match entry.running.wait()?.into_raw() {
             // The program succeeded, but has not received all the data.
-            0 if unwritten != 0 && !planted!("preload-unwritten-untold") => {
-                Err(Failure::Refused(unwritten, "not everything could be written"))
-            }
+            0 if unwritten != 0 => Err(Failure::Refused(unwritten, "not everything could be written")),
             status => Ok(status),
         })
     })
@@ -235,7 +230,7 @@ fn take(stream: *mut FILE) -> Option<Entry> {
         let fd = unsafe { libc::fileno(stream) };
         // Closing it may wait until its program reads the last bytes. A program that another thread starts meanwhile must not
         // hold the stream open.
-        if OPEN.has(fd) && !planted!("preload-stream-inherited-while-it-closes") {
+        if OPEN.has(fd) {
             // SAFETY: sets flags of the stream's descriptor.
             unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
         }
@@ -291,7 +286,7 @@ impl OpenStreams {
     /// Creates a child without the streams that it would inherit. `make` receives them as ranges of numbers.
     fn without_others<R>(&self, inherits: impl Fn(RawFd) -> bool, make: impl FnOnce(Vec<(RawFd, RawFd)>) -> R) -> R {
         let others = || self.all().filter(|&fd| inherits(fd));
-        if others().next().is_none() || planted!("preload-earlier-streams-kept") {
+        if others().next().is_none() {
             return make(Vec::new());
         }
         self.lock.with(|(), _| make(runs(others())))

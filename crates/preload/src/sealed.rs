@@ -5,7 +5,6 @@
 //! function by `siglongjmp(3)`, and could reap a child whose pid the caller does not have yet.
 
 use forkless::Command;
-use forkless::planted;
 use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys;
 use libc::c_int;
@@ -20,9 +19,6 @@ pub(crate) struct Mask {
 impl Mask {
     /// Makes the program start with the mask that the caller had.
     pub(crate) fn ready(&self, command: &mut Command) {
-        if planted!("preload-program-blocks-all") {
-            return;
-        }
         command.inherit_signal_mask(false);
         for signal in (1..=64).filter(|signal| self.before & 1 << (signal - 1) != 0) {
             command.signal_block(signal);
@@ -52,11 +48,7 @@ pub(crate) fn sealed<T: Copy>(work: impl FnOnce(&mut Mask) -> T) -> T {
     }
     let mut cancel = 0;
     pthread_setcancelstate(DISABLE, Some(&mut cancel));
-    let blocked = if planted!("preload-handlers-run-inside") {
-        sys::signal_mask()
-    } else {
-        sys::set_signal_mask(if planted!("preload-sigsys-blocked") { !0 } else { blocked_in_caller() })
-    };
+    let blocked = sys::set_signal_mask(blocked_in_caller());
     // The call cannot fail; a filter may refuse it. Then handlers run as always.
     let before = blocked.or_else(|_| sys::signal_mask()).unwrap_or(0);
     let mut mask = Mask { before, after: before };
@@ -75,9 +67,6 @@ fn on_own_stack<T: Copy>(work: impl FnOnce() -> T) -> T {
         Ok(layout) => layout,
         Err(_) => unreachable!(),
     };
-    if planted!("preload-on-the-callers-stack") {
-        return work();
-    }
     // SAFETY: the size is not 0.
     let stack = unsafe { alloc(LAYOUT) };
     if stack.is_null() {

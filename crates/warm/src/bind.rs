@@ -13,7 +13,6 @@
 //! them, and stay.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use forkless_core::planted;
 use forkless_core::sys::{self, uapi};
 
 /// The most objects of a process. The functions of a program that has more are left to the loader.
@@ -283,8 +282,8 @@ unsafe fn look_up(object: &Object, number: usize, objects: &[Object]) -> Option<
             match defines(candidate, name, hash, wanted) {
                 Defines::Nothing => {}
                 Defines::Another => return None,
-                Defines::It(_) if !candidate.is_initial && !planted!("warm-local-definition-bound") => return None,
-                Defines::It(_) if definition.is_some() && !planted!("warm-last-definition-bound") => return None,
+                Defines::It(_) if !candidate.is_initial => return None,
+                Defines::It(_) if definition.is_some() => return None,
                 Defines::It(found) => definition = Some((candidate, found)),
             }
         }
@@ -337,7 +336,7 @@ unsafe fn defines<'a>(object: &'a Object, name: &CStr, hash: u32, wanted: Option
                     // NOTYPE, FUNC, IFUNC.
                     let is_function = matches!(kind, 0 | 2 | 10) && symbol.value != 0 && section != ABSOLUTE;
                     let is_wanted = version_of(object, number as usize) == Some(wanted);
-                    match is_function && (is_wanted || planted!("warm-version-not-compared")) {
+                    match is_function && is_wanted {
                         true => return Defines::It(symbol),
                         false => answer = Defines::Another,
                     }

@@ -21,7 +21,6 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use forkless_core::planted;
 use forkless_core::signals::has_filter;
 use forkless_core::sys::{self, Result, errno, uapi};
 
@@ -90,7 +89,7 @@ impl Pages {
     pub(crate) unsafe fn begin(&mut self) {
         const MADV_DONTFORK: usize = 10;
         // A filter may kill this process for a call that it does not know.
-        if has_filter() || planted!("warm-pages-not-noted") {
+        if has_filter() {
             return;
         }
         // SAFETY: new mappings, of zeroes, which are valid notes and a valid word. The rest is the module's contract.
@@ -350,7 +349,7 @@ unsafe fn is_of_file(entries: i32, range: Range, memory: &mut [u64; 512]) -> boo
         if unsafe { sys::syscall(uapi::__NR_pread64, args) } != Ok(count * 8) {
             return false;
         }
-        if memory.iter().take(count).any(|&entry| is_written(entry)) && !planted!("warm-written-code-dropped") {
+        if memory.iter().take(count).any(|&entry| is_written(entry)) {
             return false;
         }
         from += count * PAGE;

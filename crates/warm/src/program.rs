@@ -9,7 +9,6 @@ use core::sync::atomic::fence;
 use forkless_core::frame::{Frame, LEFT};
 use forkless_core::parcel::refusal;
 use forkless_core::plan::{Header, at, environment};
-use forkless_core::planted;
 use forkless_core::sys::{self, Result, prctl, uapi};
 
 /// `struct prctl_mm_map`, prctl(2) PR_SET_MM_MAP: all addresses that `/proc/PID/stat` shows.
@@ -138,9 +137,7 @@ impl Program {
         unsafe {
             let mut map = self.map;
             let arguments = self.lay_out(plan, &mut map)?;
-            if !planted!("warm-arguments-not-shown") {
-                set_map(&map)?;
-            }
+            set_map(&map)?;
             self.renew_secrets()?;
             let name = [prctl::PR_SET_NAME as usize, self.name.as_ptr() as usize, 0, 0, 0, 0];
             sys::syscall(uapi::__NR_prctl, name)?;
@@ -180,9 +177,6 @@ impl Program {
 
     /// New bytes at AT_RANDOM, and from them a new stack canary, as libc makes it.
     unsafe fn renew_secrets(&self) -> Result<()> {
-        if planted!("warm-canary-of-the-template") {
-            return Ok(());
-        }
         let mut bytes = [0u64; RANDOM / 8];
         // SAFETY: the kernel writes the buffer; the bytes at AT_RANDOM are on this process's stack.
         unsafe {
@@ -209,7 +203,7 @@ impl Program {
                     let _ = sys::close_range(from as u32, number as u32 - 1, 0);
                 }
                 let is_closed = sys::descriptor_flags(number) == Ok(uapi::FD_CLOEXEC as i32);
-                if is_closed && !planted!("warm-placeholders-left-open") {
+                if is_closed {
                     let _ = sys::close(number);
                 }
                 from = number + 1;

@@ -16,7 +16,6 @@ use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::child::play_all_but_last;
 use forkless_core::frame::LEFT;
 use forkless_core::parcel::{self, Kind, MAX_PATCHES, Message, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
-use forkless_core::planted;
 use forkless_core::sender::{Owner, receive};
 use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, adopt_unannounced, announce, fail};
@@ -84,7 +83,7 @@ pub(crate) unsafe fn stop(argc: c_int, argv: *mut *mut c_char, has_fork_handlers
     }
     // SAFETY: the only references to them, in the only thread. A child that returns from here has its own copies.
     let (state, program) = unsafe { (&mut *STATE.0.get(), &mut *PROGRAM.0.get()) };
-    let refusal = match has_fork_handlers && !planted!("warm-fork-handlers-skipped") {
+    let refusal = match has_fork_handlers {
         true => refusal::FORK_HANDLERS,
         // SAFETY: the arguments that the kernel has given this program.
         false => unsafe { state.prepare(program, argc, argv) }.err().unwrap_or(0),
@@ -329,16 +328,9 @@ impl State {
         // SAFETY: the parcel is mapped until this function unmaps it, and belongs to this run.
         let sent = unsafe { &(*parcel).sent };
         let frame = &sent.frame;
-        let announces_early = planted!("warm-child-announced-early");
         // SAFETY: this is the child.
         unsafe {
             self.pages.await_watch();
-            if announces_early {
-                announce(sent);
-                // Until the caller has returned.
-                let pause = [0u64, 200_000_000];
-                let _ = sys::syscall(uapi::__NR_nanosleep, [pause.as_ptr() as usize, 0, 0, 0, 0, 0]);
-            }
             adopt_unannounced(sent);
         }
         let plan = frame.plan.load(Relaxed).cast_const();
@@ -348,9 +340,7 @@ impl State {
             Ok(arguments) => arguments,
             Err(error) => fail(frame, error),
         };
-        if !announces_early {
-            announce(sent);
-        }
+        announce(sent);
         // SAFETY: this is the child; the plan is used until it is released.
         unsafe {
             if !play_all_but_last(frame) {
@@ -403,7 +393,7 @@ fn map(memory: i32, length: usize) -> Option<Mapped> {
 
 /// Unmaps a parcel.
 fn unmap(place: &Mapped) {
-    if !place.memory.is_null() && !planted!("warm-parcels-left-mapped") {
+    if !place.memory.is_null() {
         let (base, length) = (place.memory.wrapping_byte_add(START), place.length - START);
         // SAFETY: a whole mapping. The owner has said that the child has left it, or this is a child of its own.
         let _ = unsafe { sys::syscall(uapi::__NR_munmap, [base as usize, length, 0, 0, 0, 0]) };

@@ -2,7 +2,6 @@
 unit module Forkless::Launch;
 
 use Forkless::Native;
-use Forkless::Planted;
 use X::Forkless;
 
 # struct forkless_error
@@ -31,7 +30,7 @@ sub refuse(Blob $error) is export {
 # A string as C has it. In Raku's strings, utf8-c8 stands for bytes that are not UTF-8, such as those of file names.
 sub c-string(Str() $text --> Blob) {
     X::Forkless.new(step => STEP-CHECK, errno => EINVAL, os-error => "failed to start: NUL in {$text.raku}").throw
-      if $text.contains("\0") && !PLANTED("raku-nul-in-an-argument");
+      if $text.contains("\0");
     ($text ~ "\0").encode('utf8-c8')
 }
 
@@ -66,7 +65,7 @@ my Environment $last;
 
 sub environment(%env --> Environment) {
     my $have = $last;
-    return $have if $have.defined && (PLANTED("raku-environment-of-before") || $have.flat eq flatten(%env));
+    return $have if $have.defined && $have.flat eq flatten(%env);
     $last = Environment.of(%env)
 }
 
@@ -105,7 +104,7 @@ class Child is export {
         refuse($error) if $result < 0;
         return Int unless $result;
         my $own = $status.read-int32(0);
-        return $own if !$!ending || PLANTED("raku-line-status-as-it-is");
+        return $own if !$!ending;
         my $translated = forkless_ending_status($!ending, $own, $status, $error);
         return Int if $translated == -EAGAIN;
         refuse($error) if $translated < 0;
@@ -184,7 +183,7 @@ sub attempt(Str() $path, @args, %env, Str() $cwd, @streams, Bool $line --> Child
         }
     }
     my $ending = buf8.allocate(8);
-    my $started = $line && !PLANTED("raku-lines-by-shell")
+    my $started = $line
         ?? forkless_command_spawn_line($command, $place, $ending, $error)
         !! forkless_command_spawn($command, $place, $error);
     refuse($error) if $started < 0;

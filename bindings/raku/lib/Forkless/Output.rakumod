@@ -2,7 +2,6 @@
 unit module Forkless::Output;
 
 use Forkless::Native;
-use Forkless::Planted;
 use Forkless::Waiter;
 
 # A Supply that starts to read the pipe when it is tapped, and that can give the pipe's descriptor away instead.
@@ -92,7 +91,6 @@ class Output is export {
 
     # The child has not started. Whoever taps a supply, or asks for the descriptor, gets that as the answer, before and after.
     method failed(Exception $why, $scheduler --> Nil) {
-        return if PLANTED("raku-failed-supplies-stay-open");
         $!failure = $why;
         $!descriptor.break($why);
         # For those that have tapped already. One that does not handle it ends the program, as with Rakudo's own.

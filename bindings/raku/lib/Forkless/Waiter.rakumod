@@ -5,7 +5,6 @@ unit module Forkless::Waiter;
 use NativeCall;
 use Forkless::Native;
 use Forkless::Launch;
-use Forkless::Planted;
 use X::Forkless;
 
 constant EPOLL_CLOEXEC = 0o2000000;
@@ -54,10 +53,6 @@ class Loop {
             $number = ++$!next;
             %!watches{$number} = &ready;
         };
-        if PLANTED("raku-number-of-another-watch") {
-            sleep 0.01;
-            $number = $!next;
-        }
         my $event = buf8.allocate(EVENT);
         $event.write-uint32(0, $events);
         $event.write-uint64(DATA, $number);
@@ -218,7 +213,7 @@ class Writer is export {
                 @done.push(-> { $vow.keep($data.elems) });
             }
             elsif $count > 0 {
-                PLANTED("raku-rest-of-a-write-lost") ?? @!queue.shift !! (@!queue[0][1] += $count);
+                @!queue[0][1] += $count;
             }
             elsif self!unread {
                 for @!queue.splice {

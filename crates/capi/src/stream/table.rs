@@ -5,7 +5,6 @@
 
 use super::Running;
 use crate::error::Failure;
-use forkless_core::planted;
 use libc::FILE;
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::null_mut;
@@ -61,7 +60,7 @@ pub fn insert(entry: Entry) -> Result<(), Failure> {
     let place =
         place(entry.stream, true).ok_or(Failure::Refused(libc::ENOMEM, "too many open streams, or out of memory"))?;
     let stale = place.swap(Box::into_raw(Box::new(entry)), Ordering::AcqRel);
-    if !stale.is_null() && !planted!("c-stale-stream-kept") {
+    if !stale.is_null() {
         // SAFETY: of Box::into_raw, and no longer in the table.
         drop(unsafe { Box::from_raw(stale) });
     }
@@ -74,7 +73,7 @@ fn find(stream: *mut FILE) -> Option<(&'static AtomicPtr<Entry>, *mut Entry)> {
     let found = place.load(Ordering::Acquire);
     // SAFETY: not null, and in the table as long as its descriptor is open, which it is because the given stream has
     // it.
-    if found.is_null() || unsafe { (*found).stream } != stream && !planted!("c-stream-of-another") {
+    if found.is_null() || unsafe { (*found).stream } != stream {
         return None;
     }
     Some((place, found))

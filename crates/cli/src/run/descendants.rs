@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, fs, io};
 
-use forkless_core::{planted, sys};
+use forkless_core::sys;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Whether the numbers in /proc are those of this process's PID namespace.
@@ -23,7 +23,7 @@ pub(super) fn adopt() {
 /// Sends a signal to all descendants but the program itself, until there are no new ones. Twice none: of a process that ends
 /// between two looks, the children move to forkless, where the next search finds them.
 pub(super) fn signal_others(program: u32, signal: i32) {
-    if !has_own_numbers() || planted!("timeout-leaves-descendants") {
+    if !has_own_numbers() {
         return;
     }
     const ROUNDS: usize = 100;

@@ -9,10 +9,7 @@ use std::{
 };
 
 use forkless::{Change, Child, Command};
-use forkless_core::{
-    planted,
-    sys::{self, signal::bit},
-};
+use forkless_core::sys::{self, signal::bit};
 use libc::{SIGCHLD, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -348,8 +345,7 @@ impl Watch {
             // stopped again.
             let is_again = self.foreground.is_some()
                 && later.iter().all(|signal| signal.number != SIGCONT)
-                && later.iter().any(|signal| STOPS.contains(&signal.number))
-                && !planted!("second-stop-hangs-up");
+                && later.iter().any(|signal| STOPS.contains(&signal.number));
             arrived.extend(later);
             if !is_again {
                 break;
@@ -427,8 +423,7 @@ impl Watch {
     /// signal arrives that would have killed forkless.
     fn linger(&self, captured: &mut Captured, limit: Duration) -> io::Result<()> {
         // A time that the clock cannot reach means no limit.
-        let until =
-            Instant::now().checked_add(if planted!("capture-does-not-linger") { Duration::ZERO } else { limit });
+        let until = Instant::now().checked_add(limit);
         while !captured.has_ended() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {

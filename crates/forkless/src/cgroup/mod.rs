@@ -2,7 +2,6 @@
 
 use crate::error::reworded;
 use crate::kernel::{SIGCONT, SIGKILL};
-use forkless_core::planted;
 use forkless_core::sys;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -130,7 +129,7 @@ impl Cgroup {
         let parent = parent.as_ref();
         check(parent)?;
         // Joined to the parent, such a name would lead out of it, and the handle would remove what is no cgroup.
-        if Path::new(name).file_name() != Some(OsStr::new(name)) && !planted!("cgroup-outside-of-its-parent") {
+        if Path::new(name).file_name() != Some(OsStr::new(name)) {
             return Err(about(io::Error::new(ErrorKind::InvalidInput, format!("{name:?} is not a name")), parent));
         }
         // Absolute: a later change of the working directory must not change what is removed.
@@ -488,9 +487,6 @@ impl Cgroup {
     /// # Errors
     /// Those of writing.
     pub fn kill(&self) -> io::Result<()> {
-        if planted!("cgroup-nobody-killed") {
-            return Ok(());
-        }
         match self.set("cgroup.kill", "1") {
             Err(error) if error.kind() == ErrorKind::NotFound => self.kill_each(),
             answer => answer.map(drop),
@@ -538,7 +534,7 @@ impl Cgroup {
         let frozen = self.freeze();
         let told = frozen.and_then(|()| self.signal_frozen(signals));
         // After an error too: no process may stay frozen.
-        let thawed = if planted!("cgroup-left-frozen") { Ok(()) } else { self.thaw() };
+        let thawed = self.thaw();
         told.and(thawed)
     }
 
@@ -550,7 +546,7 @@ impl Cgroup {
             let path = directory.join("cgroup.procs");
             let list = match fs::read_to_string(&path) {
                 // Removed meanwhile; or threaded, so that its processes are listed above it (cgroups(7)).
-                Err(error) if has_no_list(&error) && !planted!("cgroup-threaded-not-signalled") => continue,
+                Err(error) if has_no_list(&error) => continue,
                 list => list.map_err(|error| about(error, &path))?,
             };
             // 0 stands for a process outside of this PID namespace. To kill(2), 0 is the caller's own process group.
@@ -590,7 +586,7 @@ impl AsFd for Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        if !self.removed && !planted!("cgroup-left-behind") {
+        if !self.removed {
             let _ = remove(&self.path);
         }
     }
@@ -647,7 +643,6 @@ fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
             entries => entries.map_err(|error| about(error, directory))?,
         };
         let groups = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let groups = groups.filter(|_| !planted!("cgroup-groups-below-forgotten"));
         found.extend(groups.map(|entry| entry.path()).collect::<Vec<_>>());
     }
     Ok(found)

@@ -1,13 +1,12 @@
 //! The members of a process group, as procfs shows them: the kernel counts a zombie as a member.
 
 use crate::procfs::{self, Process};
-use forkless_core::planted;
 use std::fs;
 
 /// Whether the group has members, and all of them have ended and wait for their parents to reap them. False also if procfs
 /// cannot tell: it is of another PID namespace, or hides processes of other users.
 pub(super) fn has_only_zombies(group: i32) -> bool {
-    if hides_processes() || planted!("zombies-waited-for") {
+    if hides_processes() {
         return false;
     }
     let Ok(processes) = procfs::all_processes() else { return false };

@@ -5,7 +5,6 @@ use super::{Child, Inner, State};
 use crate::launch::pending::Pending;
 use crate::launch::watch::{wait_though_stopped, wait_while};
 use forkless_core::frame::{LEFT, RUNNING};
-use forkless_core::planted;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -42,7 +41,7 @@ impl Child {
     #[doc(hidden)]
     pub fn let_go(&mut self) -> bool {
         let has_taken = |pending: &Pending| pending.stack.frame().state() != RUNNING;
-        if self.inner.pending.as_ref().is_none_or(has_taken) || planted!("ends-closed-too-soon") {
+        if self.inner.pending.as_ref().is_none_or(has_taken) {
             self.inner.held = None;
         }
         self.inner.held.is_none()
@@ -53,9 +52,7 @@ impl Inner {
     /// Waits until the child has taken what the handle keeps. Otherwise the numbers of closed descriptors could be given to
     /// other files, which the child would then take.
     pub(super) fn hold_on(&mut self) {
-        if let (Some(_), Some(pending)) = (&self.held, &self.pending)
-            && !planted!("ends-closed-with-the-handle")
-        {
+        if let (Some(_), Some(pending)) = (&self.held, &self.pending) {
             wait_though_stopped(&pending.stack, self.id, self.pidfd.as_ref(), |word| word == RUNNING);
         }
     }

@@ -15,7 +15,7 @@ use crate::route::Route;
 use crate::step::Step;
 use crate::usage::Usage;
 use forkless_core::frame::LEFT;
-use forkless_core::{planted, sys};
+use forkless_core::sys;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -286,9 +286,7 @@ impl Child {
     /// Ends the child's input: its standard input, and the writing direction of sockets that nobody has taken.
     #[doc(hidden)]
     pub fn end_input(&mut self) {
-        if !planted!("input-not-ended") {
-            drop(self.stdin.take());
-        }
+        drop(self.stdin.take());
         for (_, socket) in &self.inner.sockets {
             // A child that has closed its end has no input either.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
@@ -392,7 +390,7 @@ impl Child {
         let killed = pending.plan.place.is_filtered
             && matches!(self.inner.state, State::Running)
             && !watch::has_executed(&pending.stack, self.inner.pid);
-        let failed = watch::failed(&pending.stack, &pending.plan).filter(|_| !planted!("late-failure-not-seen"));
+        let failed = watch::failed(&pending.stack, &pending.plan);
         let Some(outcome) = failed else {
             if !killed {
                 return Ok(());
@@ -420,7 +418,7 @@ impl Child {
             return Err(Error::check(&self.name(), "an autoreaped child cannot be released: the kernel reaps it, and only this handle can return its status").into());
         }
         self.wait_exec()?;
-        if !matches!(self.inner.state, State::Running) && !planted!("reaped-child-released") {
+        if !matches!(self.inner.state, State::Running) {
             return Err(io::Error::from_raw_os_error(sys::errno::ECHILD));
         }
         // It may have been killed in exec, after the point of no return and before the program has run.
@@ -540,7 +538,7 @@ impl Child {
             let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
                 Error::new(&self.name(), Step::Wait, errno).note("it takes a pidfd, which cannot be had")
             })?;
-            if wait::is_reaped(self.inner.pid, Some(&pidfd)) && !planted!("pidfd-of-a-stranger") {
+            if wait::is_reaped(self.inner.pid, Some(&pidfd)) {
                 // Another part of the program reaped it, and its PID may belong to another process.
                 return Err(Error::new(&self.name(), Step::Wait, sys::errno::ESRCH));
             }
@@ -651,7 +649,7 @@ impl Inner {
 
     /// Whether dropping the handle kills it. Not in a forked copy of this process, whose child it is not.
     fn dies_with_handle(&self) -> bool {
-        let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref()) || planted!("killed-by-a-copy");
+        let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref());
         (self.kill_on_drop || self.autokill) && self.is_running() && is_ours
     }
 }
@@ -677,7 +675,7 @@ impl Drop for Inner {
         if !matches!(self.state, State::Running) {
             return;
         }
-        if self.dies_with_handle() && !planted!("handle-kills-nobody") {
+        if self.dies_with_handle() {
             // An error leaves nothing else to try.
             let _ = self.signal(SIGKILL);
         }
@@ -689,9 +687,6 @@ impl Drop for Inner {
         if !has_gone {
             let pidfd = self.pidfd.take().filter(|_| self.pid != wait::NOBODY);
             let pending = self.pending.take();
-            if planted!("dropped-child-forgotten") {
-                return;
-            }
             orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: process::generation() });
         }
     }

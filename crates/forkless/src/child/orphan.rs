@@ -10,7 +10,6 @@
 use crate::launch::pending::Pending;
 use crate::launch::wait;
 use crate::process;
-use forkless_core::planted;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -63,7 +62,7 @@ impl Queue {
         if let Err(holder) = self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             // Another process as the holder means that this process was forked while that thread was at work. The thread
             // does not exist here and never releases the lock, and the children are not this process's.
-            let stale = holder != me && !planted!("queue-held-for-ever");
+            let stale = holder != me;
             if !stale || self.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
                 return;
             }
@@ -96,7 +95,7 @@ pub(crate) fn adopt(orphan: Orphan) {
 /// Checks a few children of the queue. Costs two loads if it is empty.
 pub(crate) fn look_after_a_few() {
     let is_any = QUEUED.load(Ordering::Relaxed) != 0 || !ARRIVALS.load(Ordering::Relaxed).is_null();
-    if is_any && !planted!("orphans-not-looked-after") {
+    if is_any {
         QUEUE.with(|queue| look_after(queue, A_FEW));
     }
 }
@@ -129,7 +128,7 @@ fn look_after(queue: &mut VecDeque<Orphan>, limit: usize) {
     let me = process::generation();
     for _ in 0..limit.min(queue.len()) {
         let Some(mut orphan) = queue.pop_front() else { return };
-        if orphan.parent != me && !planted!("orphans-of-another-process") {
+        if orphan.parent != me {
             // Left from before a fork. Its pidfd must not be closed: fork copies the descriptors before the memory, so the
             // number of one that was opened in between is unused in this process, or names another file.
             std::mem::forget(orphan);

@@ -4,7 +4,6 @@ use super::group::has_only_zombies;
 use super::{Child, Inner};
 use crate::kernel::{SIGCONT, SIGKILL};
 use crate::launch::wait;
-use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -14,11 +13,10 @@ use std::time::{Duration, Instant};
 impl Inner {
     /// Sends a signal to the child, unless it is known to have ended.
     pub(super) fn signal(&self, signal: i32) -> sys::Result<()> {
-        if !self.is_running() && !planted!("signal-after-the-reaping") {
+        if !self.is_running() {
             return Ok(());
         }
         let answer = match &self.pidfd {
-            Some(_) if planted!("signalled-by-number") => sys::kill(self.pid, signal),
             Some(pidfd) => match sys::pidfd_send_signal(pidfd.as_raw_fd(), signal) {
                 Err(error) if is_refusal(error) => self.signal_by_pid(pidfd, signal, error),
                 answer => answer,
@@ -39,7 +37,7 @@ impl Inner {
         if self.pid == wait::NOBODY {
             return Err(refusal);
         }
-        if !wait::is_reaped(self.pid, Some(pidfd)) || planted!("signal-to-a-stranger") {
+        if !wait::is_reaped(self.pid, Some(pidfd)) {
             // Our child, which has not been reaped.
             return sys::kill(self.pid, signal);
         }
@@ -54,9 +52,6 @@ impl Inner {
     /// [`signal_by_pid`](Self::signal_by_pid).
     fn group_by_pid(&self, signal: i32, refusal: i32) -> sys::Result<()> {
         // The kernel gives a PID to no other process or group while a process has it, even a zombie.
-        if planted!("signal-to-a-strangers-group") {
-            return sys::kill(-self.pid, signal);
-        }
         if !self.is_running() || self.pid == wait::NOBODY || wait::is_reaped(self.pid, self.pidfd.as_ref()) {
             return Err(refusal);
         }

@@ -6,7 +6,6 @@
 
 use crate::child::Child;
 use crate::process;
-use forkless_core::planted;
 use forkless_core::sys::errno;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -214,7 +213,6 @@ impl<T> WaitSet<T> {
         let place = self.vacant_place();
         match self.begin(&mut both.0, place) {
             Ok(true) => {}
-            Ok(false) if planted!("set-known-end-not-told") => {}
             Ok(false) => self.ready.push_back(place),
             Err(error) => return Err(NotInserted { error, child: both }),
         }
@@ -228,7 +226,7 @@ impl<T> WaitSet<T> {
     /// An error in a forked copy of the process. It has the epoll instance of the original, and would take the ends of
     /// children from it, or change what it watches.
     fn check_process(&self) -> io::Result<()> {
-        let is_own = self.process == process::generation() || planted!("set-of-the-original");
+        let is_own = self.process == process::generation();
         if is_own { Ok(()) } else { Err(io::Error::from_raw_os_error(errno::ECHILD)) }
     }
 
@@ -279,7 +277,7 @@ impl<T> WaitSet<T> {
     pub fn remove(&mut self, key: Key) -> Option<(Child, T)> {
         self.get(key)?;
         let (child, value) = self.take(key.place)?;
-        let is_watched = self.check_process().is_ok() && !planted!("set-watches-the-removed");
+        let is_watched = self.check_process().is_ok();
         if let Some(pidfd) = child.pidfd().filter(|_| is_watched) {
             let _ = epoll::delete(&self.epoll, pidfd);
         }
@@ -290,7 +288,7 @@ impl<T> WaitSet<T> {
         let slot = self.places.get_mut(place as usize)?;
         let Place::Taken(_, turn) = *slot else { return None };
         let taken = std::mem::replace(slot, Place::Vacant(self.vacant, turn.wrapping_add(1)));
-        self.vacant = if planted!("set-places-not-used-again") { None } else { Some(place) };
+        self.vacant = Some(place);
         self.len -= 1;
         self.traced.remove(&place);
         match taken {
@@ -313,9 +311,7 @@ impl<T> WaitSet<T> {
     /// ```
     pub fn get(&mut self, key: Key) -> Option<(&mut Child, &mut T)> {
         match self.places.get_mut(key.place as usize)? {
-            Place::Taken(both, turn) if *turn == key.turn || planted!("set-key-of-another-child") => {
-                Some((&mut both.0, &mut both.1))
-            }
+            Place::Taken(both, turn) if *turn == key.turn => Some((&mut both.0, &mut both.1)),
             _ => None,
         }
     }
@@ -449,7 +445,7 @@ impl<T> WaitSet<T> {
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; BATCH];
         let limit = limit.and_then(|limit| Timespec::try_from(limit.min(LONGEST)).ok());
         match epoll::wait(&self.epoll, &mut events[..], limit.as_ref()) {
-            Err(Errno::INTR) if !planted!("set-wait-interrupted") => Ok(true),
+            Err(Errno::INTR) => Ok(true),
             Err(error) => Err(error.into()),
             Ok((found, _)) => {
                 self.ready.extend(found.iter().map(|event| event.data.u64() as u32));
@@ -476,9 +472,6 @@ impl<T> WaitSet<T> {
         match self.places.get(place as usize) {
             Some(Place::Taken(both, _)) if !self.traced.contains(&place) => {
                 let Some(pidfd) = both.0.pidfd() else { return Ok(()) };
-                if planted!("set-traced-child-not-watched") {
-                    return Ok(());
-                }
                 self.watch(pidfd, place, epoll::EventFlags::ET)?;
                 self.traced.insert(place);
                 Ok(())

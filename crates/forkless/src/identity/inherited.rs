@@ -8,7 +8,6 @@
 use super::filters;
 use crate::kept::Kept;
 use crate::procfs::{self, Status};
-use forkless_core::planted;
 use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{NO_ATTRIBUTES, SchedulerAttributes};
 use std::fs::File;
@@ -61,16 +60,13 @@ const VALUES: [Value; 13] = [
     ("securebits", || {
         // Exec clears it.
         const SECBIT_KEEP_CAPS: i64 = 1 << 4;
-        if planted!("securebits-not-compared") { 0 } else { get(prctl::PR_GET_SECUREBITS, 0) & !SECBIT_KEEP_CAPS }
+        get(prctl::PR_GET_SECUREBITS, 0) & !SECBIT_KEEP_CAPS
     }),
-    ("MDWE setting", || if planted!("mdwe-not-compared") { 0 } else { get(66, 0) }),
+    ("MDWE setting", || get(66, 0)),
     ("setting of transparent huge pages", || get(prctl::PR_GET_THP_DISABLE, 0)),
     ("setting of memory merging", || get(68, 0)),
     ("I/O flusher state", || get(58, 0)),
-    (
-        "policy for memory errors",
-        || if planted!("mce-policy-not-compared") { 0 } else { get(prctl::PR_MCE_KILL_GET, 0) },
-    ),
+    ("policy for memory errors", || get(prctl::PR_MCE_KILL_GET, 0)),
     ("speculation setting", || get(prctl::PR_GET_SPECULATION_CTRL, 0)),
     ("speculation setting", || get(prctl::PR_GET_SPECULATION_CTRL, 1)),
     ("speculation setting", || get(prctl::PR_GET_SPECULATION_CTRL, 2)),
@@ -131,8 +127,6 @@ impl MemoryPolicy {
         let mut policy = Self { answer: 0, mode: 0, nodes: [0; 16] };
         let (mode, nodes) = (&raw mut policy.mode as usize, policy.nodes.as_mut_ptr() as usize);
         let bits = size_of_val(&policy.nodes) * 8;
-        let wants_nodes = !planted!("memory-nodes-not-compared");
-        let (nodes, bits) = if wants_nodes { (nodes, bits) } else { (0, 0) };
         policy.answer = value(uapi::__NR_get_mempolicy, [mode, nodes, bits, 0, 0, 0]);
         policy
     }
@@ -155,7 +149,6 @@ impl Inherited {
         let is_first = super::is_first_thread();
         let contents = |n: usize| match before.filter(|before| before.is_fixed(n)) {
             Some(before) => before.files[n].clone(),
-            None if planted!("inherited-files-not-compared") => Err(errno::ENOENT),
             None => files.read(n, is_first),
         };
         Self {

@@ -27,7 +27,6 @@ pub(crate) mod namespaces;
 use crate::kept::Kept;
 use crate::kernel;
 use crate::procfs::{self, Process, Status, whole, whole_kept};
-use forkless_core::planted;
 use forkless_core::sys;
 use inherited::Inherited;
 use namespaces::{Name, Namespaces, Tasks};
@@ -59,7 +58,7 @@ fn cgroup(text: io::Result<Vec<u8>>) -> Option<Vec<u8>> {
     // `hierarchy:controllers:path`, and no line feed in any of them.
     let path_of = |line: &[u8]| line.splitn(3, |&byte| byte == b':').nth(2).map_or(0, <[u8]>::len);
     let is_cut = text.split(|&byte| byte == b'\n').any(|line| path_of(line) >= PATH_MAX - 1);
-    (!is_cut || planted!("zygote-cgroup-cut-accepted")).then_some(text)
+    (!is_cut).then_some(text)
 }
 
 /// The usual length of `/proc/PID/cgroup`.
@@ -142,8 +141,7 @@ impl Identity {
     /// Those of the calling thread. The error is that of reading `/proc/thread-self/cgroup`.
     pub(crate) fn of_caller(files: &CallersFiles) -> io::Result<Self> {
         // Each thread may be in another cgroup.
-        let is_first = is_first_thread() || planted!("zygote-cgroup-of-the-first-thread");
-        let text = match is_first {
+        let text = match is_first_thread() {
             true => whole_kept(&files.files.cgroup, CGROUP),
             false => whole(&File::open(procfs::thread("cgroup"))?, CGROUP),
         };
@@ -171,12 +169,9 @@ impl Identity {
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let in_another = self.user_namespace.is_none() || self.user_namespace != other.user_namespace;
         let others = [
-            (in_another && !planted!("zygote-user-namespace-not-compared"), "user namespace"),
+            (in_another, "user namespace"),
             (self.session.is_none() || self.session != other.session, "session"),
-            (
-                self.root.is_none() && !planted!("unread-root-accepted") || self.root != other.root,
-                "root directory or mount namespace",
-            ),
+            (self.root.is_none() || self.root != other.root, "root directory or mount namespace"),
             (self.cgroup.is_none() || self.cgroup != other.cgroup, "cgroup"),
             (self.oom_score_adj.is_none() || self.oom_score_adj != other.oom_score_adj, "oom_score_adj"),
         ];

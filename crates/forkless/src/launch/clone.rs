@@ -10,7 +10,6 @@
 use super::stack::Stack;
 use super::{dumps, traced};
 use forkless_core::frame::Frame;
-use forkless_core::planted;
 use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys::{self, Entry, errno, uapi};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -53,7 +52,7 @@ impl How {
             pidfd: false,
             namespaces: 0,
             cgroup: -1,
-            vfork: traced::is_traced() && !planted!("tracer-not-minded"),
+            vfork: traced::is_traced(),
             tells_pid: false,
             for_parent: false,
             flags: 0,
@@ -79,13 +78,13 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
     if how.share_files {
         flags |= uapi::CLONE_FILES as u64;
     }
-    if how.vfork && !planted!("vfork-left-out") {
+    if how.vfork {
         flags |= uapi::CLONE_VFORK as u64;
     }
     if how.pidfd {
         flags |= uapi::CLONE_PIDFD as u64;
     }
-    let cleartid = if planted!("word-not-cleared") { 0 } else { uapi::CLONE_CHILD_CLEARTID };
+    let cleartid = uapi::CLONE_CHILD_CLEARTID;
     flags |= if how.for_parent { uapi::CLONE_PARENT } else { cleartid } as u64;
     if how.tells_pid {
         flags |= uapi::CLONE_PARENT_SETTID as u64;
@@ -113,7 +112,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> 
             by_clone(stack, flags, told, entry)
         }
     };
-    if let Some(Ok(mask)) = blocked.filter(|_| !planted!("mask-not-put-back")) {
+    if let Some(Ok(mask)) = blocked {
         let _ = sys::set_signal_mask(mask);
     }
     match answer {
@@ -161,11 +160,11 @@ unsafe fn by_clone3(
         size = size_of::<uapi::clone_args>();
     }
     let args = uapi::clone_args {
-        flags: flags | if planted!("handlers-cloned") { 0 } else { uapi::CLONE_CLEAR_SIGHAND },
+        flags: flags | uapi::CLONE_CLEAR_SIGHAND,
         pidfd: pidfd as *mut i32 as u64,
         child_tid: stack.frame().word.as_ptr() as u64,
         parent_tid: stack.frame().pid.as_ptr() as u64,
-        exit_signal: if planted!("failed-child-signals") { uapi::SIGCHLD.into() } else { 0 },
+        exit_signal: 0,
         stack: base,
         stack_size: length,
         tls: 0,

@@ -16,7 +16,6 @@ use crate::procfs;
 use crate::route::{CloneCall, DescriptorTable, Passing, Route};
 use forkless_core::frame::{EXEC_SLOT, Frame, GO_WAIT, LEFT, SLOT_INHERIT, Table};
 use forkless_core::plan::{OpCode, VARIABLES};
-use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::sys::signal::SIGSYS;
 use forkless_core::sys::{self, errno};
@@ -59,7 +58,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         let features = Features::get_to_launch(run.form != Form::Launch);
         features.map_err(|error| failure::probe_error(plan, error))
     };
-    let assumed = Features::unprobed(plan.once && !planted!("probe-for-the-only-launch"));
+    let assumed = Features::unprobed(plan.once);
     let mut unprobed = assumed.is_some();
     let mut features = assumed.map_or_else(probed, Ok)?;
     let caller = Caller::of(plan, run);
@@ -69,7 +68,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     loop {
         let way = Way { unprobed, ..best_way(plan, run, &caller, features, copy_sources) };
         let closes = plan.place.changes_ids || caller.forbids_dumps;
-        let mut keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
+        let keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
             Err(error) if plan.place.changes_ids => return Err(failure::dumpable_error(plan, error)),
             answer => answer.ok().flatten(),
         };
@@ -102,8 +101,6 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             running.maps = Some(maps::write(running.id, &frame.go, maps, caller.forbids_dumps, is_there));
         }
         if let Some(Err((errno, what))) = running.maps {
-            let early = if planted!("dumpable-before-the-reaping") { keep_dumpable.take() } else { None };
-            drop(early);
             let status = reap(&running);
             drop(keep_dumpable);
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
@@ -132,7 +129,6 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(outcome) => outcome,
         };
         let status = match running.ended {
-            None if planted!("failed-child-not-reaped") => None,
             None => wait::reap(running.pid, running.pidfd.as_ref()),
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
@@ -152,7 +148,7 @@ fn knows_better(
     copy_sources: &mut bool,
     mark: Mark,
 ) -> bool {
-    match next_best(outcome, signal, way).filter(|_| !planted!("no-other-way-tried")) {
+    match next_best(outcome, signal, way) {
         Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
@@ -167,7 +163,7 @@ fn knows_better(
 /// the exec itself waits for must not make it.
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
 pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
-    if dumps::may_come_from_a_filter(plan.place.is_filtered) && !planted!("warm-watched-under-a-filter") {
+    if dumps::may_come_from_a_filter(plan.place.is_filtered) {
         return Some("the caller has a seccomp filter, and Linux is older than 5.16");
     }
     let is_vfork = plan.place.vfork || plan.place.changes_cgroup || How::plain().vfork;
@@ -181,7 +177,7 @@ pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
 /// (Inherited standard streams do not count.)
 fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
     let is_held = run.may_hold(plan) && matches!(way.table, DescriptorTable::PrivateBelow(_));
-    if plan.fds.keeps_locks && !planted!("record-locks-lost") {
+    if plan.fds.keeps_locks {
         return way.shares_table();
     }
     way.shares_table()
@@ -214,9 +210,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Wa
     frame.host = caller.pid;
     frame.host_in_procfs = caller.in_procfs;
     frame.thread = caller.tid;
-    if !planted!("misses-of-the-run-before") {
-        *frame.missed.get_mut() = 0;
-    }
+    *frame.missed.get_mut() = 0;
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
     frame.slots = run.slots;
     frame.only_pipes = run.only_pipes as u32;
@@ -265,7 +259,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
         cgroup: plan.place.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         vfork,
         tells_pid: writes_meanwhile,
-        flags: if planted!("clone3-flags-left-out") { 0 } else { plan.flags },
+        flags: plan.flags,
         ..plain
     };
     let started = Instant::now();
@@ -392,9 +386,6 @@ pub(crate) fn late_error(
     // other methods. For a forked child the features are not read, because the probe would clone a child that shares
     // memory.
     let signal = fatal_signal(stack, status);
-    if planted!("probe-for-a-forked-child") {
-        let _ = Features::get();
-    }
     let known = (matches!(route, Route::Clone { .. }) && !plan.once).then(Features::get);
     if let (Route::Clone { call, table }, Some(Ok(features))) = (route, known) {
         let way = Way { call, table, unprobed: false };

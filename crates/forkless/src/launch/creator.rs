@@ -16,7 +16,6 @@ use crate::identity::filters;
 use crate::kernel::{self, LIBCS};
 use crate::plan::Creator;
 use crate::process;
-use forkless_core::planted;
 use forkless_core::signals::ALL_BUT_SIGSYS;
 use forkless_core::sys::{self, errno, uapi};
 use std::io;
@@ -74,7 +73,7 @@ pub(crate) fn starting_thread<T>(start: impl FnOnce() -> T) -> T {
 pub(super) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // Restored below.
     let blocked = ALL_BUT_SIGSYS & !LIBCS;
-    let mask = if planted!("creator-takes-signals") { Err(0) } else { sys::set_signal_mask(blocked) };
+    let mask = sys::set_signal_mask(blocked);
     let answer = start();
     if let Ok(mask) = mask {
         let _ = sys::set_signal_mask(mask);
@@ -105,9 +104,7 @@ fn on_thread_of_its_own<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, C
     let body = move || {
         let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
         drop(sender);
-        if !planted!("creator-ends-early") {
-            outlive_children();
-        }
+        outlive_children();
         drop(counted);
     };
     let builder = thread::Builder::new().name("forkless-parent".into()).stack_size(STACK);

@@ -32,7 +32,6 @@ use super::creator::without_signals;
 use crate::kernel::{self, Prctl};
 use crate::process;
 use crate::procfs::{self, Status};
-use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use nix::time::{ClockId, clock_gettime};
 use std::io;
@@ -134,7 +133,7 @@ impl Note {
     /// note.
     fn look() -> (u64, Self) {
         let word = NOTE.load(Ordering::SeqCst);
-        let is_ours = word >> 32 == u64::from(process::generation()) || planted!("note-of-the-original");
+        let is_ours = word >> 32 == u64::from(process::generation());
         (word, Self(if is_ours { word as u32 } else { 0 }))
     }
 
@@ -257,10 +256,7 @@ impl KeepDumpable {
     /// the memory from the child, so this waits until `kcmp(2)` shows it, or `/proc` if `kcmp(2)` is refused. (If
     /// neither gives an answer, it does not wait.)
     pub fn end(self, pid: i32) {
-        if planted!("memory-not-given-up-yet") {
-            return;
-        }
-        if wait_while_shared(pid).is_err() && !planted!("kcmp-refused-and-believed") {
+        if wait_while_shared(pid).is_err() {
             super::forked::has_executed(pid);
         }
     }
@@ -273,9 +269,6 @@ impl KeepDumpable {
 /// new one, its new user may open `/proc/PID/mem`, unless the memory is non-dumpable. Source: exec_mmap() in fs/exec.c,
 /// which calls exec_mm_release() and complete_vfork_done() first.
 pub(crate) fn sibling_has_left(pid: i32) -> bool {
-    if planted!("zygote-memory-not-given-up-yet") {
-        return true;
-    }
     match wait_while_shared(pid) {
         Ok(()) | Err(errno::ESRCH) => return true,
         Err(_) => {}
@@ -320,8 +313,8 @@ impl Drop for KeepDumpable {
                 }
                 // Only the kernel can set 2 ("readable by root only"). It sets it also where the host's own state was 0:
                 // the sysctl fs.suid_dumpable says which state a change of IDs has (1 and 2 are possible).
-                let own = if planted!("own-zero-not-put-back") { 1 } else { note.state() };
-                if own == note.state() && own < 2 && state() != own && !planted!("dumpable-not-put-back") {
+                let own = note.state();
+                if own < 2 && state() != own {
                     let _ = set_state(own);
                     if self.has_fewer_rights() {
                         forbid();
@@ -334,8 +327,7 @@ impl Drop for KeepDumpable {
                 forbid();
                 Note::with(0, note.launches() - 1)
             };
-            let most = if planted!("dumpable-put-back-early") { 1 } else { LAUNCHES };
-            let done = match note.launches().min(most) {
+            let done = match note.launches() {
                 _ if note.is_busy() => {
                     sleep(note, MOMENT);
                     false
@@ -356,8 +348,7 @@ impl KeepDumpable {
     /// Whether the process has changed its IDs or given up capabilities since the launch began: its first thread, or this one.
     fn has_fewer_rights(&self) -> bool {
         let own = Rights::of_thread();
-        let is_changed = self.rights != own || Rights::noted() != Rights::of_process(own);
-        is_changed && !planted!("dumpable-after-a-drop")
+        self.rights != own || Rights::noted() != Rights::of_process(own)
     }
 }
 
@@ -370,14 +361,11 @@ fn forbid() {
 
 /// The host's own state, as the first launch has noted it: by now a child may have changed it.
 fn noted(note: Note) -> u8 {
-    if planted!("dumpable-noted-again") { state() } else { note.state() }
+    note.state()
 }
 
 /// How long a new launch must wait for the others; `None`: not at all.
 fn wait_for_others(now: u64, due: &AtomicU64) -> Option<Duration> {
-    if planted!("never-dumpable-again") {
-        return None;
-    }
     loop {
         let known = due.load(Ordering::Relaxed);
         let next = match known.checked_sub(WAITS) {
@@ -429,11 +417,7 @@ pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
         }
         let launches = note.launches();
         let set = || {
-            answer = if dumpable && launches > 0 && !planted!("dumpable-at-once") {
-                Ok(())
-            } else {
-                set_state(u8::from(dumpable))
-            };
+            answer = if dumpable && launches > 0 { Ok(()) } else { set_state(u8::from(dumpable)) };
             let state = if answer.is_ok() { u8::from(dumpable) } else { note.state() };
             Note::with(state, launches)
         };

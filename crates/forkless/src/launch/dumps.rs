@@ -14,7 +14,7 @@
 //! Source: do_coredump() in fs/coredump.c before commit 0258b5fd7c71, __seccomp_filter() in kernel/seccomp.c.
 
 use crate::kernel::{self, Prctl};
-use forkless_core::{planted, signals};
+use forkless_core::signals;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// [`BEFORE`] or [`AFTER`] the change; 0: not read yet.
@@ -70,9 +70,7 @@ pub(super) fn may_come_from_a_filter(is_filtered: bool) -> bool {
 /// Makes the memory non-dumpable. The caller holds a [`KeepDumpable`](super::dumpable::KeepDumpable), which restores
 /// the state.
 pub(super) fn forbid() {
-    if !planted!("dumps-not-forbidden") {
-        let _ = kernel::prctl(Prctl::SetDumpable, 0);
-    }
+    let _ = kernel::prctl(Prctl::SetDumpable, 0);
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use crate::request::closure::PANICKED;
 use crate::step::Step;
 use forkless_core::frame::Frame;
 use forkless_core::plan::{IN_PROCFS, OpCode, Origin};
-use forkless_core::planted;
 use forkless_core::report::{Outcome, misses};
 use forkless_core::signals::PUTS_HANDLERS_AWAY;
 use forkless_core::sys::{errno, uapi};
@@ -203,8 +202,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         },
         (OpCode::Call, errno::EACCES)
             if error.step() == Step::OomScore
-                && plan.call(op).is_some_and(|call| call.number == uapi::__NR_openat)
-                && !planted!("oom-score-blames-a-capability") =>
+                && plan.call(op).is_some_and(|call| call.number == uapi::__NR_openat) =>
         {
             error.note(
                 "/proc/self belongs to root, because the child's memory is not dumpable. That is the caller's setting, or, before Linux 5.16, \

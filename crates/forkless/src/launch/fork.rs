@@ -24,7 +24,6 @@ use crate::route::Route;
 use forkless_core::forked::{self, NO_OWNER};
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
-use forkless_core::planted;
 use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys::{self, errno};
 use nix::libc;
@@ -100,7 +99,7 @@ fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
         frame.slots = run.slots;
         frame.only_pipes = run.only_pipes as u32;
         frame.table = Table::Copied;
-        frame.reset_handlers = u32::from(!planted!("handlers-in-a-forked-child"));
+        frame.reset_handlers = 1;
         frame.has_caller_mask = caller.mask.is_some() as u32;
         frame.caller_mask = caller.mask.unwrap_or(0);
         frame.hook = Some(call_all);
@@ -129,9 +128,7 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(errno::EAGAIN)),
         pid => Ok(pid),
     };
-    if !planted!("mask-not-put-back-by-fork") {
-        let _ = sys::set_signal_mask(mask);
-    }
+    let _ = sys::set_signal_mask(mask);
     answer
 }
 
@@ -139,7 +136,6 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
 /// other code has reaped it.
 fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
     match kernel::pidfd_open(pid) {
-        Ok(_) if planted!("forked-child-without-pidfd") => Ok(None),
         Ok(pidfd) => Ok(Some(pidfd)),
         Err(error @ (errno::EMFILE | errno::ENOMEM)) => Err(error),
         Err(_) => Ok(None),
@@ -162,7 +158,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::plan::IdMaps) -> 
         nap(&frame.asked, ASK_WANTED, PATIENCE);
     }
     // The child has left before it asked, so an earlier step has failed: the caller reports that step.
-    if !asks() || planted!("forked-maps-not-written") {
+    if !asks() {
         return Ok(());
     }
     maps::write(pid, &frame.go, id_maps, false, || true).map_err(|(error, what)| {

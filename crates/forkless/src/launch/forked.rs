@@ -7,7 +7,6 @@ use crate::launch::wait::{is_gone, is_stopped};
 use crate::procfs::Process;
 use forkless_core::forked::{ForkFrame, UNWATCHED};
 use forkless_core::frame::LEFT;
-use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -41,8 +40,8 @@ pub(super) fn wait_while(shared: &ForkFrame, pid: i32, limit: Option<Duration>) 
         if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
             looked = Some(now);
             // If it cannot be determined at the moment, the child may still be playing its plan.
-            let has_executed = || executed(pid).unwrap_or(planted!("unknown-taken-for-executed"));
-            let is_gone = is_gone(pid) && !planted!("killed-child-not-missed");
+            let has_executed = || executed(pid).unwrap_or(false);
+            let is_gone = is_gone(pid);
             if is_gone || owner == UNWATCHED && has_executed() {
                 shared.frame.word.store(LEFT, Ordering::Release);
                 return true;

@@ -5,7 +5,6 @@ use super::stack::Stack;
 use crate::plan::IdMaps;
 use crate::procfs::Process;
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, LEFT};
-use forkless_core::planted;
 use forkless_core::sys::{self, errno};
 use rustix::fs::OFlags;
 use std::io::{self, Write};
@@ -27,10 +26,6 @@ pub(crate) fn write(
     forbids_dumps: bool,
     is_there: impl Fn() -> bool,
 ) -> Result<(), MapError> {
-    if planted!("maps-written-late") {
-        go.store(GO, Ordering::Release);
-        sys::futex_wake(go);
-    }
     let answer = write_all(pid, maps, is_there);
     if forbids_dumps {
         dumps::forbid();
@@ -92,7 +87,7 @@ fn write_all(pid: i32, maps: &IdMaps, is_there: impl Fn() -> bool) -> Result<(),
     if !maps.gid.is_empty() {
         // Without CAP_SETGID the kernel accepts a group map only after setgroups(2) has been denied (CVE-2014-8989).
         match put("gid_map", &maps.gid) {
-            Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) && !planted!("setgroups-not-given-up") => {
+            Err((error, _)) if error.raw_os_error() == Some(errno::EPERM) => {
                 put("setgroups", "deny")?;
                 put("gid_map", &maps.gid)?;
             }

@@ -10,7 +10,6 @@
 use crate::error::Error;
 use crate::plan::Plan;
 use crate::route::Launcher;
-use forkless_core::planted;
 use run::{Run, Running};
 
 pub(crate) mod clone;
@@ -42,9 +41,6 @@ pub use support::Support;
 
 /// Launches a plan.
 pub(crate) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
-    if planted!("errno-overwritten") {
-        nix::errno::Errno::EINVAL.set();
-    }
     if let Some(cloner) = run.cloner {
         return cloner.launch(plan, run);
     }

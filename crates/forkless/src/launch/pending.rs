@@ -2,7 +2,6 @@
 
 use super::stack::Stack;
 use crate::plan::Plan;
-use forkless_core::planted;
 use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -37,7 +36,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         // The child reads the plan until it has left. If it has not been seen to leave, the plan is leaked: a freed
         // plan could be overwritten while the child plays it.
-        if !self.stack.shares_memory() || self.has_left() || planted!("plan-freed-in-flight") {
+        if !self.stack.shares_memory() || self.has_left() {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.plan) };
         }

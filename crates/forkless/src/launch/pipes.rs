@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::plan::{Plan, Stream, TERMINAL_SLOT};
 use crate::step::Step;
 use forkless_core::frame::{EXEC_SLOT, SLOT_INHERIT, SLOTS};
-use forkless_core::planted;
 use forkless_core::sys::errno;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -115,12 +114,8 @@ impl Pipes {
             };
             let pair = match stream {
                 Stream::Piped => {
-                    let (read, write) = pipe_with(if planted!("pipe-without-close-on-exec") {
-                        PipeFlags::empty()
-                    } else {
-                        PipeFlags::CLOEXEC
-                    })
-                    .map_err(|errno| failed(errno, number as RawFd))?;
+                    let (read, write) =
+                        pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno, number as RawFd))?;
                     if number == 0 { (write, read) } else { (read, write) }
                 }
                 Stream::SocketPair => sockets().map_err(|errno| failed(errno, number as RawFd))?,
@@ -130,9 +125,6 @@ impl Pipes {
                 }
             };
             slots[number] = pair.1.as_raw_fd();
-            if planted!("pipe-left-open-in-the-parent") {
-                std::mem::forget(pair.1.try_clone());
-            }
             theirs[number] = Some(pair.1);
             if stream == Stream::Piped {
                 ours[number] = Some(pair.0);

@@ -18,7 +18,6 @@ use crate::step::Step;
 use forkless_core::exec::{goes_on, is_absent};
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, source_of};
 use forkless_core::plan::{self, Op, OpCode, Pair};
-use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::signals::handler;
 use forkless_core::sys::{self, errno, uapi};
@@ -108,7 +107,7 @@ impl<'a> Request<'a> {
                 actions,
                 attributes,
                 flags: 0,
-                defaults: if planted!("libcs-signals-ignored") { 0 } else { libcs_defaults() },
+                defaults: libcs_defaults(),
                 held: Vec::new(),
                 last: last(plan).map(|last| (last, None)),
             })
@@ -166,7 +165,7 @@ impl<'a> Request<'a> {
 
     /// The system calls that have an equivalent: the working directory by descriptor, and the scheduler.
     fn call(&mut self, op: &Op, extensions: Extensions) -> c_int {
-        let Some(call) = self.plan.call(op).filter(|_| !planted!("spawn-call-ignored")) else { return 0 };
+        let Some(call) = self.plan.call(op) else { return 0 };
         match (describe::step_of(op), extensions.fchdir) {
             // SAFETY: the actions are initialized; the plan holds the descriptor.
             (Step::Chdir, Some(fchdir)) => unsafe { fchdir(&mut self.actions, call.args[0] as c_int) },
@@ -245,7 +244,7 @@ impl<'a> Request<'a> {
                     // named.
                     let fd = unsafe { BorrowedFd::borrow_raw(number) };
                     fcntl_getfd(fd).map_err(|error| failed(error.raw_os_error()))?;
-                    if is_target(number) && !planted!("spawn-source-overwritten") || self.is_last(pair.target) {
+                    if is_target(number) || self.is_last(pair.target) {
                         let copy = aside(fd, is_target).map_err(failed)?;
                         hold(&mut self.held, copy)
                     } else {
@@ -266,7 +265,7 @@ impl<'a> Request<'a> {
 
     /// Whether this is the highest possible number, which is filled only after the others have been closed.
     fn is_last(&self, target: RawFd) -> bool {
-        self.last.is_some_and(|(last, _)| last == target) && !planted!("spawn-last-number-not-known")
+        self.last.is_some_and(|(last, _)| last == target)
     }
 
     /// Closes the descriptors that the program must not inherit: the gaps between its numbers one by one, the rest at
@@ -276,9 +275,6 @@ impl<'a> Request<'a> {
     /// before the limit was lowered. Then the rest begins one number lower.
     fn close_others(&mut self, extensions: Extensions) -> c_int {
         let Some(close_from) = extensions.close_from else { return errno::ENOSYS };
-        if planted!("spawn-others-inherited") {
-            return 0;
-        }
         if limit().is_some_and(|limit| self.plan.keep().iter().any(|&number| number as u64 >= limit)) {
             // A descriptor at or above the limit cannot be made; that step reports the error.
             return 0;
@@ -290,8 +286,7 @@ impl<'a> Request<'a> {
         let mut from = 0;
         let mut all = || {
             for &number in self.plan.keep() {
-                let from_here = if planted!("spawn-leaves-gaps-open") { number } else { from };
-                (from_here..number).filter(|&unwanted| Some(unwanted) != source).try_for_each(close)?;
+                (from..number).filter(|&unwanted| Some(unwanted) != source).try_for_each(close)?;
                 from = number + 1;
             }
             let Some((last, source)) = self.last else {
@@ -313,7 +308,7 @@ impl<'a> Request<'a> {
         let is_it = |pair: &Pair| pair.target == source && source_of(&run.slots, pair) != SLOT_INHERIT;
         let is_placed = (0..).map_while(|n| self.plan.pair(n)).any(is_it);
         let is_opened = self.plan.steps().any(|op| op.code == OpCode::Open && op.set as RawFd == source);
-        if is_placed || is_opened || planted!("spawn-copies-what-ends") {
+        if is_placed || is_opened {
             return Ok(());
         }
         // SAFETY: asked whether it is open, nothing else.

@@ -18,7 +18,6 @@ use crate::launch::wait;
 use crate::procfs;
 use forkless_core::child::{probe, probed};
 use forkless_core::frame::Table;
-use forkless_core::planted;
 use forkless_core::signals::{blocked_in_caller, has_filter};
 use forkless_core::sys::{self, errno};
 use rustix::fs::{AtFlags, CWD, readlinkat_raw, statat};
@@ -96,7 +95,7 @@ impl Features {
     /// Where clone3 is refused, the launch probes after all. Nothing, if the result of a probe is known.
     pub(super) fn unprobed(is_only: bool) -> Option<Self> {
         let is_known = KNOWN.found.load(Ordering::Relaxed) & PROBED != 0;
-        let assumes = || is_only && !has_filter() || next_child_is_init() && !planted!("probe-becomes-init");
+        let assumes = || is_only && !has_filter() || next_child_is_init();
         (!is_known && assumes()).then_some(Self(Feature::Clone3 as u32))
     }
 
@@ -114,7 +113,7 @@ impl Features {
     /// After a launch that used these features: those that it tried again are available.
     pub(super) fn worked(self, used: impl Iterator<Item = Feature>) {
         let back = used.fold(0, |bits, feature| bits | feature as u32) & self.0 & self.0 >> LOST;
-        if back != 0 && !planted!("feature-that-works-again-not-noted") {
+        if back != 0 {
             KNOWN.regain(back);
         }
     }
@@ -122,7 +121,7 @@ impl Features {
     /// After a refusal to a launch that began at `mark`: the features that remain for this launch. Later launches
     /// lose the feature too, unless launches that change IDs were under way, which may be the reason of the refusal.
     pub(super) fn lose(self, feature: Feature, mark: Mark) -> Self {
-        if mark.was_alone() && !planted!("refusal-not-learned") {
+        if mark.was_alone() {
             KNOWN.lose(feature, dumpable::now(), dumpable::is_dumpable());
         }
         Self(self.0 & !(feature as u32))

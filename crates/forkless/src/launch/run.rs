@@ -9,7 +9,6 @@ use crate::plan::{Creator, Plan};
 use crate::procfs;
 use crate::route::Route;
 use forkless_core::frame::SLOTS;
-use forkless_core::planted;
 use forkless_core::sys;
 use std::any::Any;
 use std::fmt::Debug;
@@ -56,7 +55,7 @@ impl Run<'_> {
 
     /// Whether whatever the child takes stays open: the caller keeps the descriptors of the slots, and the plan its own.
     pub(super) fn may_hold(&self, plan: &Plan) -> bool {
-        self.holds && !plan.fds.reads_early && (!plan.fds.borrows || planted!("callers-descriptors-held"))
+        self.holds && !plan.fds.reads_early && !plan.fds.borrows
     }
 }
 

@@ -13,7 +13,6 @@ use crate::plan::Plan;
 use forkless_core::forked::{ForkFrame, OWNER_LEFT, UNWATCHED};
 use forkless_core::frame::{Frame, LEFT, RUNNING};
 pub(crate) use forkless_core::parcel::{GUARD, MAPPING, frame_offset};
-use forkless_core::planted;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -107,7 +106,7 @@ impl Stack {
             }
             let Some(frame) = NonNull::new(slot.swap(null_mut(), Ordering::Acquire)) else { continue };
             let stack = Self { frame, kind: Kind::Pooled, lender: None };
-            if stack.frame().state() == LEFT || planted!("stack-without-check") {
+            if stack.frame().state() == LEFT {
                 HINT.set((start + n) % KEPT);
                 return Ok(stack);
             }
@@ -126,14 +125,11 @@ impl Stack {
         // SAFETY: the mapping's own lower part. Without WIPEONFORK (before 4.14) a forked copy would merely lose
         // stacks that were in use at the fork.
         unsafe {
-            let guard = if planted!("stack-without-guard") { MprotectFlags::READ } else { MprotectFlags::empty() };
-            if let Err(refused) = mprotect(base, GUARD, guard) {
+            if let Err(refused) = mprotect(base, GUARD, MprotectFlags::empty()) {
                 let _ = munmap(base, MAPPING);
                 return Err(error(refused));
             }
-            if !planted!("stack-not-wiped") {
-                let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
-            }
+            let _ = madvise(base, MAPPING, rustix::mm::Advice::LinuxWipeOnFork);
         }
         MAPPED.fetch_add(1, Ordering::Relaxed);
         let frame = base.wrapping_byte_add(frame_offset()).cast::<Frame>();
@@ -190,9 +186,7 @@ impl Stack {
         // SAFETY: no child has it (the word was LEFT), and this handle is the only one.
         let frame = unsafe { self.frame.as_mut() };
         *frame.step.get_mut() = 0;
-        if !planted!("errno-of-the-run-before") {
-            *frame.errno.get_mut() = 0;
-        }
+        *frame.errno.get_mut() = 0;
         *frame.detail.get_mut() = -1;
         *frame.ended_by.get_mut() = 0;
         frame.guards_dumps = 0;
@@ -203,7 +197,7 @@ impl Stack {
     /// Clears the futex word after a failed clone, because the kernel will not. (A lender clears the word of its
     /// stack itself, after it has reported the reason.)
     pub(crate) fn cancel(&mut self) {
-        if self.lender.is_none() && !planted!("stack-lost-by-a-failed-clone") {
+        if self.lender.is_none() {
             self.frame().word.store(LEFT, Ordering::Release);
         }
     }
@@ -233,11 +227,6 @@ impl Stack {
     pub(crate) fn handshake<'a>(&self) -> (&'a AtomicU32, &'a AtomicU32, &'a AtomicI32, &'a AtomicU32) {
         // SAFETY: the mapping outlives the clone: the caller joins that thread while it has the handle.
         let frame = unsafe { self.frame.as_ref() };
-        if planted!("handshake-of-another-launch") {
-            static OTHER: (AtomicU32, AtomicU32, AtomicI32, AtomicU32) =
-                (AtomicU32::new(0), AtomicU32::new(0), AtomicI32::new(0), AtomicU32::new(0));
-            return (&OTHER.0, &OTHER.1, &OTHER.2, &OTHER.3);
-        }
         (&frame.go, &frame.asked, &frame.pid, &frame.word)
     }
 
@@ -265,7 +254,7 @@ impl Stack {
                 return;
             }
         }
-        if stack.frame().state() == LEFT || planted!("running-stack-unmapped") {
+        if stack.frame().state() == LEFT {
             let base = frame.wrapping_byte_sub(frame_offset());
             // SAFETY: the whole mapping, to which nothing refers any more.
             let _ = unsafe { munmap(base.cast(), MAPPING) };

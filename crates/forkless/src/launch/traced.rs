@@ -15,7 +15,6 @@
 
 use super::dumpable::now;
 use crate::procfs::THREADS_STATUS;
-use forkless_core::planted;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +33,7 @@ static ANSWER: AtomicU64 = AtomicU64::new(0);
 pub(super) fn is_traced() -> bool {
     let now = now();
     let answer = ANSWER.load(Ordering::Relaxed);
-    if now < answer && !planted!("tracer-looked-for-each-time") {
+    if now < answer {
         return answer & 1 == 1;
     }
     let (window, traced) = match has_tracer() {
@@ -42,7 +41,6 @@ pub(super) fn is_traced() -> bool {
         // The previous answer stays. There may be no descriptor left to open the file.
         None => (WINDOW_WITHOUT_PROC, answer & 1 == 1),
     };
-    let window = if planted!("tracer-looked-for-once") { 1 << 62 } else { window };
     ANSWER.store((now + window) & !1 | traced as u64, Ordering::Relaxed);
     traced
 }

@@ -8,7 +8,6 @@ use crate::kernel;
 use crate::procfs::Process;
 use crate::step::Step;
 use crate::usage::Usage;
-use forkless_core::planted;
 use forkless_core::signals::handler;
 use forkless_core::sys::{self, errno, signal, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -120,14 +119,14 @@ fn told(
 fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     loop {
         let answer = ask_once(pid, pidfd, options);
-        if answer.as_ref().err() != Some(&errno::EINTR) || planted!("wait-ends-at-a-signal") {
+        if answer.as_ref().err() != Some(&errno::EINTR) {
             return answer;
         }
     }
 }
 
 fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
-    match pidfd.filter(|_| !planted!("waited-for-by-number")) {
+    match pidfd {
         Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
         None => by_pid(pid, options),
     }
@@ -141,7 +140,7 @@ const NO_USAGE: uapi::rusage = unsafe { std::mem::zeroed() };
 
 fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
     let (mut status, mut usage) = (0, NO_USAGE);
-    let all = if planted!("failed-child-not-found") { 0 } else { uapi::__WALL };
+    let all = uapi::__WALL;
     match sys::wait4(pid, &mut status, options | all, Some(&mut usage)) {
         Err(error) if is_refusal(error) => by_id(uapi::P_PID, pid, options).map_err(|_| error),
         found => Ok((found? == pid).then_some((status, usage))),
@@ -160,7 +159,7 @@ fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<Found>
 /// allowed.
 fn is_refusal(error: i32) -> bool {
     let refusals = [errno::EINVAL, errno::ENOSYS, errno::EPERM, errno::EACCES];
-    refusals.contains(&error) && !planted!("refused-wait-is-final")
+    refusals.contains(&error)
 }
 
 fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
@@ -171,7 +170,7 @@ fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
     sys::waitid(kind, id, &mut info, options, Some(&mut usage))?;
     let status = match info.code {
         CLD_EXITED => info.status << 8,
-        CLD_DUMPED if !planted!("core-dump-untold") => info.status | 0x80,
+        CLD_DUMPED => info.status | 0x80,
         _ => info.status,
     };
     Ok((info.pid != 0).then_some((status, usage)))
@@ -249,7 +248,7 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
         if options & uapi::WNOHANG == 0 {
             wait_readable(pidfd.as_fd(), None)?;
         }
-        let kept = kept_status(pidfd.as_fd()).ok().flatten().filter(|_| !planted!("kept-status-ignored"));
+        let kept = kept_status(pidfd.as_fd()).ok().flatten();
         if let Some(status) = kept {
             return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None }));
         }
@@ -378,8 +377,7 @@ fn has_ended(text: &[u8]) -> bool {
 pub(crate) fn is_stopped(pid: i32) -> bool {
     let mut info = sys::SignalInfo::EMPTY;
     let options = uapi::WSTOPPED | uapi::WNOHANG | uapi::WNOWAIT | uapi::__WALL;
-    let is_stopped = sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid;
-    is_stopped && !planted!("stop-not-noticed")
+    sys::waitid(uapi::P_PID, pid, &mut info, options, None).is_ok() && info.pid == pid
 }
 
 /// A pidfd is readable when its process has ended.

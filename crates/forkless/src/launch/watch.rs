@@ -12,7 +12,6 @@ use crate::launch::wait::{self, is_gone, is_stopped};
 use crate::plan::Plan;
 use forkless_core::frame::{LEFT, RUNNING};
 use forkless_core::plan::OpCode;
-use forkless_core::planted;
 use forkless_core::report::{Outcome, outcome};
 use forkless_core::sys::{self, uapi};
 use std::os::fd::OwnedFd;
@@ -59,17 +58,12 @@ pub(crate) fn wait_for(
 /// that could undo a SIGCONT of another process, and by then the PID may belong to another process.
 pub(crate) fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedFd>, busy: impl Fn(u32) -> bool) {
     while !wait_while(stack, pid, None, &busy) {
-        if !planted!("stopped-child-not-continued") {
-            wait::signal(pid, pidfd, SIGCONT);
-        }
+        wait::signal(pid, pidfd, SIGCONT);
     }
 }
 
 /// Reaps a child that has failed, or that must exit, and is about to leave. Continues it if it is stopped.
 pub(super) fn reap(running: &Running) -> Option<ExitStatus> {
-    if planted!("child-without-maps-not-reaped") {
-        return None;
-    }
     wait_though_stopped(&running.stack, running.id, running.pidfd.as_ref(), |word| word != LEFT);
     wait::reap(running.pid, running.pidfd.as_ref())
 }
@@ -162,7 +156,7 @@ pub(crate) fn is_program(pid: i32) -> bool {
         let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | more;
         sys::waitid(uapi::P_PID, pid, &mut { sys::SignalInfo::EMPTY }, options, None).is_ok()
     };
-    sees(0) || !sees(uapi::__WALL) || planted!("killed-in-exec-believed")
+    sees(0) || !sees(uapi::__WALL)
 }
 
 /// Whether the child failed because its ID maps could not be written. Otherwise it had failed before, and that is why

@@ -8,7 +8,6 @@ use crate::output::capture::{drive::Drive, reader};
 use crate::plan::Plan;
 use crate::prepared::Prepared;
 use crate::start::{Pidfd, Start};
-use forkless_core::planted;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, read};
@@ -185,7 +184,7 @@ impl Iterator for Chunks {
                 }
                 Err(Errno::INTR) => {}
                 // The caller has set O_NONBLOCK.
-                Err(Errno::AGAIN) if !planted!("chunks-end-at-a-nonblocking-pipe") => self.wait_for(n),
+                Err(Errno::AGAIN) => self.wait_for(n),
                 Err(error) => {
                     self.streams[n] = None;
                     return Some(Err(error.into()));

@@ -5,7 +5,6 @@ use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::frame::EXEC_SLOT;
 use forkless_core::plan::{Op, OpCode, Origin, Pair};
-use forkless_core::planted;
 
 /// The step that an op makes.
 pub(crate) fn step_of(op: &Op) -> Step {
@@ -19,7 +18,6 @@ pub(crate) fn step_of(op: &Op) -> Step {
         OpCode::Open => Step::Open,
         OpCode::Dup => Step::Dup,
         OpCode::SigDefault | OpCode::SigIgnore | OpCode::SigMask => Step::Signals,
-        OpCode::Call if planted!("step-of-a-call-lost") => Step::Call,
         OpCode::Call => Step::of_code(op.b).unwrap_or(Step::Call),
         OpCode::ParentDeathSignal => Step::ParentDeathSignal,
         OpCode::Foreground => Step::Foreground,

@@ -2,7 +2,6 @@
 
 use super::known::{Identity, STANDARD};
 use super::pattern::Patterns;
-use forkless_core::planted;
 use forkless_core::sys;
 use nix::unistd::{getresgid, getresuid};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -118,9 +117,6 @@ impl ShellSurroundings {
 
 /// Opens the file without an effect on it, as the child would.
 fn is_outside_procfs(program: &CStr) -> bool {
-    if planted!("shell-program-not-looked-at") {
-        return true;
-    }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = openat2(CWD, program, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
     file.is_ok_and(|file| sys::is_in_procfs(file.as_raw_fd()) == Ok(false))

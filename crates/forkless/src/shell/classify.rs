@@ -3,7 +3,6 @@
 //! It accepts only what every POSIX shell reads in the same way, and returns the reason for everything else: what is
 //! not certain goes to the shell. The rules, each with its section of POSIX, are in `docs/design/shell.md`.
 
-use forkless_core::planted;
 use std::fmt;
 
 /// A simple command: POSIX XCU 2.9.1, without expansions.
@@ -189,8 +188,7 @@ macro_rules! is_among {
 /// Whether a shell treats this variable specially.
 fn is_heeded(name: &[u8]) -> bool {
     let starts = ["BASH", "COMP_", "EPOCH", "HIST", "TEXTDOMAIN"];
-    !planted!("shell-heeded-variables-direct") && is_among!(HEEDED, name)
-        || starts.iter().any(|start| name.starts_with(start.as_bytes()))
+    is_among!(HEEDED, name) || starts.iter().any(|start| name.starts_with(start.as_bytes()))
 }
 
 /// Whether it is a valid name: XBD 3.216.
@@ -232,7 +230,7 @@ fn check_program(found: &mut Simple) -> Result<(), Syntax> {
         found.words.remove(0);
         found.exec = true;
         name = &found.words[0];
-    } else if is_among!(BUILTINS, name) && !planted!("shell-builtins-direct") {
+    } else if is_among!(BUILTINS, name) {
         return Err(Syntax::Builtin(text(name)));
     }
     // Some shells accept a job (%1), an addition (a+=b) or a history word here.
@@ -376,7 +374,7 @@ impl Reader<'_> {
                 b'\\' => self.escaped(&mut word)?,
                 b'$' | b'`' => return Err(Syntax::Expansion),
                 b'*' | b'?' | b'[' => return Err(Syntax::Pattern),
-                b'~' if !planted!("shell-tilde-direct") => return Err(Syntax::Tilde),
+                b'~' => return Err(Syntax::Tilde),
                 b'{' | b'}' => return Err(Syntax::Brace),
                 odd if !is_plain(odd) => return Err(Syntax::Byte(odd)),
                 _ => {
@@ -411,7 +409,6 @@ impl Reader<'_> {
                 b'\\' => match self.next().ok_or(Syntax::Unterminated)? {
                     b'\n' => return Err(Syntax::Continuation),
                     special @ (b'$' | b'`' | b'"' | b'\\') => word.text.push(special),
-                    other if planted!("shell-backslash-dropped") => word.text.push(other),
                     other => word.text.extend_from_slice(&[b'\\', other]),
                 },
                 byte => word.text.push(byte),

@@ -11,7 +11,6 @@ use crate::procfs;
 use crate::request::command::{Command, Paths, Ready, ReadyFile, Sandbox, Setup, Signals};
 use crate::route::Launcher;
 use forkless_core::plan::NOWHERE;
-use forkless_core::planted;
 use forkless_core::sys::{self, signal, uapi};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::borrow::Cow;
@@ -50,13 +49,9 @@ impl Direct {
         let name = line.command.args.first().map_or(Name::Other, |arg0| Name::of(arg0));
         match kind {
             Kind::Other => return Err(Reason::Shell),
-            Kind::Bash if name == Name::Other && !planted!("shell-bash-of-any-name") => return Err(Reason::Shell),
+            Kind::Bash if name == Name::Other => return Err(Reason::Shell),
             // It replaces itself by its last command only.
-            Kind::Bash
-                if !form.exec
-                    && (!form.redirections.is_empty() || !form.bare)
-                    && !planted!("shell-bash-that-waits-direct") =>
-            {
+            Kind::Bash if !form.exec && (!form.redirections.is_empty() || !form.bare) => {
                 return Err(Reason::Waits);
             }
             Kind::Bash | Kind::Dash => {}
@@ -75,9 +70,6 @@ impl Direct {
         let directory = command.directory.as_deref();
         let mut redirections: Vec<_> =
             form.redirections.iter().map(|one| file(one, command)).collect::<Result<_, _>>()?;
-        if planted!("shell-redirections-reversed") {
-            redirections.reverse();
-        }
         redirections.extend(program(&form.words[0], command, around)?);
         let given = Given::of(command);
         let paths = programs(kind, &form.words[0], given.path())?;
@@ -102,7 +94,7 @@ impl Direct {
         let ready = command.ready.replace(self.ready);
         // If the file is busy, or a script without `#!`, the shell runs the line and does what it does then.
         command.busy_ms = 0;
-        command.scripts_by_shell = planted!("shell-scripts-by-another-shell") && command.scripts_by_shell;
+        command.scripts_by_shell = false;
         if self.resets_sigchld {
             command.signals.default |= SIGCHLD;
             command.signals.ignore &= !SIGCHLD;
@@ -112,9 +104,6 @@ impl Direct {
         }
         let answer = how(command);
         command.ready = ready;
-        if planted!("shell-command-not-put-back") {
-            return answer.map(|done| (done, self.ending));
-        }
         (command.program, command.args) = (program, args);
         (command.signals, command.busy_ms, command.scripts_by_shell) = before;
         answer.map(|done| (done, self.ending))
@@ -180,12 +169,12 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
         || own
         || handles
         || !rlimits.is_empty();
-    if any && !planted!("shell-settings-direct") { Err(Reason::Setting) } else { Ok(()) }
+    if any { Err(Reason::Setting) } else { Ok(()) }
 }
 
 fn check_privileges(around: Option<&ShellSurroundings>) -> Result<(), Reason> {
     let is_privileged = around.map_or_else(around::is_privileged, ShellSurroundings::is_privileged);
-    if !is_privileged || planted!("shell-privileged-direct") { Ok(()) } else { Err(Reason::Privileged) }
+    if is_privileged { Err(Reason::Privileged) } else { Ok(()) }
 }
 
 /// Refuses a program in which one of the `unblocked` signals would be blocked.
@@ -198,7 +187,7 @@ fn check_mask(signals: &Signals, around: Option<&ShellSurroundings>, unblocked: 
         false => 0,
     };
     let is_clear = (inherited | signals.mask) & unblocked == 0;
-    if is_clear || planted!("shell-blocked-direct") { Ok(()) } else { Err(Reason::Blocked) }
+    if is_clear { Ok(()) } else { Err(Reason::Blocked) }
 }
 
 /// A redirection for the child. Pipes, terminals and devices are refused: opening one may block without end, or have
@@ -220,14 +209,13 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     }
     let found = fs::metadata(in_directory(name, command.directory.as_deref()));
     match found {
-        Ok(file) if file.is_file() || is_null(&file) || planted!("shell-fifo-direct") => {}
+        Ok(file) if file.is_file() || is_null(&file) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound && how != How::Read => check_umask(command)?,
         _ => return Err(refused()),
     }
     let flags = match how {
         How::Read => uapi::O_RDONLY,
         How::Write => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_TRUNC,
-        How::Append if planted!("shell-append-truncates") => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_TRUNC,
         How::Append => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_APPEND,
     };
     let path = CString::new(path.as_slice()).map_err(|_| refused())?;
@@ -236,8 +224,7 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
 
 /// Whether the path is in procfs by its usual names.
 fn is_procfs(path: &[u8]) -> bool {
-    !planted!("shell-procfs-direct")
-        && [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
+    [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
 }
 
 /// What the child opens after the redirections, to go on only if the program is not in procfs: there the shell would
@@ -264,7 +251,7 @@ fn check_umask(command: &Command) -> Result<(), Reason> {
         u32::from_str_radix(std::str::from_utf8(line).ok()?.trim(), 8).ok()
     };
     match command.setup.umask.or_else(own) {
-        Some(mask) if mask & OWNER_WRITES == 0 || planted!("shell-umask-direct") => Ok(()),
+        Some(mask) if mask & OWNER_WRITES == 0 => Ok(()),
         _ => Err(Reason::Umask),
     }
 }

@@ -14,7 +14,6 @@ use crate::plan::compile::environment_of;
 use crate::request::command;
 use crate::request::environment::unchanged;
 use crate::request::environment::{Block, Held, Kept};
-use forkless_core::planted;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -246,9 +245,9 @@ fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -
         table[bucket(name)].push((name, None));
     }
     let pwd = [(&b"PWD"[..], directory)];
-    let valid = given.iter().filter(|(name, _)| is_name(name) || planted!("shell-odd-names-kept"));
+    let valid = given.iter().filter(|(name, _)| is_name(name));
     for &(name, value) in valid.chain(&pwd).chain(&assigned) {
-        if DASH_SETS.contains(&name) && !planted!("shell-environment-heeded") {
+        if DASH_SETS.contains(&name) {
             return Err(heeded(name));
         }
         let chain = &mut table[bucket(name)];
@@ -282,7 +281,7 @@ fn bash(given: &[Variable<'_>], form: &Simple, place: &Place<'_>) -> Result<Bloc
             b"OLDPWD" if !Path::new(OsStr::from_bytes(value)).is_dir() => return Err(heeded(name)),
             // bash prints a warning for a locale that does not exist.
             b"LC_ALL" if !exists_as_locale(value) => return Err(heeded(name)),
-            _ if is_bash_own(name) && !planted!("shell-bash-variables-passed-on") => return Err(heeded(name)),
+            _ if is_bash_own(name) => return Err(heeded(name)),
             _ if !is_name(name) => odd.push((name, value)),
             _ => set(name, value),
         }
@@ -318,7 +317,7 @@ fn bash(given: &[Variable<'_>], form: &Simple, place: &Place<'_>) -> Result<Bloc
 /// In some encodings a backslash or a quote is the second byte of a character.
 fn check_encoding(given: &[Variable<'_>], form: &Simple) -> Result<(), Reason> {
     let words = form.words.iter().chain(form.assignments.iter().map(|(_, value)| value));
-    if words.flatten().all(u8::is_ascii) || planted!("shell-encoding-not-looked-at") {
+    if words.flatten().all(u8::is_ascii) {
         return Ok(());
     }
     let set = |wanted: &[u8]| given.iter().rfind(|(name, value)| *name == wanted && !value.is_empty());

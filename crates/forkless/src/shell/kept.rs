@@ -2,7 +2,6 @@
 
 use super::{ShellChild, ShellCommand};
 use crate::request::stdio::Source;
-use forkless_core::planted;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::BTreeMap;
@@ -46,7 +45,7 @@ fn keep(fds: &mut BTreeMap<RawFd, Source>) -> io::Result<Vec<(RawFd, OwnedFd)>> 
                 ours.push((number, reader));
                 writer
             }
-            Some(&Source::Borrowed(fd @ 3..)) if !planted!("shell-borrowed-not-kept") => {
+            Some(&Source::Borrowed(fd @ 3..)) => {
                 // SAFETY: the caller keeps it open until the launch.
                 fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(fd) }, 3)?
             }

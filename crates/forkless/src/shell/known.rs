@@ -1,7 +1,6 @@
 //! Which shell a file is. Only for a shell whose behaviour is known can a line run without it.
 
 use crate::once::OnceFor;
-use forkless_core::planted;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::BufRead;
@@ -39,8 +38,8 @@ impl Identity {
         Some(Self {
             path: shell.to_owned(),
             file: (file.dev(), file.ino()),
-            changed: if planted!("shell-of-any-time") { (0, 0) } else { (file.ctime(), file.ctime_nsec()) },
-            root: if planted!("shell-of-any-root") { (0, 0) } else { (root.dev(), root.ino()) },
+            changed: (file.ctime(), file.ctime_nsec()),
+            root: (root.dev(), root.ino()),
         })
     }
 

@@ -3,7 +3,6 @@
 use crate::error::Error;
 use crate::request::command::Command;
 use crate::step::Step;
-use forkless_core::planted;
 use forkless_core::sys::signal::SIGSYS;
 use std::ffi::OsStr;
 use std::fmt;
@@ -366,7 +365,7 @@ pub fn is_for_the_shell(error: &io::Error) -> bool {
 
 /// The step, if the shell will meet the same failure, or if only a direct run meets it; otherwise the error.
 fn for_the_shell_to_tell(error: io::Error) -> io::Result<Step> {
-    step_for_the_shell(&error).filter(|_| !planted!("shell-failure-not-retold")).ok_or(error)
+    step_for_the_shell(&error).ok_or(error)
 }
 
 fn step_for_the_shell(error: &io::Error) -> Option<Step> {

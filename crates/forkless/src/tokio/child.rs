@@ -8,7 +8,6 @@ use crate::launch::pipes::Defaults;
 use crate::launch::run::Form;
 use crate::plan::Plan;
 use crate::start::{Pidfd, Start};
-use forkless_core::planted;
 use std::future::poll_fn;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -54,7 +53,7 @@ impl Child {
         })?;
         let mut child = Start::new(form).with(defaults).pidfd(Pidfd::Always).child(plan)?;
         // If the child cannot be watched, the error drops it, and it is killed.
-        child.kill_on_drop(!planted!("awaited-unwatched-left"));
+        child.kill_on_drop(true);
         let mut child = Self::unwatched(child, runtime);
         child.watch()?;
         child.watched.process.child.kill_on_drop(kill_on_drop);
@@ -363,12 +362,12 @@ impl Drop for Watched {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let mut process = unsafe { ManuallyDrop::take(&mut self.process) };
-        if process.child.dies_with_handle() && !planted!("awaited-lives-on") {
+        if process.child.dies_with_handle() {
             // An error leaves nothing else to try.
             let _ = process.child.kill();
         }
         // A child that is not watched is reaped by a later launch: the runtime may have no reactor.
-        let is_reaped_here = !process.child.is_autoreaped() && !planted!("awaited-dropped-not-reaped");
+        let is_reaped_here = !process.child.is_autoreaped();
         if process.is_watched() && is_reaped_here && matches!(process.try_wait(), Ok(None)) {
             // A runtime that is gone drops the future at once, and the child with it.
             drop(self.runtime.spawn(async move { process.end().await.map(drop) }));

@@ -1,6 +1,5 @@
 //! A child, and the reactor's watch on its pidfd: waiting without a thread.
 
-use forkless_core::planted;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -79,7 +78,7 @@ impl Process {
                 // The runtime has gone. This one is another, or it is the same, which takes no more descriptors.
                 (Ok(None), Err(error)) => {
                     self.watch = None;
-                    if Handle::try_current().is_err() || planted!("awaited-in-one-runtime-only") {
+                    if Handle::try_current().is_err() {
                         return Poll::Ready(Err(error));
                     }
                     self.watch()?;

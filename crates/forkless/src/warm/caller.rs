@@ -5,7 +5,6 @@
 use crate::kept::Kept;
 use crate::process;
 use crate::procfs::{self, Status};
-use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{Mode, OFlags};
 use std::cell::RefCell;
@@ -77,7 +76,7 @@ impl Caller {
     fn keeps_terminal(&self, session: i32) -> bool {
         let had_none = self.terminal.as_deref() == Some(b"0");
         let is_led_by_another = session == self.session && session != sys::getpid();
-        had_none && (is_led_by_another || planted!("warm-terminal-not-compared"))
+        had_none && is_led_by_another
     }
 }
 
@@ -117,7 +116,7 @@ fn with_files<T>(keeps: bool, work: impl FnOnce(&mut Own) -> T) -> T {
     let mut work = Some(work);
     let answer = OWN.try_with(|place| {
         let mut place = place.borrow_mut();
-        if place.as_ref().is_none_or(|own| own.owner != owner && !planted!("warm-files-of-another-process")) {
+        if place.as_ref().is_none_or(|own| own.owner != owner) {
             if OPEN.fetch_add(1, Ordering::Relaxed) >= THREADS {
                 OPEN.fetch_sub(1, Ordering::Relaxed);
                 return None;
@@ -191,6 +190,6 @@ fn values() -> [i64; VALUES] {
         data,
         limit(uapi::RLIMIT_AS)[0],
         // The kernel looks at it when a process is cloned: at that of the template, which is not the caller's.
-        if planted!("warm-process-limit-not-compared") { 0 } else { limit(uapi::RLIMIT_NPROC)[0] },
+        limit(uapi::RLIMIT_NPROC)[0],
     ]
 }

@@ -1,7 +1,6 @@
 //! The files that a template was made of: what they were, whether they are the same now, and whether a program can have a
 //! template at all.
 
-use forkless_core::planted;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -40,7 +39,7 @@ impl Stamp {
     }
 
     pub(super) fn is_current(&self) -> bool {
-        look(&self.path) == self.found || planted!("warm-files-not-compared")
+        look(&self.path) == self.found
     }
 
     pub(super) fn path(&self) -> &OsStr {
@@ -71,7 +70,7 @@ impl Stamp {
         let Some(found) = self.found else { return false };
         let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return true };
         let newest = found.modified.0.max(found.changed.0);
-        newest + YOUNG.as_secs() as i64 >= now.as_secs() as i64 && !planted!("warm-young-files-accepted")
+        newest + YOUNG.as_secs() as i64 >= now.as_secs() as i64
     }
 }
 
@@ -79,8 +78,7 @@ fn look(path: &CString) -> Option<Found> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     // A network file system must ask its server: what it remembers may be seconds old.
     const AT_STATX_FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
-    let flags = if planted!("warm-cached-times-accepted") { AtFlags::empty() } else { AT_STATX_FORCE_SYNC };
-    let found = statx(CWD, path, flags, wanted).ok()?;
+    let found = statx(CWD, path, AT_STATX_FORCE_SYNC, wanted).ok()?;
     Some(Found {
         device: (found.stx_dev_major, found.stx_dev_minor),
         inode: found.stx_ino,

@@ -46,7 +46,6 @@ use crate::route::Route;
 use crate::start::{Pidfd, Start};
 use crate::step::Step;
 use crate::zygote::launch::{Again, Refused, attempt};
-use forkless_core::planted;
 use library::Library;
 use options::Limits;
 use request::Request;
@@ -314,7 +313,7 @@ fn by_template(
     template.note_use();
     // A caller that waits for the end must learn before whether the child has failed before its first step: then the
     // launch is made in another way.
-    let launches = run.form == Form::Launch && !template.helper.has_many_children() && !planted!("warm-launch-waits");
+    let launches = run.form == Form::Launch && !template.helper.has_many_children();
     let form = if launches { Form::Launch } else { Form::Spawn };
     let run = Run { form, ..*run };
     let answer = match attempt(plan, &run, &[], &template.helper, status, true) {
@@ -323,19 +322,12 @@ fn by_template(
             Ok(running)
         }
         // No step of the plan was made: the launch can be made in another way, which also finds the right error.
-        Err(Refused::Error(error))
-            if matches!(error.step(), Step::Zygote | Step::Adopt | Step::Clone)
-                && !planted!("warm-template-failure-is-final") =>
-        {
+        Err(Refused::Error(error)) if matches!(error.step(), Step::Zygote | Step::Adopt | Step::Clone) => {
             let blamed = Some(template);
             return Err(Cold { blamed, ..Cold::first("the template could not make the child") });
         }
         Err(Refused::Callers(_)) => {
-            let blamed = planted!("warm-template-blamed-for-its-caller").then_some(template);
-            return Err(Cold { blamed, ..Cold::for_now("the caller is short of descriptors or memory") });
-        }
-        Err(Refused::Late(_)) if planted!("warm-child-made-again") => {
-            return Err(Cold::first("the child was killed"));
+            return Err(Cold { blamed: None, ..Cold::for_now("the caller is short of descriptors or memory") });
         }
         Err(Refused::Error(error) | Refused::Late(error)) => Err(error),
         Err(Refused::Again(Again::Differs(what))) => return Err(set.differs(&template, what)),

@@ -6,7 +6,6 @@ use crate::launch::wait::sigchld_discards;
 use crate::plan::{Creator, Plan};
 use crate::route::Launcher;
 use forkless_core::plan::{self, Call, OpCode};
-use forkless_core::planted;
 use forkless_core::sys::uapi;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -52,9 +51,9 @@ impl Request {
         let mut length = arg0.len() + 9 + args.map(|text| text.len() + 9).sum::<usize>();
         for text in env {
             length += text.len() + 9;
-            let excepted = if planted!("warm-job-numbers-compared") { &CHANGING[..4] } else { &CHANGING[..] };
+            let excepted = &CHANGING[..];
             let is_changing = excepted.iter().any(|start| text.starts_with(start));
-            if !is_changing && !planted!("warm-environment-not-compared") {
+            if !is_changing {
                 add(text);
             }
         }
@@ -168,7 +167,7 @@ fn suits(plan: &Plan) -> Result<(), Reason> {
             OpCode::Call => plan.call(op).is_some_and(is_same_without_exec),
             _ => false,
         };
-        if !suits && !planted!("warm-settings-not-looked-at") {
+        if !suits {
             return Err("a setting that exec may interpret, or that was not checked yet".into());
         }
     }

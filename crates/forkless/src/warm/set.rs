@@ -25,7 +25,6 @@ use crate::launch::creator::{outlive_children, starting_thread};
 use crate::launch::run::Origin;
 use crate::process;
 use crate::zygote::helper::lock;
-use forkless_core::planted;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitStatus;
@@ -243,7 +242,7 @@ impl Set {
         let is_known = match state.entries.get(&key) {
             None => false,
             Some(Entry::Later(when, _)) => Instant::now() < *when,
-            Some(_) => !planted!("warm-started-twice"),
+            Some(_) => true,
         };
         let starting = state.entries.values().filter(|entry| matches!(entry, Entry::Starting)).count();
         if is_known || state.is_closed || starting >= self.limits.templates {
@@ -251,9 +250,6 @@ impl Set {
         }
         state.entries.insert(key.clone(), Entry::Starting);
         drop(state);
-        if planted!("warm-start-not-beside") {
-            return Arc::clone(self).guard(&request, true);
-        }
         if !self.start_guard(request, true) {
             self.put(&key, Entry::Later(Instant::now() + PAUSE, "no thread could be started"));
         }
@@ -275,9 +271,7 @@ impl Set {
             set.guard(&request, is_first);
             drop(request);
             // Neither the template, which a launch may be using at this moment, nor its children must get the signal.
-            if !planted!("warm-guards-end-early") {
-                outlive_children();
-            }
+            outlive_children();
         };
         starting_thread(|| builder.spawn(work)).is_ok()
     }
@@ -329,9 +323,7 @@ impl Set {
                 if state.refused.len() >= REMEMBERED {
                     state.refused.clear();
                 }
-                if !planted!("warm-refusals-forgotten") {
-                    state.refused.insert(program.to_vec(), (stamp, reason));
-                }
+                state.refused.insert(program.to_vec(), (stamp, reason));
                 let old = state.entries.remove(&request.key);
                 drop(state);
                 drop(old);
@@ -375,7 +367,7 @@ impl Set {
             };
             let idle = self.limits.idle.saturating_sub(current.last_used().elapsed());
             let left = idle.min(self.limits.life.saturating_sub(current.age()));
-            if left.is_zero() && !planted!("warm-idle-templates-kept") {
+            if left.is_zero() {
                 let old = state.entries.remove(key);
                 drop(state);
                 drop(old);
@@ -384,9 +376,7 @@ impl Set {
                 }
                 return;
             }
-            if !planted!("warm-template-left-stopped") {
-                current.helper.go_on();
-            }
+            current.helper.go_on();
             // Not less, so that a clock that stands cannot keep the guard busy.
             let left = left.clamp(Duration::from_millis(1), LOOK);
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -457,7 +447,7 @@ impl Origin for Source {
         const SIGSEGV: i32 = 11;
         let Self::Template(set, template) = self else { return };
         let has_crashed = matches!(status.signal(), Some(SIGILL | SIGABRT | SIGBUS | SIGSEGV));
-        if !has_crashed || planted!("warm-crash-ignored") {
+        if !has_crashed {
             return;
         }
         if let (Some(set), Some(template)) = (set.upgrade(), template.upgrade()) {

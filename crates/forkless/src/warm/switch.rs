@@ -1,6 +1,5 @@
 //! The administrator's switch: a file that forbids warm launches to all programs of the machine.
 
-use forkless_core::planted;
 use std::sync::OnceLock;
 
 /// The file. A word `off` at its start forbids, and so does a file that cannot be read. Those who may write to `/etc/forkless`
@@ -11,7 +10,7 @@ const FILE: &str = "/etc/forkless/warm";
 pub(super) fn allows() -> bool {
     static ALLOWS: OnceLock<bool> = OnceLock::new();
     *ALLOWS.get_or_init(|| match std::fs::read(FILE) {
-        Ok(text) => !is_off(&text) || planted!("warm-switch-ignored"),
+        Ok(text) => !is_off(&text),
         Err(error) => matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory),
     })
 }

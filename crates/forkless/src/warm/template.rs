@@ -13,7 +13,6 @@ use crate::procfs::{Process, Status};
 use crate::request::command::Command;
 use crate::zygote::helper::Helper;
 use crate::zygote::message::{Kind, refusal};
-use forkless_core::planted;
 use forkless_core::sender::{Received, receive};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -82,7 +81,6 @@ impl Template {
         match check_program(path) {
             Some(Ok(())) => {}
             Some(Err(why)) => return Err(lasting(why)),
-            None if planted!("warm-passing-failures-last") => return Err(lasting("the program's file cannot be read")),
             None => return Err(Refusal::Now("the program's file cannot be read")),
         }
         const YOUNG: &str = "the program or a library has changed a moment ago";
@@ -153,7 +151,7 @@ impl Template {
             return Err("the program's file has changed");
         }
         // Another link of the same file, in another directory.
-        if Place::of(self.program.path()) != self.place && !planted!("warm-path-not-compared") {
+        if Place::of(self.program.path()) != self.place {
             return Err("the program's path leads to another place");
         }
         if !self.files.iter().all(Stamp::is_current) {
@@ -175,7 +173,7 @@ impl Template {
     /// `keeps`: the calling thread will launch again.
     fn compare(&self, keeps: bool) -> Result<Status, Unfit> {
         let (caller, status) = Caller::observe(Some(&self.caller), keeps).map_err(Unfit::Unknown)?;
-        if caller != self.caller && !planted!("warm-caller-not-compared") {
+        if caller != self.caller {
             return Err(Unfit::Differs("the caller's credentials, limits or other attributes have changed"));
         }
         Ok(status)
@@ -200,7 +198,7 @@ impl Template {
     pub(super) fn wants_successor(&self, limits: &Limits) -> bool {
         let left = limits.launches.saturating_sub(self.launches.load(Ordering::Relaxed));
         let is_near_its_end = left > 0 && left <= limits.launches / 4 || self.age() >= limits.life - limits.life / 4;
-        is_near_its_end && !planted!("warm-no-successor") && !self.is_succeeded.swap(true, Ordering::Relaxed)
+        is_near_its_end && !self.is_succeeded.swap(true, Ordering::Relaxed)
     }
 
     /// The time since its start.
@@ -223,9 +221,7 @@ fn command(request: &Request, library: &Path) -> Command {
     }
     command.env("LD_PRELOAD", library);
     // The thread that starts it guards it.
-    if !planted!("warm-templates-not-tied") {
-        command.thread_death_signal(SIGKILL);
-    }
+    command.thread_death_signal(SIGKILL);
     command
 }
 

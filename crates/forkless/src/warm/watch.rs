@@ -13,7 +13,6 @@ use crate::launch::cloned::waits_for_the_exec;
 use crate::procfs::{self, Process};
 use crate::request::command::{CallArg, Command};
 use crate::request::stdio::Stdio;
-use forkless_core::planted;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -140,15 +139,13 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
         let zero = || number(0);
         // Before the filter: when this process has died, nobody answers a call, and the child would wait for ever. The
         // command's own death signal comes later. The second call fails if this thread has ended before the first one.
-        if !planted!("warm-watched-without-death-signal") {
-            command.call(
-                uapi::__NR_prctl,
-                [number(PR_SET_PDEATHSIG), number(SIGKILL as u64), zero(), zero(), zero()],
-                None,
-            );
-            let (process, thread) = (sys::getpid() as u64, sys::gettid() as u64);
-            command.call(uapi::__NR_tgkill, [number(process), number(thread), zero()], None);
-        }
+        command.call(
+            uapi::__NR_prctl,
+            [number(PR_SET_PDEATHSIG), number(SIGKILL as u64), zero(), zero(), zero()],
+            None,
+        );
+        let (process, thread) = (sys::getpid() as u64, sys::gettid() as u64);
+        command.call(uapi::__NR_tgkill, [number(process), number(thread), zero()], None);
         command.call(uapi::__NR_prctl, [number(PR_SET_NO_NEW_PRIVS), number(1), zero(), zero(), zero()], None);
         let at = number(&raw const program as u64);
         command.call(uapi::__NR_seccomp, [number(SECCOMP_SET_MODE_FILTER), number(NEW_LISTENER), at], Some(0));
@@ -304,9 +301,9 @@ impl Watched<'_> {
             }
             _ => false,
         };
-        match goes || planted!("warm-loading-not-judged") {
+        match goes {
             true => Verdict::Goes,
-            false if self.is_in_loader(notice.instruction) && !planted!("warm-loader-failures-last") => {
+            false if self.is_in_loader(notice.instruction) => {
                 match number {
                     // It reports that it cannot load the program: a library is missing, or there is no memory.
                     uapi::__NR_write | uapi::__NR_writev | uapi::__NR_exit_group => {

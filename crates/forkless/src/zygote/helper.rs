@@ -18,7 +18,6 @@ use crate::procfs::{self, OWN_PROGRAM, Process, Status};
 use crate::request::command::Command;
 use crate::request::stdio::Stdio;
 use forkless_core::frame::LEFT;
-use forkless_core::planted;
 use forkless_core::sender::{Received, receive};
 use forkless_core::sys::{self, errno};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -86,7 +85,7 @@ impl Reaper {
     /// The child, without its pidfd if the caller has closed that: the number may be another file by now.
     fn child(&mut self) -> &mut Child {
         let is_foreign = self.child.pidfd().is_some_and(|pidfd| !FileId::is_of(self.pidfd, &pidfd));
-        if is_foreign && !planted!("foreign-pidfd-signalled") {
+        if is_foreign {
             self.child.forget_pidfd();
         }
         &mut self.child
@@ -235,11 +234,11 @@ impl Helper {
     /// Nor may a caller without CAP_SYS_PTRACE while the helper is non-dumpable, because a child of another launch changes
     /// its IDs. That is over in a moment, so it is waited for.
     pub(crate) fn is_closed_now(&self) -> bool {
-        let is_closed = || self.is_open && !may_inspect(self.pid) && !planted!("zygote-landlock-not-compared");
+        let is_closed = || self.is_open && !may_inspect(self.pid);
         let asked = Instant::now();
         while is_closed() {
             let closes = lock(&self.closes).is_some_and(|sent| sent.elapsed() < CLOSED);
-            if !closes || asked.elapsed() >= CLOSED || planted!("zygote-closed-for-a-moment") {
+            if !closes || asked.elapsed() >= CLOSED {
                 return true;
             }
             thread::sleep(Duration::from_micros(100));
@@ -270,7 +269,7 @@ impl Helper {
             return end;
         }
         let time = asked.elapsed();
-        match self.limit.filter(|&limit| time >= limit && !planted!("template-waited-for-without-limit")) {
+        match self.limit.filter(|&limit| time >= limit) {
             None => {
                 self.go_on();
                 None
@@ -369,7 +368,7 @@ impl Helper {
     #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
     pub(crate) fn has_many_children(&self) -> bool {
         // Each lease counts. A template has 256 parcels.
-        Arc::strong_count(&self.link) > 64 && !planted!("warm-parcels-not-counted")
+        Arc::strong_count(&self.link) > 64
     }
 
     fn map(&self, length: usize) -> Result<Memory, Errno> {
@@ -395,7 +394,7 @@ impl Helper {
 /// children go on running.
 impl Drop for Helper {
     fn drop(&mut self) {
-        if self.link.owner == process::generation() || planted!("zygote-ended-by-a-copy") {
+        if self.link.owner == process::generation() {
             let reaper = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
             // A caller that has changed its user since may not kill it. But it ends by itself when the socket is shut
             // down, unless it is stopped.

@@ -29,7 +29,6 @@ use crate::step::Step;
 use forkless_core::attributes::observe;
 use forkless_core::frame::{self, GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
 use forkless_core::plan::{self, OpCode, Pair, VARIABLES};
-use forkless_core::planted;
 use forkless_core::report::Outcome;
 use forkless_core::sys::{self, errno, uapi};
 use forkless_core::zygote_child::{SAME, what};
@@ -171,7 +170,7 @@ pub(crate) fn attempt(
     is_template: bool,
 ) -> Result<Running, Refused> {
     let differs = |what| Err(Refused::Again(Again::Differs(what)));
-    let rights = difference_of_rights(&status, &helper.status).filter(|_| !planted!("zygote-identity-not-compared"));
+    let rights = difference_of_rights(&status, &helper.status);
     if let Some(difference) = rights {
         return differs(difference);
     }
@@ -262,9 +261,7 @@ fn compare(plan: &Plan, helper: &Helper, status: &Status) -> Result<(), Refused>
         .map_err(|error| Refused::Callers(on_zygote(plan, error, "while reading /proc/thread-self/cgroup")))?;
     let inherited = || helper.files.inherited(status, Some(&helper.inherited)).difference(&helper.inherited);
     let difference = caller.difference(&helper.identity).or_else(inherited);
-    let difference = difference.filter(|_| !planted!("zygote-attributes-not-compared"));
     let differ = || helper.files.files.namespaces(sys::gettid()).ok() != Some(helper.namespaces);
-    let differ = || !planted!("zygote-namespaces-not-compared") && differ();
     match difference.or_else(|| differ().then_some("namespaces")) {
         Some(difference) => Err(Refused::Again(Again::Differs(difference))),
         None => Ok(()),
@@ -275,8 +272,7 @@ fn compare(plan: &Plan, helper: &Helper, status: &Status) -> Result<(), Refused>
 fn compare_meanwhile(plan: &Plan, helper: &Helper, status: &Status, base: NonNull<u8>) -> Result<(), Refused> {
     let compared = compare(plan, helper, status);
     let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
-    let goes = compared.is_ok() || planted!("zygote-child-not-sent-away");
-    checked.store(if goes { GO } else { GO_AWAY }, Ordering::SeqCst);
+    checked.store(if compared.is_ok() { GO } else { GO_AWAY }, Ordering::SeqCst);
     // Both sides store first and load then (SeqCst): either the child sees the result, or this thread sees that it
     // waits.
     if waits.load(Ordering::SeqCst) != 0 {
@@ -324,7 +320,7 @@ fn finish(
     }
     // The child has its own copies of the descriptors, so `launch` need not wait until it has begun. That of a template
     // must: until then the launch can be made in another way.
-    wait_for(&mut running, run.form, is_template || planted!("zygote-launch-waits-for-the-child"), None);
+    wait_for(&mut running, run.form, is_template, None);
     if !running.left {
         return Ok(running);
     }
@@ -396,7 +392,7 @@ fn fill(
     order.namespaces = plan.place.namespaces;
     (order.cgroup, order.pid_namespace) = (-1, -1);
     // A child that changes its IDs makes the helper's memory non-dumpable until it has left, so the helper waits.
-    order.vfork = ((plan.place.vfork || plan.place.changes_ids) && !planted!("zygote-without-vfork")) as u32;
+    order.vfork = (plan.place.vfork || plan.place.changes_ids) as u32;
     for word in [&mut order.failure, &mut order.old_clone, &mut order.function, &mut order.said] {
         *word = AtomicU32::new(0);
     }
@@ -446,8 +442,7 @@ fn source_of(pair: &Pair, run: &Run<'_>) -> Option<RawFd> {
         SLOT_NULL => None,
         // A closed or close-on-exec stream is not sent. The helper's own is close-on-exec too, so the program has
         // none.
-        SLOT_INHERIT => Some(pair.target)
-            .filter(|&target| sys::descriptor_flags(target) == Ok(0) || planted!("zygote-streams-past-close-on-exec")),
+        SLOT_INHERIT => Some(pair.target).filter(|&target| sys::descriptor_flags(target) == Ok(0)),
         fd => Some(fd),
     }
 }

@@ -58,7 +58,6 @@ use crate::launch::wait::sigchld_discards;
 use crate::prepared::Prepared;
 use crate::process;
 use crate::start::{Pidfd, Start};
-use forkless_core::planted;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -381,7 +380,7 @@ impl Zygote {
 
     /// The helper, started again if needed. The error is text for the user.
     pub(crate) fn helper(&self) -> Result<Arc<Helper>, String> {
-        if self.owner != process::generation() && !planted!("zygote-of-another-process") {
+        if self.owner != process::generation() {
             return Err("the zygote belongs to the process that forked this one".into());
         }
         let mut state = lock(&self.state);

@@ -15,7 +15,6 @@ use crate::procfs::OWN_PIDS;
 use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
-use forkless_core::planted;
 use forkless_core::sender::{Owner, Received, receive};
 use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, adopt, play_sent};
@@ -71,7 +70,7 @@ fn parents_socket() -> Option<OwnedFd> {
     // SAFETY: the descriptor is only examined, unless it is a helper's socket.
     let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(SOCKET) };
     // A parent that is outside of this PID namespace has the number 0 in both.
-    let is_parents = kernel::peer(socket) == Ok(sys::getppid()) || planted!("zygote-serves-anybody");
+    let is_parents = kernel::peer(socket) == Ok(sys::getppid());
     if !is_parents || sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
         return None;
     }
@@ -86,7 +85,7 @@ fn is_privileged() -> bool {
     }
     const AT_SECURE: c_ulong = 23;
     // SAFETY: reads a number.
-    unsafe { getauxval(AT_SECURE) != 0 && !planted!("zygote-serves-with-privileges") }
+    unsafe { getauxval(AT_SECURE) != 0 }
 }
 
 /// A parcel of the caller, mapped in this process.
@@ -159,7 +158,7 @@ impl<'a> Server<'a> {
                         // Another process, or the caller has given up rights that this process still has.
                         sys::exit(5);
                     }
-                    if message.value == 0 && before > 0 && !planted!("zygote-left-over-descriptors") {
+                    if message.value == 0 && before > 0 {
                         // Left over from a launch whose sender failed half-way.
                         self.close_first(before);
                         self.lost_some = false;
@@ -212,9 +211,6 @@ impl<'a> Server<'a> {
     /// Closes the descriptors received for a launch: the child has its copies.
     fn close_first(&mut self, count: usize) {
         for fd in self.descriptors.drain(..count) {
-            if planted!("zygote-descriptors-left-open") {
-                continue;
-            }
             // SAFETY: it came with a message, and no other code of this process uses it.
             let _ = unsafe { sys::close(fd) };
         }
@@ -265,7 +261,6 @@ impl<'a> Server<'a> {
             // SAFETY: a mapped parcel without a child. Its owner waits for the futex word, and reads only atomics.
             let Parcel { sent, order } = unsafe { &*parcel };
             order.errno.store(error, Ordering::Relaxed);
-            let why = if planted!("zygote-refusal-lost") { failure::PLAN } else { why };
             order.failure.store(why, Ordering::Relaxed);
             sent.frame.word.store(LEFT, Ordering::Release);
             sys::futex_wake(&sent.frame.word);
@@ -288,7 +283,7 @@ impl<'a> Server<'a> {
     fn patch(&self, memory: NonNull<u8>, length: usize) -> Result<(), (u32, i32)> {
         // SAFETY: as for `try_launch`.
         let is_whole = unsafe { parcel::patch(memory, length, &self.descriptors) };
-        let is_whole = is_whole && !self.lost_some || planted!("zygote-missing-descriptors-unnoticed");
+        let is_whole = is_whole && !self.lost_some;
         if is_whole { Ok(()) } else { Err((failure::DESCRIPTORS, errno::EMFILE)) }
     }
 
@@ -328,7 +323,7 @@ impl<'a> Server<'a> {
         let own = own.map_err(|error| failed(error.raw_os_error()))?;
         kernel::join_pid_namespace(namespace).map_err(failed)?;
         let answer = work(self);
-        if !planted!("zygote-stays-in-a-pid-namespace") && kernel::join_pid_namespace(own.as_raw_fd()).is_err() {
+        if kernel::join_pid_namespace(own.as_raw_fd()).is_err() {
             // Otherwise later children would be created in the wrong namespace.
             sys::exit(4);
         }

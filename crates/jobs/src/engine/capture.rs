@@ -1,12 +1,10 @@
 //! Captured output on its way: from the pipes, through the order of the jobs, to the sink.
 
 use super::{Engine, Finished};
-use crate::control::Flow;
 use crate::options::Output;
 use crate::output::{self, Capture, Way};
 use crate::slot::{Running, Slot};
 use crate::wake::{Kind, Token};
-use forkless::planted;
 use rustix::io::ioctl_fionread;
 use std::io;
 use std::time::{Duration, Instant};
@@ -83,7 +81,7 @@ impl Engine<'_> {
 
     /// Whether a job's output may be written now.
     fn is_turn(&self, seq: u64) -> bool {
-        !self.options.keep_order || seq == self.output.due || planted!("jobs-output-out-of-order")
+        !self.options.keep_order || seq == self.output.due
     }
 
     /// Reads from a pipe that is readable.
@@ -107,7 +105,7 @@ impl Engine<'_> {
         if count == self.output.scratch.len() {
             output::filled(&mut self.output.scratch);
         }
-        if answer.is_err() && self.output.spill.is_full() && !planted!("jobs-memory-without-bound") {
+        if answer.is_err() && self.output.spill.is_full() {
             capture.cut();
             self.send_next(slot, Instant::now());
             self.let_end(slot);
@@ -123,9 +121,6 @@ impl Engine<'_> {
     /// The results of a job are not complete. The jobs run on, and the first such job is reported.
     pub(super) fn results_failed(&mut self, seq: u64, error: &io::Error) {
         const OF: &str = "the results of job";
-        if planted!("jobs-full-results-stop-the-run") {
-            self.stop(Flow::Soon);
-        }
         if !self.summary.errors.iter().any(|known| known.to_string().starts_with(OF)) {
             self.fail(io::Error::new(error.kind(), format!("{OF} {seq}: {error}")));
         }
@@ -144,10 +139,6 @@ impl Engine<'_> {
                 continue;
             }
             self.take_rest(&mut finished, false);
-            if planted!("jobs-logged-before-their-turn") {
-                let _ = self.sink.complete(&finished.ended, None, true);
-                finished.ended.cut_short = true;
-            }
             self.output.held.insert(seq, Some(finished));
         }
     }
@@ -180,12 +171,8 @@ impl Engine<'_> {
             }
         }
         let is_whole = capture.is_none_or(|capture| capture.is_whole(ended.job.results.is_some()));
-        let is_whole = is_whole || planted!("jobs-with-lost-output-logged");
         if let Err(error) = self.sink.complete(&ended, None, is_whole && !ended.cut_short) {
             self.sink_failed(error);
-        }
-        if planted!("jobs-kept-after-their-end") {
-            std::mem::forget(vec![1_u8; 4096]);
         }
     }
 

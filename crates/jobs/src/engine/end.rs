@@ -9,7 +9,7 @@ use crate::options::HaltWhen;
 use crate::output::Capture;
 use crate::slot::{Over, Running, Slot, Waiting};
 use crate::summary::{Ended, Ending};
-use forkless::{Error, internal::is_for_the_shell, planted};
+use forkless::{Error, internal::is_for_the_shell};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -34,11 +34,7 @@ impl Engine<'_> {
         if running.over.is_some() {
             return;
         }
-        if running.killing.is_some()
-            && self.options.groups
-            && running.has_ended()
-            && !planted!("jobs-rest-of-group-left")
-        {
+        if running.killing.is_some() && self.options.groups && running.has_ended() {
             // Not reaped yet, so no other group can have its number.
             let _ = running.child.signal_group(KILL);
         }
@@ -73,7 +69,7 @@ impl Engine<'_> {
         }
         // Our copies of the child's ends would hold it open, too.
         running.child.let_go();
-        running.capture.as_ref().is_some_and(|capture| capture.is_open()) && !planted!("jobs-do-not-linger")
+        running.capture.as_ref().is_some_and(|capture| capture.is_open())
     }
 
     /// Waits for the end of the output of a job.
@@ -119,12 +115,7 @@ impl Engine<'_> {
                 self.struck(Waiting { job, place, tries: tries - 1, since: None, known: true, struck }, error);
                 return;
             }
-            Err(error)
-                if shell.is_some()
-                    && killing.is_none()
-                    && is_for_the_shell(&error)
-                    && !planted!("jobs-lines-not-told-by-the-shell") =>
-            {
+            Err(error) if shell.is_some() && killing.is_none() && is_for_the_shell(&error) => {
                 self.discard(capture);
                 self.run_by_shell(Waiting { job, place, tries: tries - 1, since: None, known: true, struck });
                 return;
@@ -154,7 +145,7 @@ impl Engine<'_> {
             received: 0,
         };
         // It must run again with the same log: the run has ended it, not the job itself.
-        ended.cut_short |= killing.is_some() && !timed_out && ended.is_failure() && !planted!("jobs-cut-short-logged");
+        ended.cut_short |= killing.is_some() && !timed_out && ended.is_failure();
         self.end(ended, capture);
     }
 
@@ -195,7 +186,6 @@ impl Engine<'_> {
         ended.job.run = Run::default();
         ended.job.stdin = Stdin::Null;
         ended.job.env = Vec::new();
-        ended.cut_short |= planted!("jobs-not-logged-while-others-run") && self.running > 0;
         self.ended.push(Finished { ended, capture });
     }
 

@@ -5,7 +5,6 @@ use crate::control::Flow;
 use crate::slot::{Running, Slot};
 use crate::source::More;
 use crate::wake::{Kind, Token};
-use forkless::planted;
 use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
@@ -33,7 +32,7 @@ impl Engine<'_> {
         let (turn, seq) = (running.turn, running.place.seq);
         let Some(feed) = &mut running.feed else { return };
         // Before the first write, which fails if the job has already ended.
-        if feed.goes_on && !planted!("jobs-refused-stream-forgotten") {
+        if feed.goes_on {
             self.streams.any = true;
         }
         while feed.at < feed.bytes.len() {
@@ -106,10 +105,6 @@ impl Engine<'_> {
                 }
                 Err(error) => {
                     self.source_failed(error);
-                    if planted!("broken-stream-is-its-end") {
-                        self.close_feed(slot, seq);
-                        return;
-                    }
                     // It must not take a part of its input for all of it: it is ended, and sees no end before that.
                     self.stop(Flow::Now);
                     return;

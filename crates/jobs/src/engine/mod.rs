@@ -11,7 +11,6 @@ use crate::slot::Slot;
 use crate::source::{Events, Sink, Source};
 use crate::summary::{Ended, Progress, Summary};
 use crate::wake::{Kind, Token, Wake};
-use forkless::planted;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, VecDeque};
@@ -136,7 +135,6 @@ impl<'a> Engine<'a> {
         let is_free = options.delay.is_zero() && options.max_load.is_none() && options.min_memory.is_none();
         // Where the kernel has no room for further threads, the run's own thread launches.
         let pool = match !threads.is_empty() && is_free {
-            true if planted!("jobs-threads-or-nothing") => Some(Pool::start(threads)?),
             true => Pool::start(threads).ok(),
             false => None,
         };
@@ -145,7 +143,7 @@ impl<'a> Engine<'a> {
         }
         let captures = options.output != Output::Inherit;
         let mut spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
-        if captures && !planted!("jobs-no-descriptor-for-the-file") {
+        if captures {
             spill.reserve = Some(fcntl_dupfd_cloexec(&control, 0)?);
         }
         let scratch = vec![0; if captures { FIRST } else { 0 }];
@@ -207,8 +205,7 @@ impl<'a> Engine<'a> {
             }
             if let Some(pool) = &mut self.pool {
                 pool.sleeps();
-                let answer = if planted!("jobs-launch-slept-over") { None } else { pool.answer() };
-                if let Some(answer) = answer {
+                if let Some(answer) = pool.answer() {
                     pool.wakes();
                     self.answered(answer);
                     continue;
@@ -234,9 +231,7 @@ impl<'a> Engine<'a> {
 
     /// Whether so many jobs are ahead of the one whose output is due that no further one may be launched.
     fn is_window_full(&self) -> bool {
-        self.options.keep_order
-            && self.output.held.len() >= self.options.window
-            && !planted!("jobs-run-ahead-without-end")
+        self.options.keep_order && self.output.held.len() >= self.options.window
     }
 
     fn is_over(&self) -> bool {
@@ -299,9 +294,7 @@ impl<'a> Engine<'a> {
             self.signal_all(signal);
         }
         if self.control.take_suspension() {
-            if !planted!("jobs-run-on-while-suspended") {
-                self.signal_all(Signal::TSTP.as_raw());
-            }
+            self.signal_all(Signal::TSTP.as_raw());
             self.events.suspended();
             self.signal_all(Signal::CONT.as_raw());
         }
@@ -309,9 +302,7 @@ impl<'a> Engine<'a> {
 
     /// Signals each job that runs.
     fn signal_all(&mut self, signal: i32) {
-        if !planted!("jobs-launching-not-signalled") {
-            self.await_launches();
-        }
+        self.await_launches();
         for slot in &mut self.slots {
             if let Slot::Running(running) = slot
                 && running.over.is_none()
@@ -328,9 +319,7 @@ impl<'a> Engine<'a> {
             self.summary.stopped = Some(flow);
             self.source.stopped();
             if flow == Flow::Now {
-                if !planted!("jobs-launching-not-ended") {
-                    self.await_launches();
-                }
+                self.await_launches();
                 self.end_all();
             }
         }
@@ -364,12 +353,10 @@ impl<'a> Engine<'a> {
         if let Err(error) = self.sink.end() {
             self.fail(error);
         }
-        if !planted!("jobs-held-not-counted") {
-            self.summary.skipped += self.waiting as u64;
-        }
+        self.summary.skipped += self.waiting as u64;
         self.summary.total = self.seq;
         let left = self.input != Supply::End || self.streams.any;
-        if left && !self.summary.unread && !planted!("jobs-unread-not-counted") {
+        if left && !self.summary.unread {
             match self.source.left() {
                 Some(left) => {
                     self.summary.skipped += left;

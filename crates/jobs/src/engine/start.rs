@@ -11,7 +11,7 @@ use crate::slot::{Feed, Running, Slot, Starting, Waiting};
 use crate::source::{Next, Sink, Stream};
 use crate::summary::{Ended, Ending};
 use crate::wake::{Kind, Token};
-use forkless::{Child, planted};
+use forkless::Child;
 use rustix::fs::{OFlags, fcntl_setfl};
 use std::fs::File;
 use std::io;
@@ -95,7 +95,7 @@ impl Engine<'_> {
             Ok(Next::Job(job)) => {
                 self.seq += 1;
                 self.starved = None;
-                if self.options.done.contains(place.seq) && !planted!("jobs-done-run-again") {
+                if self.options.done.contains(place.seq) {
                     self.pass_over(place.seq);
                     return Pulled::Done;
                 }
@@ -116,7 +116,7 @@ impl Engine<'_> {
     /// While nothing but a delay is waited for: without a further job the run is over now.
     fn look_ahead(&mut self) {
         let is_idle = self.running + self.waiting == 0 && !self.is_window_full();
-        if !is_idle || self.delayed.is_none() || self.options.delay.is_zero() || planted!("jobs-delay-after-the-last") {
+        if !is_idle || self.delayed.is_none() || self.options.delay.is_zero() {
             return;
         }
         while self.flow == Flow::Continue && self.input == Supply::MayHave {

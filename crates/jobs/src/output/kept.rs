@@ -2,7 +2,6 @@
 
 use super::PIECE;
 use super::spill::{BLOCK, Spill};
-use forkless::planted;
 use std::io;
 
 /// Bytes in their order: first those in the file, then those in memory.
@@ -26,14 +25,10 @@ impl Kept {
         self.memory.extend_from_slice(bytes);
         spill.memory += bytes.len();
         let is_too_much = self.memory.len() > PIECE || spill.memory > spill.most;
-        if !is_too_much || planted!("jobs-output-kept-in-memory") {
+        if !is_too_much {
             return Ok(());
         }
-        let answer = self.move_out(spill);
-        if answer.is_err() && planted!("jobs-output-without-a-place-lost") {
-            spill.memory -= std::mem::take(&mut self.memory).len();
-        }
-        answer
+        self.move_out(spill)
     }
 
     /// Moves what is in memory to the file. After an error it stays in memory.

@@ -3,7 +3,6 @@
 //! It has no name, so it is gone with this process, however that ends. It is made of blocks. A block belongs to one
 //! stream of one job, and is used again when that stream has been written.
 
-use forkless::planted;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -94,9 +93,6 @@ impl Spill {
         let mode = Mode::RUSR | Mode::WUSR;
         match rustix::fs::open(&self.directory, flags | OFlags::TMPFILE, mode) {
             Ok(file) => {
-                if planted!("jobs-temporary-file-named") {
-                    let _ = File::create(self.directory.join("forkless-named"));
-                }
                 return Ok(file.into());
             }
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}

@@ -11,7 +11,6 @@ use crate::next::{self, Opaque, is_glibc};
 use crate::sealed::{Mask, sealed};
 use crate::settings::{Settings, without_us};
 use forkless::internal::posix::FileAction;
-use forkless::planted;
 use forkless::{Child, Command, Error, Stdio, Step, internal::Released};
 use forkless_capi::boundary::shielded;
 use forkless_capi::error::Failure;
@@ -65,12 +64,11 @@ enum Answer {
 /// # Safety
 /// As `posix_spawn(3)` says of the arguments.
 pub(crate) unsafe fn spawn(call: &Call) -> c_int {
-    let is_late = planted!("preload-pid-after-signals");
     let answer = sealed(|mask| {
         // SAFETY: the caller's contract.
         let answer = unsafe { try_here(call, mask) };
         match answer {
-            Ok(Answer::Started(number)) if !call.out.is_null() && !is_late => {
+            Ok(Answer::Started(number)) if !call.out.is_null() => {
                 // SAFETY: `out` is a valid pointer of the caller.
                 unsafe { call.out.write(number) };
             }
@@ -80,13 +78,7 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
         answer
     });
     match answer {
-        Ok(Answer::Started(number)) => {
-            if !call.out.is_null() && is_late {
-                // SAFETY: `out` is a valid pointer of the caller.
-                unsafe { call.out.write(number) };
-            }
-            0
-        }
+        Ok(Answer::Started(_)) => 0,
         Ok(Answer::Failed(error)) => error,
         // To the caller, the child was started and then killed. That child was never visible, so another one is started
         // and killed by the same signal.
@@ -151,8 +143,7 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<Answer, Aside> {
     let story = Story::begin();
     let started = shielded(|| {
         // In a private table the number of a path such as /dev/fd/N would be another file, or none.
-        let by_number = words.paths.iter().any(|path| inherit::is_procfs(path.as_bytes()))
-            && !planted!("preload-program-by-a-private-number");
+        let by_number = words.paths.iter().any(|path| inherit::is_procfs(path.as_bytes()));
         if let Some(flat) = Flat::of(&actions, &settings.inherit).filter(|_| !by_number) {
             let launched = launch(call, &words, (&request, mask), Descriptors::Flat(flat));
             // Otherwise the whole table is copied, and the steps determine whether this is an error.
@@ -199,7 +190,7 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<Answer, Aside> {
 fn misses_descriptor(launched: &io::Result<Child>, actions: &[FileAction]) -> bool {
     let makes_it = |action: &FileAction| matches!(action, FileAction::Open { flags, .. } if flags & libc::O_EXCL != 0);
     launched.as_ref().err().and_then(Error::of).is_some_and(|detail| match (detail.step(), detail.errno()) {
-        (Step::PassFd, _) => !planted!("preload-missing-descriptor-is-final"),
+        (Step::PassFd, _) => true,
         (Step::Open | Step::Chdir, Some(libc::ENOENT)) => !actions.iter().any(makes_it),
         _ => false,
     })
@@ -238,7 +229,7 @@ fn launch(
         .err()
         .and_then(Error::of)
         .is_some_and(|detail| detail.step() == Step::Exec && detail.errno() == Some(libc::ENOEXEC));
-    if !is_script || !call.takes_scripts && !planted!("preload-any-file-is-a-script") {
+    if !is_script || !call.takes_scripts {
         return launched;
     }
     let mut args = vec![OsString::from(SHELL), words.name.clone()];
@@ -316,7 +307,6 @@ fn candidates(name: &OsStr) -> Vec<OsString> {
         let path = libc::getenv(c"PATH".as_ptr());
         if path.is_null() { DEFAULT_PATH } else { CStr::from_ptr(path).to_bytes() }
     };
-    let path = if planted!("preload-search-of-the-default-path") { DEFAULT_PATH } else { path };
     let paths = places_in(path, name);
     // Every directory was too long: nothing is found.
     if paths.is_empty() { vec![OsString::new()] } else { paths }
@@ -335,7 +325,6 @@ unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
             let [fd, new] = action.what.numbers;
             let text = |path: *mut c_char| CStr::from_ptr(path).to_owned();
             match action.tag {
-                layout::CLOSE if planted!("preload-close-forgotten") => FileAction::Dup2 { from: fd, to: fd },
                 layout::CLOSE => FileAction::Close(fd),
                 layout::DUP2 => FileAction::Dup2 { from: fd, to: new },
                 layout::OPEN => {
@@ -349,9 +338,6 @@ unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
                 _ => return Err("of an unknown file action"),
             }
         });
-    }
-    if planted!("preload-actions-reversed") {
-        found.reverse();
     }
     Ok(found)
 }
@@ -378,10 +364,10 @@ impl Request {
         let has = |flag| given.flags & flag != 0;
         // SAFETY: numbers.
         let (user, group) = unsafe { (libc::getuid() != libc::geteuid(), libc::getgid() != libc::getegid()) };
-        if has(objects::RESETIDS) && (user || group) && !planted!("preload-ids-not-reset") {
+        if has(objects::RESETIDS) && (user || group) {
             return Err("POSIX_SPAWN_RESETIDS changes the IDs");
         }
-        if has(objects::SETSID) && has(objects::SETPGROUP) && !planted!("preload-session-and-group") {
+        if has(objects::SETSID) && has(objects::SETPGROUP) {
             return Err("a session leader cannot change its process group");
         }
         // If both flags are set, setting the policy includes the priority.
@@ -389,13 +375,9 @@ impl Request {
         let schedules = policy.is_some() || has(objects::SETSCHEDPARAM);
         Ok(Self {
             session: has(objects::SETSID),
-            group: (has(objects::SETPGROUP) && !planted!("preload-group-ignored")).then_some(given.pgrp),
-            default: if has(objects::SETSIGDEF) || planted!("preload-signals-without-the-flag") {
-                members(&given.default)
-            } else {
-                Vec::new()
-            },
-            mask: (has(objects::SETSIGMASK) && !planted!("preload-mask-ignored")).then(|| members(&given.mask)),
+            group: has(objects::SETPGROUP).then_some(given.pgrp),
+            default: if has(objects::SETSIGDEF) { members(&given.default) } else { Vec::new() },
+            mask: has(objects::SETSIGMASK).then(|| members(&given.mask)),
             scheduler: schedules.then_some((policy, given.param.sched_priority)),
             cgroup: has(objects::SETCGROUP).then_some(given.cgroup),
         })

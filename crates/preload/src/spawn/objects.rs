@@ -5,7 +5,6 @@
 
 use super::layout::{self, Action, Actions, Attributes, Open, What};
 use crate::next;
-use forkless::planted;
 use libc::{c_char, c_int, c_short, mode_t, pid_t, sched_param, sigset_t};
 use std::mem::{size_of, zeroed};
 
@@ -48,7 +47,7 @@ pub(crate) unsafe extern "C" fn actions_destroy(actions: *mut Actions) -> c_int 
 fn is_valid(fd: c_int) -> bool {
     // SAFETY: _SC_OPEN_MAX is a valid name.
     let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
-    fd >= 0 && (limit < 0 || i64::from(fd) < limit || planted!("preload-any-number"))
+    fd >= 0 && (limit < 0 || i64::from(fd) < limit)
 }
 
 /// # Safety

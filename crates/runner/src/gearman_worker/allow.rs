@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use forkless_core::planted;
 use forkless_jobs::Run;
 
 /// The list of permitted programs. An empty one permits everything.
@@ -51,7 +50,7 @@ impl Allowed {
     /// It may not run, and why. With a list, the line must be a program, by its path, and arguments: what a shell would make
     /// of a line is not known, and a variable such as LD_PRELOAD would make any program of a permitted one.
     pub(super) fn run(&self, line: Vec<u8>) -> Result<Run, String> {
-        if self.entries.is_empty() || planted!("allow-list-not-asked") {
+        if self.entries.is_empty() {
             return Ok(Run::Line(line));
         }
         let shell = forkless::shell(&line);

@@ -17,7 +17,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forkless_core::planted;
 use forkless_gearman::{Link, Trust, cipher::Envelope};
 use forkless_jobs::{Control, Options, Output, Timeout};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -59,12 +58,12 @@ fn say(words: impl std::fmt::Display) {
 fn run(given: &GearmanWorkerOptions) -> Result<u8, String> {
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let ends_now = Arc::new(AtomicBool::new(false));
-    let has_checks = !given.checks.is_empty() && !planted!("checks-one-for-each-cpu");
+    let has_checks = !given.checks.is_empty();
     // A check mostly waits for what it checks, and the worker for the server.
     let slots = parallel::slots(given.jobs.as_deref().unwrap_or(if has_checks { "400%" } else { "100%" }))?;
     let queue = Queue::new(worker(given, slots, ends_now.clone())?);
     let mut options = Options::new(slots).output(Output::Group);
-    options.groups = !planted!("timeout-kills-only-the-child");
+    options.groups = true;
     options.timeout = given.timeout.map(Timeout::After);
     options.most_output = Some(given.max_output);
     options.control = Some(control.clone());
@@ -118,7 +117,7 @@ fn worker(given: &GearmanWorkerOptions, slots: usize, ends_now: Arc<AtomicBool>)
             None => "--key is empty: leave it out if the checks are not encrypted".to_owned(),
         });
     }
-    let trust = if given.remote || planted!("any-server-trusted") { Trust::Any } else { Trust::Loopback };
+    let trust = if given.remote { Trust::Any } else { Trust::Loopback };
     let link = Link::new(&given.server, trust).map_err(|error| {
         let remedy = if error.kind() == std::io::ErrorKind::PermissionDenied { ": --remote permits it" } else { "" };
         format!("{}: {error}{remedy}", given.server)
@@ -165,9 +164,6 @@ fn heed_signals(control: Control, ends_now: Arc<AtomicBool>) -> std::io::Result<
 
 /// Waits until the server has all replies and results. False: it has not.
 fn deliver(queue: &Queue) -> bool {
-    if planted!("replies-not-delivered") {
-        return true;
-    }
     let end = Instant::now() + DELIVERY;
     loop {
         queue.pump();

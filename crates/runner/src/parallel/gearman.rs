@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, SystemTime};
 
-use forkless_core::planted;
 use forkless_gearman::packet::{Kind, Packet};
 use forkless_gearman::record::{Record, Request};
 use forkless_gearman::{Happening, Link, Trust};
@@ -86,9 +85,6 @@ impl Feeder {
         }
         self.submitted.clear();
         self.handles.clear();
-        if planted!("jobs-lost-at-a-reconnect") {
-            return;
-        }
         let waiting: Vec<u64> = self.jobs.keys().copied().collect();
         for seq in waiting {
             if let Some(job) = self.jobs.get_mut(&seq) {

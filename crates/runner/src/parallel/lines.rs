@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use forkless::planted;
 use forkless_jobs::{Job, Next, Place, Run, Source};
 
 use super::options::Retries;
@@ -194,7 +193,7 @@ impl Source for Lines {
         let begun = Instant::now();
         loop {
             match self.args(numbers).ok()? {
-                Pull::Item(_) if begun.elapsed() > COUNTING && !planted!("endless-input-counted") => return None,
+                Pull::Item(_) if begun.elapsed() > COUNTING => return None,
                 Pull::Item(_) => left += 1,
                 Pull::Later => return None,
                 Pull::End => return Some(left),

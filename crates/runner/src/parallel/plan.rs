@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use forkless_core::planted;
 use forkless_jobs::{Control, Input, Job, Limit, Options, Output, Sink, Source, Standard};
 use rustix::process::{Resource, getpriority_process, getrlimit};
 
@@ -194,7 +193,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     let is_tree = given.results.as_ref().is_some_and(|name| !is_table(name.as_ref()));
     let output = match (given.ungroup, given.line_buffer) {
         // The files must get it.
-        (true, false) if is_tree && !planted!("results-of-ungrouped-jobs-lost") => Output::Group,
+        (true, false) if is_tree => Output::Group,
         (true, _) => Output::Inherit,
         (_, true) => Output::Lines,
         _ => Output::Group,
@@ -515,7 +514,7 @@ fn max_lines(given: &ParallelOptions) -> Result<Option<u64>, String> {
 /// `--xargs`.
 fn repeats_words(given: &ParallelOptions) -> bool {
     let by_lines = given.lines.is_some() && !given.multiple && !given.xargs;
-    let implied = (given.max_replace_args.is_some() || by_lines) && !planted!("parallel-context-not-implied");
+    let implied = given.max_replace_args.is_some() || by_lines;
     given.context || implied
 }
 
@@ -528,7 +527,7 @@ fn limits(given: &ParallelOptions) -> Result<(Limits, Fill), String> {
         None if fills => usize::MAX,
         None => 1,
     };
-    let longest = match most_rows == 1 && !fills || planted!("parallel-packs-over-the-environment") {
+    let longest = match most_rows == 1 && !fills {
         // Its job fails.
         true => LONGEST,
         false => LONGEST.min(crate::xargs::Limits::now().with_pointers()),

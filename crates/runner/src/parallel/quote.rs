@@ -1,7 +1,5 @@
 //! Values as words of a shell line. Whatever a value contains, the shell takes it as data.
 
-use forkless::planted;
-
 mod level;
 mod lexer;
 
@@ -50,7 +48,7 @@ pub(super) fn push_at(out: &mut Vec<u8>, value: &[u8], levels: &[Level], languag
 /// The text, so that it reads the same inside of this.
 fn within(level: Level, text: &[u8], language: Language) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 8);
-    let is_fish = language == Language::Fish && !planted!("fish-quotes-like-sh");
+    let is_fish = language == Language::Fish;
     match level {
         Level::Single if is_fish => push_escaped(&mut out, text, b"\\'"),
         Level::Double if is_fish => push_escaped(&mut out, text, b"\\$\""),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forkless::planted;
 use forkless_jobs::{Control, Ended, Events, Flow, HaltOn, Job, Place, Progress, Sink, Stream};
 
 use super::files::Files;
@@ -51,9 +50,7 @@ impl SlotsFile {
         let Some(slots) = std::fs::read_to_string(&self.path).ok().and_then(|text| slots_of(&text).ok()) else {
             return;
         };
-        if !planted!("jobs-file-read-once") {
-            self.control.set_slots(slots);
-        }
+        self.control.set_slots(slots);
     }
 }
 
@@ -160,7 +157,7 @@ impl Report {
 /// Removes the line about the progress from the terminal: something else is to be written.
 fn erase(shown: &AtomicUsize) {
     let count = shown.swap(0, Ordering::Relaxed);
-    if count > 0 && !planted!("progress-beside-output") {
+    if count > 0 {
         let _ = io::stderr().write_all(format!("\r{}\r", " ".repeat(count)).as_bytes());
     }
 }

@@ -8,7 +8,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use forkless::planted;
 use forkless_jobs::{Ended, Sink, Standard, Stream};
 
 use super::sources::Row;
@@ -66,7 +65,7 @@ fn downward(path: &[u8], own: usize) -> Vec<u8> {
     for name in path.split_inclusive(|byte| *byte == b'/') {
         end += name.len();
         let leads_up = name.strip_suffix(b"/").unwrap_or(name) == b"..";
-        if leads_up && end > own && !planted!("results-of-values-anywhere") {
+        if leads_up && end > own {
             out.push(b'\\');
         }
         out.extend_from_slice(name);

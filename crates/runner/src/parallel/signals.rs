@@ -8,7 +8,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use forkless::planted;
 use forkless_jobs::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ};
@@ -90,7 +89,7 @@ fn stop_soon(control: &Control, signal: i32) -> impl Fn() + Send + Sync + 'stati
     let (control, count) = (control.clone(), AtomicU32::new(0));
     move || {
         let is_again = count.fetch_add(1, Ordering::Relaxed) > 0;
-        if is_again && signal == SIGTERM && !planted!("second-term-ignored") {
+        if is_again && signal == SIGTERM {
             return control.stop_now();
         }
         tell();
@@ -104,7 +103,7 @@ fn tell() {
         b"forkless parallel: starting no more jobs, waiting for those that run (SIGTERM again ends them)\n";
     let stderr = rustix::stdio::stderr();
     let is_ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&Timespec::default()));
-    if is_ready.is_ok_and(|count| count > 0) || planted!("stop-message-awaited") {
+    if is_ready.is_ok_and(|count| count > 0) {
         let _ = rustix::io::write(stderr, WORDS);
     }
 }

@@ -10,7 +10,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
-use forkless::planted;
 use forkless_jobs::{Filled, More, Next, Place, Source, Stdin};
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -67,7 +66,7 @@ impl Source for Tee {
         Ok(match self.lines.next(place)? {
             Next::Job(mut job) => {
                 job.stdin = Stdin::Stream(Vec::new());
-                self.taken.insert(place.seq, if planted!("late-job-misses-input") { self.length } else { 0 });
+                self.taken.insert(place.seq, 0);
                 Next::Job(job)
             }
             answer => {

@@ -4,8 +4,6 @@
 
 use std::collections::HashMap;
 
-use forkless::planted;
-
 use super::change::Change;
 use super::quote::{Language, Level, Lexer, push_at, push_word};
 
@@ -483,7 +481,7 @@ impl Template {
     /// what stands around all arguments is in the first word and in the last.
     pub(super) fn is_estimated(&self) -> bool {
         let is_around = |unit: &Unit| !unit.repeats && unit.parts.len() > 1 && unit.parts.iter().any(Part::is_all);
-        self.quoted && (self.even.is_some() || self.units.iter().any(is_around)) && !planted!("quotes-not-estimated")
+        self.quoted && (self.even.is_some() || self.units.iter().any(is_around))
     }
 
     fn value_length(&self, value: &Value, arg: &[u8]) -> usize {
@@ -653,7 +651,7 @@ fn words_of(line: Vec<Part>, language: Language) -> Vec<Unit> {
             Part::Text(text) if is_gap => unit.gap.extend_from_slice(&text),
             part => {
                 unit.parts.push(part);
-                let is_even = lexer.is_as_deep_as(&opened) || planted!("half-quotes-repeated");
+                let is_even = lexer.is_as_deep_as(&opened);
                 unit.repeats = is_even && unit.parts.iter().any(Part::is_all);
             }
         }

@@ -14,7 +14,6 @@ use std::{
     process::ExitCode,
 };
 
-use forkless::planted;
 use forkless_jobs::{Control, Ended, Ending, Events, Flow, Input, Options, Standard};
 use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
@@ -232,7 +231,7 @@ fn packing(options: &XargsOptions, limits: &Limits) -> Result<Packing, String> {
 
 /// The kernel's limit for one argument: MAX_ARG_STRLEN, which counts the NUL byte.
 fn longest() -> usize {
-    if planted!("xargs-one-argument-of-any-length") { usize::MAX } else { 32 * rustix::param::page_size() - 1 }
+    32 * rustix::param::page_size() - 1
 }
 
 /// The byte of `-d`: itself, or an escape sequence.

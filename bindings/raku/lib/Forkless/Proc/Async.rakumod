@@ -1,7 +1,6 @@
 use Forkless::Launch;
 use Forkless::Native;
 use Forkless::Output;
-use Forkless::Planted;
 use Forkless::Waiter;
 
 unit class Forkless::Proc::Async is Proc::Async;
@@ -166,7 +165,7 @@ method !launch($scheduler, %env, $cwd --> Promise) {
 # Closes our copy of another process's output, which the child has as its input, so that the other process is told when
 # nothing reads it any more.
 method !close-bound {
-    close($!stdin-from) if $!stdin-close && $!stdin-from ~~ Int:D && !PLANTED("raku-bound-pipe-kept-open");
+    close($!stdin-from) if $!stdin-close && $!stdin-from ~~ Int:D;
     $!stdin-close = False;
 }
 

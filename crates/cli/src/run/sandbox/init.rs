@@ -10,7 +10,7 @@ use std::{
 };
 
 use forkless::{BpfInstruction, Command};
-use forkless_core::{planted, sys};
+use forkless_core::sys;
 use rustix::event::Timespec;
 
 use super::{
@@ -201,7 +201,7 @@ fn serve(program: i32, status: &Status, linger: Duration) -> u8 {
                 let is_late = ended.until.is_some_and(|until| Instant::now() >= until);
                 // Nobody is left to forward it to.
                 let is_killed = signal.is_some_and(|signal| !HARMLESS.contains(&signal));
-                if is_alone || is_late || is_killed || planted!("sandbox-does-not-linger") {
+                if is_alone || is_late || is_killed {
                     return code(ended.status);
                 }
             }

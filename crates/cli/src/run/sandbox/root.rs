@@ -14,7 +14,7 @@ use std::{
 };
 
 use forkless::{Command, internal::FilePlace, mount_attribute};
-use forkless_core::{planted, sys};
+use forkless_core::sys;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     Scope,
@@ -230,8 +230,7 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
 
     let dev = tmpfs("dev", c"mode=755,size=64k,nr_inodes=1k", libc::MS_NOSUID | libc::MS_NOEXEC)?;
     fill_devices(&dev, &in_dev)?;
-    let terminals =
-        if planted!("sandbox-takes-terminals") { c"ptmxmode=0666,mode=620" } else { c"ptmxmode=0666,mode=620,max=64" };
+    let terminals = c"ptmxmode=0666,mode=620,max=64";
     mount(Some(c"devpts"), "dev/pts", Some(c"devpts"), libc::MS_NOSUID | libc::MS_NOEXEC, Some(terminals))
         .map_err(|error| failed("mount of devpts", error))?;
     let private = libc::MS_NOSUID | libc::MS_NODEV | strict;
@@ -250,7 +249,7 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     }
 
     let mut rules = device_rules(&dev)?;
-    rules.push(Rule(top, if planted!("sandbox-root-writable-for-landlock") { write } else { read }));
+    rules.push(Rule(top, read));
     rules.extend(executed.map(|program| Rule(program, AccessFs::Execute | AccessFs::ReadFile)));
     // The kernel skips the rule of a directory that is hidden by a mount over it.
     rules.extend([Rule(tmp, write), Rule(shm, write)]);
@@ -343,9 +342,6 @@ fn fill_devices(dev: &OwnedFd, places: &[(PathBuf, bool)]) -> Result<(), Failure
 fn device_rules(dev: &OwnedFd) -> Result<Vec<Rule>, Failure> {
     let file = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let mut rules = Vec::new();
-    if planted!("all-of-dev-writable") {
-        rules.push(Rule(copy(dev)?, file | AccessFs::ReadDir));
-    }
     for (name, access) in DEVICES.map(|name| (name, file)).into_iter().chain([("pts", file | AccessFs::ReadDir)]) {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(dev, name, flags, Mode::empty()) {
@@ -376,9 +372,6 @@ fn limit_counters() -> Result<(), Failure> {
     let limits =
         [("inotify_instances", "16"), ("inotify_watches", "8192"), ("fanotify_groups", "0"), ("fanotify_marks", "0")];
     for (name, limit) in limits {
-        if planted!("sandbox-takes-inotify") {
-            return Ok(());
-        }
         match std::fs::write(below(Path::new("proc/sys/user")).join(format!("max_{name}")), limit) {
             Ok(()) => {}
             // A kernel may lack it.
@@ -477,10 +470,7 @@ impl Skeleton<'_> {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match openat(at, *name, flags, Mode::empty()) {
                 // A file system of the host: nothing is made there.
-                Ok(next)
-                    if rustix::fs::fstat(&next).map_err(failed)?.st_dev != own
-                        && !planted!("sandbox-makes-mount-points-outside") =>
-                {
+                Ok(next) if rustix::fs::fstat(&next).map_err(failed)?.st_dev != own => {
                     return Ok(false);
                 }
                 Ok(next) => held = Some(next),
@@ -540,7 +530,7 @@ fn tree(source: &Path, set: u64) -> Result<OwnedFd, (String, Errno)> {
 fn set_attributes(tree: &OwnedFd, set: u64) -> Result<(), Errno> {
     const AT_EMPTY_PATH_RECURSIVE: usize = 0x1000 | 0x8000;
     // struct mount_attr: set, clear, propagation, user namespace.
-    let propagation = if planted!("sandbox-mounts-shared") { 0 } else { libc::MS_PRIVATE };
+    let propagation = libc::MS_PRIVATE;
     let attributes = [set, 0, propagation, 0];
     let args = [
         tree.as_raw_fd() as usize,

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::step::Step;
-use forkless_core::planted;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, ftruncate, memfd_create, seek, tell};
 use rustix::io::{Errno, pread};
@@ -134,8 +133,7 @@ impl MemoryFile {
         let most = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX).min(i64::MAX as u64);
         let limit = most.min(limit as u64);
         ftruncate(&file, limit).map_err(failed)?;
-        let seals =
-            if planted!("capture-file-may-shrink") { SealFlags::GROW } else { SealFlags::GROW | SealFlags::SHRINK };
+        let seals = SealFlags::GROW | SealFlags::SHRINK;
         fcntl_add_seals(&file, seals).map_err(failed)?;
         Ok(Self { file, limit })
     }
@@ -143,9 +141,8 @@ impl MemoryFile {
     /// What the program has written. It seals the file, so that nobody can write to it any more.
     pub(super) fn content(self) -> io::Result<Content> {
         // The program may have set the offset to anything. Reading a mapping beyond the file's end would raise SIGBUS.
-        let most = if planted!("capture-offset-believed") { u64::MAX } else { self.limit };
-        let offset = tell(&self.file)?.min(most);
-        let is_sealed = planted!("capture-file-still-written") || fcntl_add_seals(&self.file, SealFlags::WRITE).is_ok();
+        let offset = tell(&self.file)?.min(self.limit);
+        let is_sealed = fcntl_add_seals(&self.file, SealFlags::WRITE).is_ok();
         let len = offset.max(self.end_of_data(offset)) as usize;
         let written = |bytes: &[u8]| {
             let behind = bytes[offset as usize..].iter().rposition(|&byte| byte != 0);

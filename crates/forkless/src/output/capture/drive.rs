@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::kernel::{SIGCONT, SIGKILL};
 use crate::output::quiet::write_quietly;
 use crate::step::Step;
-use forkless_core::planted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
 use std::io::{self, ErrorKind};
@@ -88,9 +87,7 @@ impl Driven {
     /// to start.
     pub(crate) fn status(&self, waited: io::Result<ExitStatus>) -> io::Result<ExitStatus> {
         match (waited, self.sent) {
-            (Err(error), Some(signal)) if is_of_a_signal(&error) && !planted!("capture-no-time-is-a-failure") => {
-                Ok(ExitStatus::from_raw(signal))
-            }
+            (Err(error), Some(signal)) if is_of_a_signal(&error) => Ok(ExitStatus::from_raw(signal)),
             (waited, _) => waited,
         }
     }
@@ -206,8 +203,7 @@ impl Run<'_> {
         /// The largest size of a pipe that an unprivileged process can set.
         const UNKNOWN: u64 = 1 << 20;
         self.end_groups()?;
-        let count = if planted!("capture-not-drained") { 0 } else { self.drive.readers.len() };
-        for n in 0..count {
+        for n in 0..self.drive.readers.len() {
             let Some(reader) = &mut self.drive.readers[n] else { continue };
             reader.never_wait();
             let Some(fd) = reader.open() else { continue };
@@ -276,7 +272,7 @@ impl Run<'_> {
             // A child that is killed before exec would be reported as one that failed to start, though it timed out. (An error
             // of this wait comes again when the child is waited for.)
             let executed = !child.is_running() || child.wait_exec_timeout(UNTIL_EXEC).unwrap_or(true);
-            if child.leads_group() && (child.is_running() || signal == SIGKILL && !planted!("capture-group-left")) {
+            if child.leads_group() && (child.is_running() || signal == SIGKILL) {
                 // The error is ignored: the group may be empty, or have no process that may be signalled, and before Linux 6.9
                 // it cannot be found after its leader was reaped.
                 let _ = child.signal_group(signal);
@@ -324,7 +320,7 @@ impl Run<'_> {
         }
         let limit = patience.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut fds, limit.as_ref()) {
-            Err(Errno::INTR) if !planted!("capture-interrupted") => return Ok(()),
+            Err(Errno::INTR) => return Ok(()),
             answer => answer?,
         };
         polled.iter_mut().zip(&fds).for_each(|((_, events), fd)| *events = fd.revents());

@@ -8,7 +8,6 @@ use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::frame::{EXEC_SLOT, SLOTS};
 use forkless_core::plan::{MAX_FDS, Origin, Pair};
-use forkless_core::planted;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -50,7 +49,7 @@ impl Descriptors {
             let mut from = 3;
             let held = loop {
                 let held = rustix::io::fcntl_dupfd_cloexec(&holder, from).map_err(failed)?;
-                if !self.keep.contains(&held.as_raw_fd()) || planted!("own-number-taken") {
+                if !self.keep.contains(&held.as_raw_fd()) {
                     break held;
                 }
                 from = held.as_raw_fd() + 1;
@@ -139,9 +138,7 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
             Source::Open { .. } => continue,
             fixed => Origin::Descriptor(fixed.fixed(number).unwrap_or(number)),
         };
-        if let Source::Owned(fd) = source
-            && !planted!("commands-descriptors-not-kept")
-        {
+        if let Source::Owned(fd) = source {
             found.owned.push(Arc::clone(fd));
         }
         if let Origin::Descriptor(passed) = origin {
@@ -178,14 +175,12 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
     if found.exec_pipe {
         let number = found.free_number(command)?;
         found.pairs.push(Pair::new(Origin::Slot(EXEC_SLOT), number));
-        if !planted!("exec-pipe-outlives-exec") {
-            found.passing.push(number);
-        }
+        found.passing.push(number);
     }
     if command.pty.is_some() {
         found.terminal = Some(terminal(command, &mut found)?);
     }
-    if found.pairs.len() > MAX_FDS && !planted!("more-descriptors-than-room") {
+    if found.pairs.len() > MAX_FDS {
         return refuse(format!("{} descriptors are more than the {MAX_FDS} of one command", found.pairs.len()));
     }
     let most = match (found.exec_pipe, command.pty.is_some()) {
@@ -196,9 +191,7 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
     if found.sockets.len() > most {
         return refuse(format!("{} socket pairs are more than the {most} of one command", found.sockets.len()));
     }
-    if !planted!("descriptors-unsorted") {
-        found.pairs.sort_by_key(|pair| pair.target);
-    }
+    found.pairs.sort_by_key(|pair| pair.target);
     found.keep.sort_unstable();
     Ok(found)
 }
@@ -223,8 +216,8 @@ fn terminal(command: &Command, found: &mut Descriptors) -> Result<RawFd, Error> 
 /// Refuses a copy of a descriptor that the child does not have, and a copy of a copy: copies are made in the order of
 /// their numbers, so the source might not exist yet.
 fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error> {
-    let known = planted!("copy-of-nothing") || other <= 2 || command.inherit_all || command.fds.contains_key(&other);
-    let chained = !planted!("copy-of-a-copy") && matches!(command.fds.get(&other), Some(Source::DupOf(_)));
+    let known = other <= 2 || command.inherit_all || command.fds.contains_key(&other);
+    let chained = matches!(command.fds.get(&other), Some(Source::DupOf(_)));
     if other < 0 || !known {
         return Err(Error::check(
             &command.program,

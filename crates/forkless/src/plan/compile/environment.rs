@@ -2,7 +2,6 @@
 
 use crate::request::command::Environment;
 use crate::request::environment::{Block, Held, unchanged};
-use forkless_core::planted;
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
@@ -40,7 +39,7 @@ impl Block {
     fn copy(&mut self, all: &Self, environment: &Environment) {
         for (key, value) in all.variables() {
             let (key, value) = (OsStr::from_bytes(key), OsStr::from_bytes(value));
-            if !environment.changes.contains_key(key) || planted!("environment-removal-ignored") {
+            if !environment.changes.contains_key(key) {
                 self.push(key, value);
             }
         }
@@ -69,7 +68,6 @@ impl Block {
             for text in entries {
                 // A leading "=" belongs to the name, as in `std::env`.
                 let end = text.iter().skip(1).position(|&byte| byte == b'=');
-                let end = end.or(planted!("environment-without-equals").then_some(0));
                 let Some(end) = end else { continue };
                 if environment.changes.is_empty()
                     || !environment.changes.contains_key(OsStr::from_bytes(&text[..end + 1]))

@@ -11,7 +11,6 @@ use crate::step::Step;
 use forkless_core::plan::{
     ANY_BY_SHELL, BEST_EFFORT, CALLER_VARIABLES, IN_PLACE, MISSES, NOT_PROCFS, Op, OpCode, SURELY, TRY_ALL,
 };
-use forkless_core::planted;
 use forkless_core::sys::{errno, signal, uapi};
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -83,7 +82,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         back: descriptors.back,
         exec_pipe: descriptors.exec_pipe,
         keeps_locks: command.keeps_locks,
-        highest_source: if planted!("high-descriptors-unnoticed") { -1 } else { descriptors.highest_source },
+        highest_source: descriptors.highest_source,
         borrows: descriptors.borrows,
         inherit_all: command.inherit_all,
         reads_early,
@@ -120,21 +119,18 @@ fn place(command: &Command, forks: bool) -> Place {
         id_maps: sandbox::id_maps(command),
         is_foreign: is_foreign(command),
         cgroup: sandbox.cgroup.clone().filter(|_| !forks),
-        changes_cgroup: !planted!("change-of-cgroup-unnoticed")
-            && !forks
-            && (sandbox.cgroup.is_some() || setup::writes(&command.setup)),
+        changes_cgroup: !forks && (sandbox.cgroup.is_some() || setup::writes(&command.setup)),
         changes_ids: changes_ids(command),
         names_parent: command.setup.parent_death_signal.is_some() && !sandbox.makes(Namespace::Pid),
         is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(sandbox, Namespace::Pid)),
-        is_filtered: sandbox.seccomp.is_some() && !planted!("filter-unnoticed"),
+        is_filtered: sandbox.seccomp.is_some(),
         vfork: command.setup.simple.oom_score_adj.is_some(),
     }
 }
 
 /// Whether the child changes its IDs while it still shares the caller's memory.
 fn changes_ids(command: &Command) -> bool {
-    (command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some())
-        && !planted!("change-of-ids-unnoticed")
+    command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some()
 }
 
 /// Whether the child may be unable to look at its parent, because it is in another user or PID namespace.
@@ -159,12 +155,12 @@ fn check(command: &Command) -> Result<(), Error> {
     if has_nul(&command.program) || command.candidates.iter().any(|program| has_nul(program)) {
         return refuse("the program's name contains a NUL byte".into());
     }
-    if let Some(n) = command.args.iter().position(|arg| has_nul(arg) && !planted!("nul-in-an-argument")) {
+    if let Some(n) = command.args.iter().position(|arg| has_nul(arg)) {
         return refuse(format!("argument {n} contains a NUL byte"));
     }
     for (key, value) in &command.env.changes {
         // As in std, removing a variable is no error if no variable can have that name.
-        let is_bad = |value: &OsStr| (has_nul(key) || has_nul(value)) && !planted!("nul-in-the-environment");
+        let is_bad = |value: &OsStr| has_nul(key) || has_nul(value);
         if value.as_deref().is_some_and(is_bad) {
             return refuse(format!("the environment variable {key:?} contains a NUL byte"));
         }
@@ -261,10 +257,10 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     if !descriptors.pairs.is_empty() || command.keeps_locks {
         steps.ops.push(Op::new(OpCode::Taken));
     }
-    if !command.inherit_all && !planted!("others-not-closed") {
+    if !command.inherit_all {
         steps.ops.push(Op::new(OpCode::CloseOthers));
     }
-    for &number in descriptors.passing.iter().filter(|_| !planted!("own-descriptors-outlive-exec")) {
+    for &number in descriptors.passing.iter() {
         const FD_CLOEXEC: u64 = 1;
         let args = [Arg::Number(number as u64), Arg::Number(uapi::F_SETFD.into()), Arg::Number(FD_CLOEXEC)];
         steps.call(Step::PassFd, &format!("{number}, close-on-exec"), uapi::__NR_fcntl, &args);
@@ -274,16 +270,10 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
         sandbox::close_memory(&mut steps);
     }
     sandbox::surroundings(&mut steps);
-    let late = planted!("oom-score-after-the-mounts");
-    if !late {
-        setup::oom_score(&mut steps);
-    }
+    setup::oom_score(&mut steps);
     mounts::enter_again(&mut steps, command.directory.as_deref(), true);
     mounts::mounts(&mut steps, &descriptors.trees);
     mounts::enter_again(&mut steps, command.directory.as_deref(), false);
-    if late {
-        setup::oom_score(&mut steps);
-    }
     setup::resources(&mut steps);
     if command.setsid || command.pty.is_some() {
         steps.op(Step::SetSid, Op::new(OpCode::SetSid));
@@ -346,11 +336,7 @@ fn check_misses(command: &Command, ops: &[Op]) -> Result<(), Error> {
     // Backwards from the last op: the most steps that can be skipped from each op on.
     let mut most = vec![0; ops.len() + 1];
     for (index, op) in ops.iter().enumerate().rev() {
-        let missed = if op.flags & BEST_EFFORT != 0 && !planted!("misses-not-counted") {
-            1 + most[index + 1 + op.skip as usize]
-        } else {
-            0
-        };
+        let missed = if op.flags & BEST_EFFORT != 0 { 1 + most[index + 1 + op.skip as usize] } else { 0 };
         most[index] = missed.max(most[index + 1]);
     }
     if most[0] > MISSES {
@@ -395,7 +381,7 @@ fn redirections(command: &Command, steps: &mut Steps<'_>) {
 /// The flag of an open that must not lead to procfs. A child that shares the caller's memory has it for every open: in
 /// procfs such a child looks like its caller.
 fn not_procfs(command: &Command) -> u32 {
-    if command.launcher == Launcher::Fork || planted!("procfs-asked-for") { 0 } else { NOT_PROCFS }
+    if command.launcher == Launcher::Fork { 0 } else { NOT_PROCFS }
 }
 
 /// Steps in the order of the caller's requests, as `posix_spawn_file_actions_t` has them.

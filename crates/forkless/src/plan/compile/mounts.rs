@@ -6,7 +6,6 @@ use crate::plan::compile::setup::{self, Steps};
 use crate::request::command::{MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, Namespace, OVERLAY};
 use crate::step::Step;
 use forkless_core::plan::{CALLER_VARIABLES, Op, OpCode};
-use forkless_core::planted;
 use forkless_core::sys::{errno, uapi};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -51,7 +50,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     let sandbox = steps.sandbox;
     let mut trees = trees.iter();
     let start = steps.ops.len();
-    let makes_private = (sandbox.makes(Namespace::Mount) || sandbox.mounts_here) && !planted!("mounts-shared");
+    let makes_private = sandbox.makes(Namespace::Mount) || sandbox.mounts_here;
     if makes_private {
         make_private(steps);
     }
@@ -72,10 +71,8 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
                 steps.belong(start);
                 // It may be a copy of a shared mount. What is mounted below the one would appear below the other.
                 let attached = steps.ops.len();
-                if !planted!("attached-mount-shared") {
-                    make_private(steps);
-                    steps.fail_as(None, attached);
-                }
+                make_private(steps);
+                steps.fail_as(None, attached);
             }
             MountStep::Unmount(target) => unmount(steps, target),
             MountStep::Directory { path, mode } => make_dir(steps, path, *mode),
@@ -101,7 +98,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
 pub(super) fn enter_again(steps: &mut Steps<'_>, directory: Option<&Path>, before: bool) {
     let changes = |one: &MountStep| one.attaches() || matches!(one, MountStep::Unmount(_));
     let leaves = directory.is_some_and(Path::is_absolute) || steps.sandbox.pivot_root.is_some();
-    let leaves = leaves || steps.setup.chroot.is_some() || planted!("working-directory-stays-hidden");
+    let leaves = leaves || steps.setup.chroot.is_some();
     if steps.sandbox.mounts.iter().any(changes) && !leaves {
         // It may not fail as best effort: the program would read what the mount hides.
         steps.ops.push(Op { a: before.into(), ..Op::new(OpCode::EnterAgain) });
@@ -140,7 +137,7 @@ fn copies(one: &MountStep) -> bool {
 /// Copies all mounts before the root becomes read-only or loses its devices: what is bound later must be as it was, as in
 /// `--ro-bind / / --bind W W --dev /dev`.
 fn keep_before(steps: &mut Steps<'_>, object: &str) {
-    if steps.places.binds_later && steps.places.before.is_none() && !planted!("read-only-root-holds-for-all") {
+    if steps.places.binds_later && steps.places.before.is_none() {
         let flags = OPEN_TREE_CLONE | AT_RECURSIVE | u64::from(uapi::O_CLOEXEC);
         let args = [HERE, steps.path(Path::new("/")), Arg::Number(flags)];
         steps.call_into(Step::Mount, object, uapi::__NR_open_tree, &args, Some(BEFORE));
@@ -241,7 +238,7 @@ fn tree_at(steps: &mut Steps<'_>, source: &Path, flags: u64, set: u64, object: &
     };
     let args = [directory, source, Arg::Number(flags | u64::from(uapi::O_CLOEXEC))];
     steps.call_into(Step::Mount, object, uapi::__NR_open_tree, &args, Some(TREE));
-    if set != 0 && !planted!("read-only-forgotten") {
+    if set != 0 {
         let nothing = steps.path(Path::new(""));
         set_attributes(steps, object, [tree, nothing, Arg::Number(AT_EMPTY_PATH | AT_RECURSIVE)], set, 0);
     }

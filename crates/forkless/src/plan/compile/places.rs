@@ -9,7 +9,6 @@ use crate::procfs;
 use crate::request::command::{Command, MountStep};
 use crate::step::Step;
 use forkless_core::plan::VARIABLES;
-use forkless_core::planted;
 use forkless_core::sys::uapi;
 use std::io;
 use std::os::fd::RawFd;
@@ -120,7 +119,7 @@ impl Places {
         let target = step.target();
         let is_copied = |step: &MountStep| step.sources().iter().any(|source| is_related(target, source));
         let reaches = is_related(target, &root.path) || later.iter().any(is_copied);
-        (!reaches && !planted!("mount-outside-of-the-root")).then_some(&root.path)
+        (!reaches).then_some(&root.path)
     }
 
     /// The root inside which the path is looked up. `None`: the caller's root.
@@ -139,16 +138,12 @@ impl Places {
                 && path.starts_with(&root.plain)
         };
         let (root, resolve) = match self.new_root.iter().find(holds) {
-            Some(root) if planted!("mount-leaves-the-new-root") => (root, 0),
             Some(root) => (root, RESOLVE_IN_ROOT),
             None => {
                 let innermost = self.mounted.iter().filter(holds).max_by_key(|root| root.plain.components().count());
-                (innermost?, if planted!("mount-leaves-a-mount") { 0 } else { RESOLVE_BENEATH })
+                (innermost?, RESOLVE_BENEATH)
             }
         };
-        if planted!("mount-outside-its-root") {
-            return None;
-        }
         let below = path.strip_prefix(&root.plain).ok()?.to_owned();
         Some(Inside { root: root.path.clone(), below, resolve: resolve | RESOLVE_NO_MAGICLINKS })
     }
@@ -255,7 +250,6 @@ fn plain(path: &Path) -> PathBuf {
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir if planted!("mount-past-dots") => found.push(component),
             Component::ParentDir => _ = found.pop(),
             other => found.push(other),
         }

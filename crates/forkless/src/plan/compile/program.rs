@@ -3,7 +3,6 @@
 use crate::error::Error;
 use crate::request::command::{Command, Environment, Namespace, Paths};
 use crate::step::Step;
-use forkless_core::planted;
 use forkless_core::sys::errno;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -47,15 +46,14 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
         for entry in entries {
             let parts = joined(entry, program.as_bytes());
             let length: usize = parts.iter().map(|part| part.len()).sum();
-            if length < PATH_MAX || planted!("path-too-long-tried") {
+            if length < PATH_MAX {
                 paths.push(&parts);
             }
         }
     }
     if resolve && searched.is_some() && !has_other_files(command) {
         // Relative paths start from the child's working directory.
-        let directory = command.directory.as_deref().filter(|_| !planted!("path-from-the-callers-directory"));
-        let directory = directory.unwrap_or(Path::new(""));
+        let directory = command.directory.as_deref().unwrap_or(Path::new(""));
         for n in 0..paths.len() {
             match look(&directory.join(paths.get(n))) {
                 Look::Executable => {
@@ -64,8 +62,8 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
                 }
                 // The child may be another user, who may execute what the caller may not even see. And without such
                 // a user, the order decides which failure is reported.
-                Look::Other if !planted!("unseen-program-passed-over") => break,
-                Look::Other | Look::Absent => {}
+                Look::Other => break,
+                Look::Absent => {}
             }
         }
     }
@@ -75,7 +73,7 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
 /// The child's PATH if the command changes it, else the caller's.
 fn search_path(environment: &Environment) -> OsString {
     let path = match environment.changes.get(OsStr::new("PATH")) {
-        Some(changed) if !planted!("path-of-the-caller") => changed.clone(),
+        Some(changed) => changed.clone(),
         None if environment.clear => None,
         _ => std::env::var_os("PATH"),
     };
@@ -90,7 +88,7 @@ fn has_other_files(command: &Command) -> bool {
     let mounts = !sandbox.mounts.is_empty() || sandbox.joins(Namespace::Mount);
     // The directory of relative entries, and what the caller's own steps may change.
     let steps = setup.directory_fd.is_some() || !setup.calls.is_empty() || !command.closures.is_empty();
-    (changes_root || mounts || steps || !command.actions.is_empty()) && !planted!("program-sought-in-the-callers-root")
+    changes_root || mounts || steps || !command.actions.is_empty()
 }
 
 /// Examines the file at a path.

@@ -11,7 +11,6 @@ use crate::request::command::{CapabilitySet, Command, Mount, MountStep, Namespac
 use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
-use forkless_core::planted;
 use forkless_core::sys::{errno, prctl, uapi};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -40,7 +39,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
             "join(Namespace::Pid) and a parent-death signal exclude each other: the thread that clones the child ends",
         );
     }
-    if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) && !planted!("namespace-made-and-joined") {
+    if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) {
         // The child would leave the new namespace for the joined one, and its mounts would change that for the
         // processes in it.
         return refuse("a namespace of one kind can be made or joined, not both");
@@ -91,7 +90,7 @@ fn check_places(command: &Command) -> Result<(), Error> {
                 ));
             }
         }
-        if mounts::is_upon_root(&places, one) && !planted!("root-mounted-upon") {
+        if mounts::is_upon_root(&places, one) {
             return refuse(format!(
                 "a mount on {:?} has no effect, because a process keeps the root that it has: use pivot_root \
                  (forkless run: --pivot-root)",
@@ -170,9 +169,6 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
     // Every process of the same user may access a caller without capabilities anyway.
     let is_born_open = sandbox.makes(Namespace::User) && kernel::capabilities()[1] != 0;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
-    if planted!("memory-open-to-a-user-namespace") {
-        return None;
-    }
     if sandbox.joins(Namespace::User) || is_born_open && (!has_maps || nix::unistd::geteuid().is_root()) {
         Some(Opens::AtBirth)
     } else if is_born_open {
@@ -215,7 +211,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
     if let Some(keep) = sandbox.bounding {
         let start = steps.ops.len();
-        let dropped = known() & !keep.bits() & if planted!("bounding-set-half-dropped") { !1 } else { !0 };
+        let dropped = known() & !keep.bits();
         for number in numbers(dropped) {
             let args = [Arg::Number(prctl::PR_CAPBSET_DROP.into()), Arg::Number(number)];
             let object = format!("bounding set without {}", ranges(dropped));
@@ -223,7 +219,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
         }
         steps.belong(start);
         let [effective, permitted, inheritable] = own(sandbox);
-        if sandbox.inheritable.is_none() && inheritable & !keep.bits() != 0 && !planted!("inheritable-set-kept") {
+        if sandbox.inheritable.is_none() && inheritable & !keep.bits() != 0 {
             // At exec as root, or of a file with inheritable capabilities, these would become permitted despite the
             // bounding set.
             capset(steps, [effective, permitted, inheritable & keep.bits()]);
@@ -245,7 +241,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
 /// be left out, and nothing dropped, if no capability were known.
 fn exists(number: u64) -> bool {
     let answer = kernel::prctl(Prctl::IsInBoundingSet, number as usize);
-    if planted!("unread-capability-taken-for-missing") { answer.is_ok() } else { answer != Err(errno::EINVAL) }
+    answer != Err(errno::EINVAL)
 }
 
 /// Sets the capability sets, after the IDs. `leaves_root`: the user becomes another one than root.

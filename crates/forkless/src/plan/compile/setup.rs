@@ -7,7 +7,6 @@ use crate::request::command::values::Resource;
 use crate::request::command::{CallArg, Command, Name, Sandbox, Setup};
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
-use forkless_core::planted;
 use forkless_core::sys::{prctl, uapi};
 use nix::unistd::{Group, User, getgrouplist};
 use std::ffi::{CStr, CString, OsStr};
@@ -77,9 +76,6 @@ impl Steps<'_> {
 
     /// Lets the ops from `start` on fail only as `step` may: they are parts of it. `None`: they may not fail.
     pub(super) fn fail_as(&mut self, step: Option<Step>, start: usize) {
-        if planted!("best-effort-of-other-steps") {
-            return;
-        }
         let may_fail = step.is_some_and(|step| self.setup.best_effort.contains(&step.code()));
         let flags = if may_fail { BEST_EFFORT } else { 0 };
         self.ops[start..].iter_mut().for_each(|op| op.flags = op.flags & !BEST_EFFORT | flags);
@@ -250,11 +246,11 @@ impl Ids {
             None => {}
         }
         // For setresuid(2) and setresgid(2) this number means "unchanged".
-        if (ids.uid == Some(u32::MAX) || ids.gid == Some(u32::MAX)) && !planted!("id-that-changes-nothing") {
+        if ids.uid == Some(u32::MAX) || ids.gid == Some(u32::MAX) {
             return Err(refuse(format!("{} is not a valid user or group ID", u32::MAX)));
         }
         // Checked last, so that a launch without IDs makes no system call for it.
-        let is_root = || nix::unistd::geteuid().is_root() && !planted!("groups-kept-with-another-user");
+        let is_root = || nix::unistd::geteuid().is_root();
         if ids.uid.is_some() && ids.groups.is_none() && is_root() {
             ids.groups = Some(Vec::new());
         }
@@ -297,7 +293,7 @@ pub(super) fn calls(steps: &mut Steps<'_>) {
 /// Steps after the IDs change: the kernel clears the parent-death signal when they change, and no_new_privs needs no
 /// privilege.
 pub(super) fn last(steps: &mut Steps<'_>) {
-    if steps.setup.no_new_privs && !planted!("no-new-privs-forgotten") {
+    if steps.setup.no_new_privs {
         let args = [
             Arg::Number(prctl::PR_SET_NO_NEW_PRIVS.into()),
             Arg::Number(1),

@@ -9,7 +9,6 @@
 
 use super::{Block, Kept};
 use crate::once::Once;
-use forkless_core::planted;
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -126,7 +125,7 @@ impl Seen {
     fn is_still_so(&self) -> bool {
         // SAFETY: the kernel's list, up to its end.
         let same = |(index, &entry): (usize, &*mut c_char)| ptr::eq(unsafe { self.list.entry(index) }, entry);
-        (List::now() == self.list || planted!("environment-of-old"))
+        List::now() == self.list
             && self.entries.iter().enumerate().all(same)
             // SAFETY: as above.
             && unsafe { self.list.entry(self.entries.len()) }.is_null()
@@ -134,7 +133,7 @@ impl Seen {
                 let text = &self.block.text;
                 // SAFETY: these bytes were there when the list was first seen, and are never freed. No reference is
                 // made, because other threads may write to them.
-                planted!("environment-secret-kept") || unsafe { memcmp(first.cast(), text.as_ptr().cast(), text.len()) == 0 }
+                unsafe { memcmp(first.cast(), text.as_ptr().cast(), text.len()) == 0 }
             })
     }
 }

@@ -3,8 +3,6 @@
 //! It must be right for each shell of a language. Where shells differ, or where the grammar would have to be known, it
 //! gives up: no value may stand after that.
 
-use forkless::planted;
-
 use super::level::{Language, Level};
 
 /// What has been opened, and is not closed yet.
@@ -147,7 +145,7 @@ impl Lexer {
             match byte {
                 b'`' => self.give_up("nested backquotes"),
                 b'\\' | b'$' => self.feed(byte),
-                b'"' if is_quoted && !planted!("quotes-in-backquotes-escaped") => self.feed(byte),
+                b'"' if is_quoted => self.feed(byte),
                 // Shells join the lines before or after they know of quotes and comments.
                 b'\n' if self.escaped || matches!(self.frames.last(), Some(Frame::Single | Frame::Comment)) => {
                     self.give_up(BACKQUOTE);
@@ -234,7 +232,7 @@ impl Lexer {
                 self.frames.pop();
             }
             // Some shells end the quotes around, some do not.
-            (Some(Frame::Brace { quoted: true, .. }), b'"' | b'\'') if !planted!("quotes-in-braces-nest") => {
+            (Some(Frame::Brace { quoted: true, .. }), b'"' | b'\'') => {
                 self.give_up("quotes in `\"${…}\"`");
             }
             (Some(Frame::Parenthesis(Parenthesis { arithmetic: true, substitutes: true, .. })), b'"' | b'\'') => {
@@ -348,7 +346,7 @@ impl Lexer {
         self.after_keyword = BEFORE_COMMANDS.contains(&&word[..]);
         if word == b"case" && self.language != Language::Fish {
             if let Some(Frame::Parenthesis(parenthesis)) = self.frames.last_mut() {
-                parenthesis.case = !planted!("case-patterns-close-parentheses");
+                parenthesis.case = true;
             }
         }
     }
