@@ -1,6 +1,7 @@
 // `cargo xtask mutants` makes this file a module of forkless-core in its copy of the tree, which has all faults of this directory.
 // `planted!("name")` is true in a process that was started with FORKLESS_PLANTED=name.
 
+/// Whether this fault is selected.
 #[macro_export]
 macro_rules! planted {
     ($name:literal) => {

@@ -76,11 +76,11 @@ pub fn read(root: &Path) -> Result<Vec<Fault>> {
 }
 
 fn parse(name: &str, text: &str) -> Result<Fault> {
-    let start = text.find("\n--- a/").context("it has no hunk")?;
+    let start = ["\ndiff --git ", "\n--- a/"].iter().find_map(|line| text.find(line)).context("it has no hunk")?;
     let (head, diff) = text.split_at(start);
     let (mut hunks, mut file) = (Vec::<Hunk>::new(), PathBuf::new());
     for line in diff.lines().skip(1) {
-        if line.starts_with("--- a/") {
+        if ["diff --git ", "index ", "--- a/"].iter().any(|other| line.starts_with(other)) {
             continue;
         } else if let Some(path) = line.strip_prefix("+++ b/") {
             file = path.into();
@@ -169,7 +169,10 @@ pub fn copy(root: &Path, to: &Path, faults: &[Fault]) -> Result<()> {
     let own = |name: &str| fs::read_to_string(root.join(name)).with_context(|| name.to_owned());
     // Each name is seen by the crates that depend on this one.
     let selectors = [
-        ("crates/core/src/lib.rs", "#[path = \"../../../tests/faults/selector.rs\"]\npub mod planted;\n".to_owned()),
+        (
+            "crates/core/src/lib.rs",
+            "#[allow(missing_docs)]\n#[path = \"../../../tests/faults/selector.rs\"]\npub mod planted;\n".to_owned(),
+        ),
         ("crates/forkless/src/lib.rs", "#[doc(hidden)]\npub use forkless_core::planted;\n".to_owned()),
         ("bindings/perl/start.h", own("tests/faults/selector.h")?),
     ];
@@ -210,7 +213,7 @@ pub fn copy(root: &Path, to: &Path, faults: &[Fault]) -> Result<()> {
 mod tests {
     use super::*;
 
-    const HEAD: &str = "why = \"it breaks\"\ntests = [[\"a\", \"lib\", \"b\"]]\n\n--- a/file\n+++ b/file\n";
+    const HEAD: &str = "why = \"it breaks\"\ntests = [[\"a\", \"lib\", \"b\"]]\n\ndiff --git a/file b/file\nindex 1..2\n--- a/file\n+++ b/file\n";
 
     fn tree(text: &str) -> tempfile::TempDir {
         let tree = tempfile::tempdir().expect("a directory");

@@ -89,6 +89,12 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         faults.retain(|fault| !record.has_caught(&fault.name));
     }
     let begun = Instant::now();
+    if options.central {
+        // Those that CI does not try still compile.
+        let mut check = Command::new(cargo());
+        check.current_dir(place.join("tree")).args(["check", "--workspace", "--locked", "--target-dir"]);
+        testing::run(check.arg(place.join("target")).args(["--features", "forkless/warm"]))?;
+    }
     let trial = Trial::new(&faults, &place)?;
     println!("built, {:.0} s", begun.elapsed().as_secs_f64());
     let commit = commit();
@@ -138,7 +144,13 @@ impl Trial {
     fn new(faults: &[Fault], place: &Path) -> Result<Self> {
         let tests: BTreeSet<&Test> = faults.iter().flat_map(|fault| &fault.head.tests).collect();
         let mut build = Command::new(cargo());
-        build.current_dir(place.join("tree")).args(["test", "--no-run", "--locked", "--message-format", "json"]);
+        build.current_dir(place.join("tree")).args([
+            "test",
+            "--no-run",
+            "--locked",
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
         build.args(["--features", "forkless/warm", "--package", "forkless", "--target-dir"]).arg(place.join("target"));
         let packages: BTreeSet<&str> = tests.iter().map(|test| &*test.0).collect();
         build.args(packages.iter().flat_map(|package| ["--package", package]));

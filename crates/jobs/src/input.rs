@@ -62,15 +62,22 @@ impl Input {
         self.ended
     }
 
+    /// Waits until there may be more.
+    ///
+    /// # Errors
+    /// Those of `poll(2)`.
+    pub fn wait(&self) -> io::Result<()> {
+        match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Reads more, if there is more to read without a wait.
     ///
     /// # Errors
     /// Those of `read(2)`.
     pub fn fill(&mut self) -> io::Result<Filled> {
-        self.read()
-    }
-
-    fn read(&mut self) -> io::Result<Filled> {
         if self.ended {
             return Ok(Filled::End);
         }

@@ -20,10 +20,6 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// All methods.
-    #[cfg(test)]
-    pub(crate) const ALL: [Self; 4] = [Self::Clone, Self::Zygote, Self::PosixSpawn, Self::Fork];
-
     /// The name, such as `PosixSpawn`.
     pub(crate) fn name(self) -> &'static str {
         match self {

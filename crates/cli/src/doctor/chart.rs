@@ -270,7 +270,7 @@ mod tests {
         let asked = chart.nodes.iter().filter(|node| !node.is_end).count();
         assert_eq!(asked, Question::ALL.len());
         assert_eq!(chart.arrows.len(), 2 * asked);
-        for way in Way::ALL {
+        for way in [Way::Clone, Way::Zygote, Way::PosixSpawn, Way::Fork] {
             assert!(chart.nodes.iter().any(|node| node.is_end && node.lines == [way.name()]), "{way:?}");
         }
         assert!(description().contains(Question::Allowed.words()));

@@ -135,7 +135,8 @@ impl MemoryPolicy {
 /// These attributes of a thread at a moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Inherited {
-    values: [i64; VALUES.len()],
+    /// Negative: the value cannot be read. The first are the securebits.
+    pub(super) values: [i64; VALUES.len()],
     files: [Contents; FILES.len()],
     memory: MemoryPolicy,
     /// The thread that its seccomp filters belong to. `None`: to all threads that have as many. See [`filters`].
@@ -182,13 +183,6 @@ impl Inherited {
             .or(value)
             .or_else(file)
             .or_else(|| rest.into_iter().find(|(differs, _)| *differs).map(|(_, words)| words))
-    }
-
-    #[cfg(test)]
-    pub(super) fn without_securebits(self) -> Self {
-        let mut values = self.values;
-        values[0] = -1;
-        Self { values, ..self }
     }
 }
 

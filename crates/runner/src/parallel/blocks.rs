@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use forkless_jobs::{Filled, More, Next, Place, Source, Stdin};
+use forkless_jobs::{Filled, Input, More, Next, Place, Source, Stdin};
 use memchr::memmem;
 use regex::bytes::Regex;
 
@@ -15,7 +15,7 @@ use super::csv::record_ends;
 use super::files::{Files, is_lack};
 use super::lines::Maker;
 use super::message::say;
-use super::records::{Feed, Pull};
+use super::records::Pull;
 use super::sources::Row;
 use super::template::Template;
 
@@ -142,7 +142,7 @@ impl Heading {
 /// The jobs for the blocks of an input.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    feed: Feed,
+    input: Input,
     borders: Borders,
     size: usize,
     template: Template,
@@ -192,9 +192,9 @@ impl Round {
 }
 
 impl Blocks {
-    pub(super) fn new(feed: Feed, borders: Borders, size: usize, template: Template, maker: Maker) -> Self {
+    pub(super) fn new(input: Input, borders: Borders, size: usize, template: Template, maker: Maker) -> Self {
         Self {
-            feed,
+            input,
             borders,
             size,
             template,
@@ -223,18 +223,18 @@ impl Blocks {
                 let length = self.cut(has_ended).or_else(|| self.cut_late());
                 if let Some(length) = length {
                     self.since = None;
-                    let block = self.feed.bytes()[..length].to_vec();
-                    self.feed.consume(length);
+                    let block = self.input.bytes()[..length].to_vec();
+                    self.input.consume(length);
                     return Ok(Pull::Item(block));
                 }
             }
             if has_ended {
                 return Ok(Pull::End);
             }
-            match self.feed.fill()? {
+            match self.input.fill()? {
                 Filled::Data => {}
                 Filled::Later => {
-                    if self.since.is_none() && self.patience.is_some() && !self.feed.bytes().is_empty() {
+                    if self.since.is_none() && self.patience.is_some() && !self.input.bytes().is_empty() {
                         self.since = Some(Instant::now());
                     }
                     return Ok(Pull::Later);
@@ -255,7 +255,7 @@ impl Blocks {
             return None;
         }
         self.since = None;
-        self.borders.last(self.feed.bytes())
+        self.borders.last(self.input.bytes())
     }
 
     /// Takes the header out of the input. False if more must come first.
@@ -263,7 +263,7 @@ impl Blocks {
         if self.header.is_some() {
             return true;
         }
-        let bytes = self.feed.bytes();
+        let bytes = self.input.bytes();
         let end = match &self.heading {
             Heading::Lines(0) => Some(0),
             Heading::Lines(lines) => memchr::memchr_iter(b'\n', bytes).nth(lines - 1).map(|place| place + 1),
@@ -273,13 +273,13 @@ impl Blocks {
         };
         let Some(end) = end.or(has_ended.then_some(bytes.len())) else { return false };
         self.header = Some(bytes[..end].to_vec());
-        self.feed.consume(end);
+        self.input.consume(end);
         true
     }
 
     /// The length of the next block; `None` if more must come first, or nothing is left.
     fn cut(&mut self, has_ended: bool) -> Option<usize> {
-        let bytes = self.feed.bytes();
+        let bytes = self.input.bytes();
         if bytes.is_empty() {
             return None;
         }
@@ -301,7 +301,7 @@ impl Blocks {
             return self.borders.each(bytes).find(|place| *place > self.size).or(all);
         }
         loop {
-            let bytes = self.feed.bytes();
+            let bytes = self.input.bytes();
             if bytes.len() <= self.size && has_ended {
                 return Some(bytes.len());
             }
@@ -318,7 +318,7 @@ impl Blocks {
     /// The same if so many lines make a record.
     fn cut_groups(&mut self, each: usize, has_ended: bool) -> Option<usize> {
         loop {
-            let bytes = self.feed.bytes();
+            let bytes = self.input.bytes();
             let within = &bytes[..bytes.len().min(self.size)];
             if within.len() < self.size && !has_ended {
                 return None;
@@ -462,7 +462,7 @@ impl Source for Blocks {
     }
 
     fn waits_for(&self) -> Option<BorrowedFd<'_>> {
-        self.feed.fd()
+        Some(self.input.as_fd())
     }
 
     fn waits_until(&self) -> Option<Instant> {

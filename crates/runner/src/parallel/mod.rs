@@ -9,6 +9,7 @@ mod shell;
 mod shard;
 mod quote;
 mod change;
+mod counted;
 mod template;
 mod csv;
 mod records;

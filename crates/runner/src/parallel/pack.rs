@@ -160,9 +160,10 @@ impl Packer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parallel::counted;
     use crate::parallel::quote::Language;
     use crate::parallel::sources::{Combine, Reading, Stream};
-    use crate::parallel::template::{Fill, MEASURED, Strings};
+    use crate::parallel::template::{Fill, Strings};
 
     fn lines(command: &str, count: usize, fill: Fill, limits: Limits, slots: usize) -> Vec<String> {
         let values: Vec<_> = (1..=count).map(|number| number.to_string().into_bytes()).collect();
@@ -209,11 +210,11 @@ mod tests {
         const COUNT: usize = 5_000;
         for command in ["echo", "echo {1} {}", "echo {1} {-1}", "echo x{}{2}"] {
             for (fill, fills) in [(Fill::Arguments, false), (Fill::Words, true)] {
-                let before = MEASURED.get();
+                let before = counted::arguments();
                 let limits = Limits { rows: COUNT, fills, ..Limits::default() };
                 let made = lines(command, COUNT, fill, limits, 2);
                 assert_eq!(made.len(), 1, "{command}");
-                let measured = MEASURED.get() - before;
+                let measured = counted::arguments() - before;
                 assert!(measured <= 12 * COUNT, "{command}: {measured} arguments were looked at for {COUNT}");
             }
         }

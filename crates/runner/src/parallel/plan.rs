@@ -23,7 +23,7 @@ use super::lines::{Lines, Maker, Supply};
 use super::message::say;
 use super::options::{ParallelOptions, Retries};
 use super::pack::{LONGEST, Limits, Packer};
-use super::records::{Feed, Records};
+use super::records::Records;
 use super::report::{Above, Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
 use super::shard::Shard;
@@ -336,8 +336,8 @@ fn sources(given: &ParallelOptions, asked: &Asked) -> Result<Sources, String> {
             Origin::Arguments(values) if given.delimiter.is_none() => Stream::Arguments(values.clone().into_iter()),
             Origin::Arguments(values) => Stream::Arguments(split_each(values, &delimiter).into_iter()),
             Origin::File(path) => {
-                let feed = Feed::Input(open(path)?);
-                Stream::Records(if given.csv { Records::csv(feed) } else { Records::new(feed, &delimiter) })
+                let input = open(path)?;
+                Stream::Records(if given.csv { Records::csv(input) } else { Records::new(input, &delimiter) })
             }
         };
         streams.push((stream, *is_linked));
@@ -605,7 +605,7 @@ fn tee(input: Option<PathBuf>, mut lines: Lines, options: &Options) -> Result<Bo
     lines.read_all(false).map_err(|error| error.to_string())?;
     let tape = tempfile::tempfile_in(&options.temporary);
     let tape = tape.map_err(|error| format!("--tee: no temporary file in {}: {error}", options.temporary.display()))?;
-    Ok(Box::new(Tee::new(lines, Feed::Input(open(&input.unwrap_or_else(|| "-".into()))?), tape)))
+    Ok(Box::new(Tee::new(lines, open(&input.unwrap_or_else(|| "-".into()))?, tape)))
 }
 
 /// Jobs, and the files that some of them read their blocks from.
@@ -639,7 +639,7 @@ fn blocks(
         false => Borders::new(text(&given.recend), text(&given.recstart), given.regexp)?,
     };
     let size = block_size(given, path, slots)?.max(1) as usize;
-    let mut blocks = Blocks::new(Feed::Input(open(path)?), borders, size, template, maker);
+    let mut blocks = Blocks::new(open(path)?, borders, size, template, maker);
     blocks.records = given.max_replace_args.or(given.max_args).map(|count| count.max(1) as usize);
     blocks.lines = max_lines(given)?.unwrap_or(1).max(1) as usize;
     blocks.heading = Heading::new(given.header.as_deref())?;

@@ -1,7 +1,7 @@
 //! Input sources: where the values come from, and how several sources make the rows of a table.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::vec;
 
@@ -69,7 +69,7 @@ impl Stream {
     fn wait(&self) -> io::Result<()> {
         match self {
             Self::Arguments(_) => Ok(()),
-            Self::Records(records) => records.feed().wait(),
+            Self::Records(records) => records.input().wait(),
         }
     }
 
@@ -221,7 +221,7 @@ impl Sources {
     pub(super) fn waits_for(&self) -> Option<BorrowedFd<'_>> {
         let group = &self.groups[self.waiting];
         match &group.sources.get(group.half.len())?.stream {
-            Stream::Records(records) => records.feed().fd(),
+            Stream::Records(records) => Some(records.input().as_fd()),
             Stream::Arguments(_) => None,
         }
     }

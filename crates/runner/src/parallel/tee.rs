@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
-use forkless_jobs::{Filled, More, Next, Place, Source, Stdin};
+use forkless_jobs::{Filled, Input, More, Next, Place, Source, Stdin};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::lines::Lines;
-use super::records::Feed;
 
 /// So many bytes go to a job at once.
 const PIECE: u64 = 64 << 10;
@@ -26,7 +25,7 @@ const GIVEN_BACK: u64 = 1 << 20;
 /// The jobs, and the input for all of them.
 pub(super) struct Tee {
     lines: Lines,
-    feed: Feed,
+    input: Input,
     tape: File,
     /// The length of the tape.
     length: u64,
@@ -41,9 +40,9 @@ pub(super) struct Tee {
 
 impl Tee {
     /// The values of `lines` must be known: the run waits for this input only.
-    pub(super) fn new(lines: Lines, feed: Feed, tape: File) -> Self {
+    pub(super) fn new(lines: Lines, input: Input, tape: File) -> Self {
         let (taken, is_full, has_ended) = (BTreeMap::new(), false, false);
-        Self { lines, feed, tape, length: 0, gone: 0, has_ended, taken, is_full }
+        Self { lines, input, tape, length: 0, gone: 0, has_ended, taken, is_full }
     }
 
     /// The least that any job has taken.
@@ -85,7 +84,7 @@ impl Source for Tee {
             if self.is_full && self.length - self.least() >= AHEAD {
                 return Ok(More::NotYet);
             }
-            match self.feed.fill()? {
+            match self.input.fill()? {
                 Filled::Data => {}
                 Filled::Later => return Ok(More::Later),
                 Filled::End => {
@@ -93,11 +92,11 @@ impl Source for Tee {
                     return Ok(More::End);
                 }
             }
-            let bytes = self.feed.bytes();
+            let bytes = self.input.bytes();
             self.tape.write_all_at(bytes, self.length)?;
             self.length += bytes.len() as u64;
             let count = bytes.len();
-            self.feed.consume(count);
+            self.input.consume(count);
         }
         let mut bytes = vec![0; (self.length - from).min(PIECE) as usize];
         self.tape.read_exact_at(&mut bytes, from)?;
@@ -111,7 +110,7 @@ impl Source for Tee {
     }
 
     fn waits_for(&self) -> Option<BorrowedFd<'_>> {
-        self.feed.fd()
+        Some(self.input.as_fd())
     }
 
     fn total(&mut self) -> Option<u64> {

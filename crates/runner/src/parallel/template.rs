@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use super::change::Change;
+use super::counted;
 use super::quote::{Language, Level, Lexer, push_at, push_word};
 
 const PERL: &str =
@@ -372,8 +373,7 @@ impl Template {
         range: std::ops::Range<usize>,
         numbers: Numbers,
     ) {
-        #[cfg(test)]
-        MEASURED.set(MEASURED.get() + range.len() + 1);
+        counted::looked_at(range.len() + 1);
         if self.quoted {
             return self.push_quoted(out, parts, args, range, numbers);
         }
@@ -490,8 +490,7 @@ impl Template {
             true => push_word(&mut piece, &value.change.apply(arg), self.language),
             false => self.push_value(&mut piece, value, arg),
         }
-        #[cfg(test)]
-        MEASURED.set(MEASURED.get() + 1);
+        counted::looked_at(1);
         piece.len()
     }
 
@@ -666,12 +665,6 @@ fn words_of(line: Vec<Part>, language: Language) -> Vec<Unit> {
         }
     }
     units
-}
-
-#[cfg(test)]
-thread_local! {
-    /// How many arguments have been put into lines, or measured.
-    pub(super) static MEASURED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]
