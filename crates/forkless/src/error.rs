@@ -22,9 +22,9 @@ use std::sync::Arc;
 /// assert_eq!(detail.errno(), Some(2));
 /// ```
 #[derive(Clone)]
-pub struct Error(Arc<Inner>);
+pub struct Error(Arc<ErrorParts>);
 
-struct Inner {
+struct ErrorParts {
     program: OsString,
     step: Step,
     object: Option<String>,
@@ -60,7 +60,7 @@ impl Error {
     }
 
     fn with(program: &OsStr, step: Step, errno: Option<i32>, note: Option<String>) -> Self {
-        Self(Arc::new(Inner { program: program.into(), step, object: None, errno, signal: None, note }))
+        Self(Arc::new(ErrorParts { program: program.into(), step, object: None, errno, signal: None, note }))
     }
 
     /// The signal that killed the child.
@@ -78,7 +78,7 @@ impl Error {
         self.change(|inner| inner.note = Some(note.into()))
     }
 
-    fn change(self, how: impl FnOnce(&mut Inner)) -> Self {
+    fn change(self, how: impl FnOnce(&mut ErrorParts)) -> Self {
         let mut inner = self.0;
         if let Some(inner) = Arc::get_mut(&mut inner) {
             how(inner);
@@ -175,7 +175,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { program, step, object, errno, signal, note } = &*self.0;
+        let ErrorParts { program, step, object, errno, signal, note } = &*self.0;
         match step {
             Step::Wait => write!(out, "failed to wait for {program:?}")?,
             _ => write!(out, "failed to start {program:?}")?,
@@ -244,7 +244,7 @@ fn errno_words(errno: i32) -> String {
 
 impl fmt::Debug for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { program, step, object, errno, signal: _, note } = &*self.0;
+        let ErrorParts { program, step, object, errno, signal: _, note } = &*self.0;
         out.debug_struct("Error")
             .field("program", program)
             .field("step", step)
