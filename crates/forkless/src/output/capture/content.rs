@@ -15,9 +15,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
 /// Bytes that a program wrote. It dereferences to `[u8]`.
-pub struct Content(Kept);
+pub struct Content(ContentBytes);
 
-enum Kept {
+enum ContentBytes {
     Read(Vec<u8>),
     /// A mapping of `len` bytes, of which the first `seen` are the output.
     Mapped {
@@ -36,8 +36,8 @@ impl Content {
     /// The first `limit` bytes of it.
     fn up_to(mut self, limit: usize) -> Self {
         match &mut self.0 {
-            Kept::Read(bytes) => bytes.truncate(limit),
-            Kept::Mapped { seen, .. } => *seen = limit.min(*seen),
+            ContentBytes::Read(bytes) => bytes.truncate(limit),
+            ContentBytes::Mapped { seen, .. } => *seen = limit.min(*seen),
         }
         self
     }
@@ -53,15 +53,15 @@ impl Content {
     /// ```
     pub fn into_vec(mut self) -> Vec<u8> {
         match &mut self.0 {
-            Kept::Read(bytes) => std::mem::take(bytes),
-            Kept::Mapped { .. } => self.to_vec(),
+            ContentBytes::Read(bytes) => std::mem::take(bytes),
+            ContentBytes::Mapped { .. } => self.to_vec(),
         }
     }
 }
 
 impl From<Vec<u8>> for Content {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Kept::Read(bytes))
+        Self(ContentBytes::Read(bytes))
     }
 }
 
@@ -70,10 +70,10 @@ impl Deref for Content {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Kept::Read(bytes) => bytes,
+            ContentBytes::Read(bytes) => bytes,
             // SAFETY: mapped as long as this lives, and sealed: nobody can change it or make it shorter; not
             // longer than the mapping.
-            Kept::Mapped { at, seen, .. } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *seen) },
+            ContentBytes::Mapped { at, seen, .. } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *seen) },
         }
     }
 }
@@ -102,7 +102,7 @@ impl fmt::Debug for Content {
 
 impl Drop for Content {
     fn drop(&mut self) {
-        if let Kept::Mapped { at, len, .. } = self.0 {
+        if let ContentBytes::Mapped { at, len, .. } = self.0 {
             // SAFETY: the whole mapping, to which nobody refers any more.
             let _ = unsafe { munmap(at.as_ptr().cast(), len) };
         }
@@ -163,7 +163,7 @@ impl MemoryFile {
         // SAFETY: a new mapping, chosen by the kernel, of a file that nobody can write to or make shorter.
         let at = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, &self.file, 0) }?;
         // SAFETY: mmap does not give address 0.
-        let mapped = Content(Kept::Mapped { at: unsafe { NonNull::new_unchecked(at.cast()) }, len, seen: len });
+        let mapped = Content(ContentBytes::Mapped { at: unsafe { NonNull::new_unchecked(at.cast()) }, len, seen: len });
         let seen = written(&mapped);
         Ok(mapped.up_to(seen))
     }
