@@ -52,8 +52,8 @@ pub fn mapped_stacks() -> usize {
 /// A child with its own memory uses no such stack: then this is only a frame.
 pub(crate) struct Stack {
     frame: NonNull<Frame>,
-    kind: Kind,
-    /// With [`Kind::Lent`]: the owner.
+    kind: StackKind,
+    /// With [`StackKind::Lent`]: the owner.
     lender: Option<Box<dyn Lender>>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) trait Lender: Send + Sync {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum StackKind {
     /// From the pool.
     Pooled,
     /// In memory that is shared with a zygote, and returns there.
@@ -105,7 +105,7 @@ impl Stack {
                 continue;
             }
             let Some(frame) = NonNull::new(slot.swap(null_mut(), Ordering::Acquire)) else { continue };
-            let stack = Self { frame, kind: Kind::Pooled, lender: None };
+            let stack = Self { frame, kind: StackKind::Pooled, lender: None };
             if stack.frame().state() == LEFT {
                 HINT.set((start + n) % KEPT);
                 return Ok(stack);
@@ -134,7 +134,7 @@ impl Stack {
         MAPPED.fetch_add(1, Ordering::Relaxed);
         let frame = base.wrapping_byte_add(frame_offset()).cast::<Frame>();
         // SAFETY: mmap does not give address 0, and the offset lies inside.
-        Ok(Self { frame: unsafe { NonNull::new_unchecked(frame) }, kind: Kind::Pooled, lender: None })
+        Ok(Self { frame: unsafe { NonNull::new_unchecked(frame) }, kind: StackKind::Pooled, lender: None })
     }
 
     /// A frame to be shared with a forked child. The error is `mmap(2)`'s.
@@ -145,12 +145,12 @@ impl Stack {
         };
         let base = base.map_err(|error| error.raw_os_error())?;
         // SAFETY: mmap does not give address 0.
-        Ok(Self { frame: unsafe { NonNull::new_unchecked(base.cast()) }, kind: Kind::Forked, lender: None })
+        Ok(Self { frame: unsafe { NonNull::new_unchecked(base.cast()) }, kind: StackKind::Forked, lender: None })
     }
 
     /// For a child that is known to have executed its program, and has no frame.
     pub(super) fn bare() -> Self {
-        Self { frame: NonNull::from(&NOBODYS.0).cast(), kind: Kind::Bare, lender: None }
+        Self { frame: NonNull::from(&NOBODYS.0).cast(), kind: StackKind::Bare, lender: None }
     }
 
     /// The stack in the first [`MAPPING`] bytes of memory that belongs to `lender`.
@@ -159,14 +159,14 @@ impl Stack {
     /// The memory is mapped for as long as `lender` exists, no child uses it, and no other code has it.
     pub(crate) unsafe fn lent(memory: NonNull<u8>, lender: Box<dyn Lender>) -> Self {
         // SAFETY: the frame lies inside (caller).
-        Self { frame: unsafe { memory.byte_add(frame_offset()) }.cast(), kind: Kind::Lent, lender: Some(lender) }
+        Self { frame: unsafe { memory.byte_add(frame_offset()) }.cast(), kind: StackKind::Lent, lender: Some(lender) }
     }
 
     /// The memory that is shared with a forked child.
     pub(super) fn forked(&self) -> Option<&ForkFrame> {
         // SAFETY: such a frame is the first field of a ForkFrame, all of whose bytes may be zeroes, mapped while this
         // handle is.
-        (self.kind == Kind::Forked).then(|| unsafe { self.frame.cast().as_ref() })
+        (self.kind == StackKind::Forked).then(|| unsafe { self.frame.cast().as_ref() })
     }
 
     /// Whether the child has been seen to leave. Makes no system call.
@@ -176,7 +176,7 @@ impl Stack {
 
     /// Whether the child reads the parent's own memory.
     pub(crate) fn shares_memory(&self) -> bool {
-        self.kind == Kind::Pooled
+        self.kind == StackKind::Pooled
     }
 
     /// Fills the frame for a run.
@@ -267,11 +267,11 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         match self.kind {
-            Kind::Pooled => Self { frame: self.frame, kind: Kind::Pooled, lender: None }.keep(hint()),
+            StackKind::Pooled => Self { frame: self.frame, kind: StackKind::Pooled, lender: None }.keep(hint()),
             // SAFETY: the whole mapping, which this process uses no more; the child has its own.
-            Kind::Forked => _ = unsafe { munmap(self.frame.as_ptr().cast(), size_of::<ForkFrame>()) },
+            StackKind::Forked => _ = unsafe { munmap(self.frame.as_ptr().cast(), size_of::<ForkFrame>()) },
             // Dropping the lender returns it.
-            Kind::Bare | Kind::Lent => {}
+            StackKind::Bare | StackKind::Lent => {}
         }
     }
 }
