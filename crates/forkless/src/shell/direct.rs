@@ -5,7 +5,7 @@ use super::around::{self, ShellSurroundings};
 use super::classify::{How, Redirection};
 use super::ending::{Captures, ShellEnding};
 use super::environment::{Given, Place};
-use super::known::{self, Identity, Kind, Name};
+use super::known::{self, Identity, Name, ShellKind};
 use super::{Reason, ShellCommand};
 use crate::procfs;
 use crate::request::command::{Command, Paths, Ready, ReadyFile, Sandbox, Setup, Signals};
@@ -48,15 +48,15 @@ impl Direct {
         let kind = known::kind(&shell);
         let name = line.command.args.first().map_or(Name::Other, |arg0| Name::of(arg0));
         match kind {
-            Kind::Other => return Err(Reason::Shell),
-            Kind::Bash if name == Name::Other => return Err(Reason::Shell),
+            ShellKind::Other => return Err(Reason::Shell),
+            ShellKind::Bash if name == Name::Other => return Err(Reason::Shell),
             // It replaces itself by its last command only.
-            Kind::Bash if !form.exec && (!form.redirections.is_empty() || !form.bare) => {
+            ShellKind::Bash if !form.exec && (!form.redirections.is_empty() || !form.bare) => {
                 return Err(Reason::Waits);
             }
-            Kind::Bash | Kind::Dash => {}
+            ShellKind::Bash | ShellKind::Dash => {}
         }
-        let waits = kind == Kind::Dash && !form.exec;
+        let waits = kind == ShellKind::Dash && !form.exec;
         let command = &line.command;
         check_settings(command)?;
         check_privileges(around)?;
@@ -79,7 +79,7 @@ impl Direct {
         let env = given.by_shell(kind, form, &place, around.map(ShellSurroundings::patterns))?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
         let ready = Ready { env, paths, redirections };
-        Ok(Self { words, ready, resets_sigchld: kind == Kind::Dash, clears_mask: waits, ending })
+        Ok(Self { words, ready, resets_sigchld: kind == ShellKind::Dash, clears_mask: waits, ending })
     }
 
     /// Runs it by `how`. Afterwards the command is as before.
@@ -269,7 +269,7 @@ fn in_directory<'a>(path: &'a Path, directory: Option<&Path>) -> Cow<'a, Path> {
 }
 
 /// The files that the shell would try for a program, in its order; never empty.
-fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Paths, Reason> {
+fn programs(kind: ShellKind, name: &[u8], path: Option<&[u8]>) -> Result<Paths, Reason> {
     if name.contains(&b'/') {
         return Ok(Paths::one(name));
     }
@@ -281,7 +281,7 @@ fn programs(kind: Kind, name: &[u8], path: Option<&[u8]>) -> Result<Paths, Reaso
         return Err(Reason::Path);
     }
     match kind {
-        Kind::Dash => {
+        ShellKind::Dash => {
             let count = entries.clone().count();
             let mut paths = Paths::with_capacity(count, path.len() + count * (name.len() + 1));
             entries.for_each(|entry| paths.push(&joined(entry, name)));

@@ -7,7 +7,7 @@
 
 use super::Reason;
 use super::classify::{Simple, is_name};
-use super::known::{Kind, Name};
+use super::known::{Name, ShellKind};
 use super::pattern::{Maker, Pattern, Patterns};
 use crate::once::Once;
 use crate::plan::compile::environment_of;
@@ -144,7 +144,7 @@ impl<'a> Given<'a> {
     /// The environment that the shell would pass on. `patterns`: of other lines.
     pub(super) fn by_shell(
         &self,
-        kind: Kind,
+        kind: ShellKind,
         form: &Simple,
         place: &Place<'_>,
         patterns: Option<&Patterns>,
@@ -152,12 +152,12 @@ impl<'a> Given<'a> {
         let is_plain = form.assignments.is_empty() && self.pwd() == Some(&place.directory);
         let made;
         let block = match self {
-            Self::Unchanged(known) if is_plain && kind == Kind::Dash => {
+            Self::Unchanged(known) if is_plain && kind == ShellKind::Dash => {
                 return known.dash.as_ref().map(Held::Process).map_err(Reason::clone);
             }
             Self::Unchanged(known) => known.block,
             Self::Set(_, command) => {
-                let is_plain = is_plain && (kind == Kind::Dash || is_same_for_bash(form, command));
+                let is_plain = is_plain && (kind == ShellKind::Dash || is_same_for_bash(form, command));
                 if let Some(patterns) = patterns.filter(|_| is_plain) {
                     return by_pattern(patterns, command, kind, form, place);
                 }
@@ -175,13 +175,13 @@ impl<'a> Given<'a> {
 fn by_pattern(
     patterns: &Patterns,
     command: &command::Environment,
-    kind: Kind,
+    kind: ShellKind,
     form: &Simple,
     place: &Place<'_>,
 ) -> Result<Held, Reason> {
     // dash does not name the program to it.
     let maker = match kind {
-        Kind::Bash => Maker { kind, shell: place.shell, program: place.program },
+        ShellKind::Bash => Maker { kind, shell: place.shell, program: place.program },
         _ => Maker { kind, shell: Name::Sh, program: b"" },
     };
     let pattern = match patterns.find(maker, command) {
@@ -203,12 +203,12 @@ fn is_same_for_bash(form: &Simple, command: &command::Environment) -> bool {
     is_ascii && !form.exec && !BY_VALUE.iter().any(|name| command.changes.contains_key(OsStr::new(name)))
 }
 
-fn computed(block: &Block, kind: Kind, form: &Simple, place: &Place<'_>) -> Result<Block, Reason> {
+fn computed(block: &Block, kind: ShellKind, form: &Simple, place: &Place<'_>) -> Result<Block, Reason> {
     let given: Vec<Variable<'_>> = block.variables().collect();
     match kind {
-        Kind::Dash => dash(&given, assigned(form), &place.directory),
-        Kind::Bash => bash(&given, form, place),
-        Kind::Other => Err(Reason::Shell),
+        ShellKind::Dash => dash(&given, assigned(form), &place.directory),
+        ShellKind::Bash => bash(&given, form, place),
+        ShellKind::Other => Err(Reason::Shell),
     }
 }
 
@@ -403,9 +403,9 @@ mod tests {
             shell,
         });
         let makers = [
-            (Kind::Dash, Name::Sh, b"/bin/p"),
-            (Kind::Bash, Name::Bash, b"/bin/p"),
-            (Kind::Bash, Name::Bash, b"/bin/q"),
+            (ShellKind::Dash, Name::Sh, b"/bin/p"),
+            (ShellKind::Bash, Name::Bash, b"/bin/p"),
+            (ShellKind::Bash, Name::Bash, b"/bin/q"),
         ];
         for line in lines {
             let command = setting(line);
@@ -415,7 +415,7 @@ mod tests {
                 let found = || by_pattern(&patterns, &command, kind, &form, &place);
                 // The environment of the tests may have something that only the shell knows.
                 let Ok(expected) = computed(&all, kind, &form, &place) else {
-                    assert!(kind == Kind::Bash && found().is_err());
+                    assert!(kind == ShellKind::Bash && found().is_err());
                     continue;
                 };
                 for _ in 0..2 {
@@ -425,7 +425,7 @@ mod tests {
         }
         let place = place(b"/bin/p", Name::Sh);
         let heeded = setting(&[("IFS", "x")]);
-        assert!(by_pattern(&patterns, &heeded, Kind::Dash, &form, &place).is_err(), "dash heeds it");
+        assert!(by_pattern(&patterns, &heeded, ShellKind::Dash, &form, &place).is_err(), "dash heeds it");
     }
 
     /// A backslash that is the second byte of a character in GBK is no backslash for bash.
@@ -436,7 +436,7 @@ mod tests {
             let mut command = setting(locale);
             command.clear = true;
             command.changes.insert("SHLVL".into(), Some("1".into()));
-            computed(&environment_of(&command), Kind::Bash, &classify(line).expect("a command"), &place).err()
+            computed(&environment_of(&command), ShellKind::Bash, &classify(line).expect("a command"), &place).err()
         };
         let line = b"p \"\x81\\\\\"";
         assert_eq!(bash(line, &[("LANG", "zh_CN.GBK")]), Some(Reason::Environment("LANG".into())));

@@ -12,7 +12,7 @@ pub(super) const STANDARD: &str = "/bin/sh";
 
 /// A shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ShellKind {
     /// dash: it is recognised by its name, and all versions behave alike.
     Dash,
     /// bash 5.1, 5.2 or 5.3.
@@ -49,17 +49,17 @@ impl Identity {
 }
 
 /// Which shell the file is. Each file is examined once.
-pub(super) fn kind(shell: &Identity) -> Kind {
-    static KINDS: OnceFor<Identity, Kind> = OnceFor::new();
+pub(super) fn kind(shell: &Identity) -> ShellKind {
+    static KINDS: OnceFor<Identity, ShellKind> = OnceFor::new();
     KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, look(shell.path())))
 }
 
-fn look(shell: &Path) -> Kind {
-    let Ok(file) = fs::canonicalize(shell) else { return Kind::Other };
+fn look(shell: &Path) -> ShellKind {
+    let Ok(file) = fs::canonicalize(shell) else { return ShellKind::Other };
     match file.file_name().and_then(|name| name.to_str()) {
-        Some("dash") => Kind::Dash,
-        Some("bash") if is_known_bash(&file) => Kind::Bash,
-        _ => Kind::Other,
+        Some("dash") => ShellKind::Dash,
+        Some("bash") if is_known_bash(&file) => ShellKind::Bash,
+        _ => ShellKind::Other,
     }
 }
 

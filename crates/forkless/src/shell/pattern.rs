@@ -1,6 +1,6 @@
 //! An environment that is the same for many lines but for the values of some variables.
 
-use super::known::{Kind, Name};
+use super::known::{Name, ShellKind};
 use crate::request::command;
 use crate::request::environment::Block;
 use std::ffi::{OsStr, OsString};
@@ -15,7 +15,7 @@ pub(super) struct Patterns(Mutex<Option<Arc<Pattern>>>);
 /// Who passes it on, and to which program if that is a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Maker<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: ShellKind,
     pub(super) shell: Name,
     pub(super) program: &'a [u8],
 }
@@ -23,7 +23,7 @@ pub(super) struct Maker<'a> {
 /// An environment without the values of some variables.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    kind: Kind,
+    kind: ShellKind,
     shell: Name,
     program: Vec<u8>,
     /// The names of these variables, sorted.
