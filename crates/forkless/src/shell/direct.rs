@@ -5,7 +5,7 @@ use super::around::{self, ShellSurroundings};
 use super::classify::{How, Redirection};
 use super::ending::{Captures, ShellEnding};
 use super::environment::{Given, Place};
-use super::known::{self, Identity, Name, ShellKind};
+use super::known::{self, Identity, ShellKind, ShellName};
 use super::{Reason, ShellCommand};
 use crate::procfs;
 use crate::request::command::{Command, Paths, Ready, ReadyFile, Sandbox, Setup, Signals};
@@ -46,10 +46,10 @@ impl Direct {
         let known = around.and_then(|around| around.shell(&line.shell));
         let shell = known.or_else(|| Identity::of(&line.shell)).ok_or(Reason::Shell)?;
         let kind = known::kind(&shell);
-        let name = line.command.args.first().map_or(Name::Other, |arg0| Name::of(arg0));
+        let name = line.command.args.first().map_or(ShellName::Other, |arg0| ShellName::of(arg0));
         match kind {
             ShellKind::Other => return Err(Reason::Shell),
-            ShellKind::Bash if name == Name::Other => return Err(Reason::Shell),
+            ShellKind::Bash if name == ShellName::Other => return Err(Reason::Shell),
             // It replaces itself by its last command only.
             ShellKind::Bash if !form.exec && (!form.redirections.is_empty() || !form.bare) => {
                 return Err(Reason::Waits);

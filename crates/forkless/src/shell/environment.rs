@@ -7,7 +7,7 @@
 
 use super::Reason;
 use super::classify::{Simple, is_name};
-use super::known::{Name, ShellKind};
+use super::known::{ShellKind, ShellName};
 use super::pattern::{Maker, Pattern, Patterns};
 use crate::once::Once;
 use crate::plan::compile::environment_of;
@@ -76,7 +76,7 @@ pub(super) struct Place<'a> {
     /// The program's file.
     pub(super) program: &'a [u8],
     /// What the shell is called.
-    pub(super) shell: Name,
+    pub(super) shell: ShellName,
 }
 
 /// The environment that the shell would get.
@@ -182,7 +182,7 @@ fn by_pattern(
     // dash does not name the program to it.
     let maker = match kind {
         ShellKind::Bash => Maker { kind, shell: place.shell, program: place.program },
-        _ => Maker { kind, shell: Name::Sh, program: b"" },
+        _ => Maker { kind, shell: ShellName::Sh, program: b"" },
     };
     let pattern = match patterns.find(maker, command) {
         Some(pattern) => pattern,
@@ -273,7 +273,7 @@ fn bash(given: &[Variable<'_>], form: &Simple, place: &Place<'_>) -> Result<Bloc
         None => known.push((name, value)),
     };
     let mut odd = Vec::new();
-    let is_sh = place.shell == Name::Sh;
+    let is_sh = place.shell == ShellName::Sh;
     for &(name, value) in given {
         match name {
             b"PS1" | b"PS2" => {}
@@ -403,9 +403,9 @@ mod tests {
             shell,
         });
         let makers = [
-            (ShellKind::Dash, Name::Sh, b"/bin/p"),
-            (ShellKind::Bash, Name::Bash, b"/bin/p"),
-            (ShellKind::Bash, Name::Bash, b"/bin/q"),
+            (ShellKind::Dash, ShellName::Sh, b"/bin/p"),
+            (ShellKind::Bash, ShellName::Bash, b"/bin/p"),
+            (ShellKind::Bash, ShellName::Bash, b"/bin/q"),
         ];
         for line in lines {
             let command = setting(line);
@@ -423,7 +423,7 @@ mod tests {
                 }
             }
         }
-        let place = place(b"/bin/p", Name::Sh);
+        let place = place(b"/bin/p", ShellName::Sh);
         let heeded = setting(&[("IFS", "x")]);
         assert!(by_pattern(&patterns, &heeded, ShellKind::Dash, &form, &place).is_err(), "dash heeds it");
     }
@@ -431,7 +431,7 @@ mod tests {
     /// A backslash that is the second byte of a character in GBK is no backslash for bash.
     #[test]
     fn a_line_in_an_unknown_encoding_is_given_to_bash() {
-        let place = Place { directory: b"/tmp".to_vec(), program: b"/bin/p", shell: Name::Bash };
+        let place = Place { directory: b"/tmp".to_vec(), program: b"/bin/p", shell: ShellName::Bash };
         let bash = |line: &[u8], locale: &[(&str, &str)]| {
             let mut command = setting(locale);
             command.clear = true;

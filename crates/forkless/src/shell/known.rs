@@ -80,7 +80,7 @@ fn is_known_bash(file: &Path) -> bool {
 
 /// The name by which a shell is called, which is a part of its behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum ShellName {
     /// `sh`: bash has the rules of POSIX then.
     Sh,
     /// `bash`.
@@ -89,7 +89,7 @@ pub(super) enum Name {
     Other,
 }
 
-impl Name {
+impl ShellName {
     /// Of this `argv[0]`.
     pub(super) fn of(arg0: &OsStr) -> Self {
         match Path::new(arg0).file_name().and_then(OsStr::to_str) {

@@ -1,6 +1,6 @@
 //! An environment that is the same for many lines but for the values of some variables.
 
-use super::known::{Name, ShellKind};
+use super::known::{ShellKind, ShellName};
 use crate::request::command;
 use crate::request::environment::Block;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ pub(super) struct Patterns(Mutex<Option<Arc<Pattern>>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Maker<'a> {
     pub(super) kind: ShellKind,
-    pub(super) shell: Name,
+    pub(super) shell: ShellName,
     pub(super) program: &'a [u8],
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Maker<'a> {
 #[derive(Debug)]
 pub(super) struct Pattern {
     kind: ShellKind,
-    shell: Name,
+    shell: ShellName,
     program: Vec<u8>,
     /// The names of these variables, sorted.
     names: Vec<OsString>,
