@@ -29,7 +29,7 @@ use crate::kernel;
 use crate::procfs::{self, Process, Status, whole, whole_kept};
 use forkless_core::sys;
 use inherited::Inherited;
-use namespaces::{Name, Namespaces, Tasks};
+use namespaces::{NamespaceName, Namespaces, Tasks};
 use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statat, statx};
 use std::fs::File;
 use std::io;
@@ -130,7 +130,7 @@ pub(crate) fn difference_of_rights(one: &Status, other: &Status) -> Option<&'sta
 pub(crate) struct Identity {
     /// `None` if it cannot be read, as are the others.
     session: Option<i32>,
-    user_namespace: Option<Name>,
+    user_namespace: Option<NamespaceName>,
     root: Option<Place>,
     /// See [`cgroup`].
     cgroup: Option<Vec<u8>>,

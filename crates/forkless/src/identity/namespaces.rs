@@ -14,11 +14,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 const KINDS: [&str; 7] = ["net", "mnt", "ipc", "uts", "cgroup", "pid_for_children", "time_for_children"];
 
 /// The name of a namespace: `net:[4026531840]`.
-pub(crate) type Name = [u8; 40];
+pub(crate) type NamespaceName = [u8; 40];
 
 /// The names of namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Namespaces([Name; KINDS.len()]);
+pub(crate) struct Namespaces([NamespaceName; KINDS.len()]);
 
 /// The links of a process's threads.
 pub(crate) struct Tasks {
@@ -42,7 +42,7 @@ impl Tasks {
     /// Source: namespaces(7).
     pub(crate) fn namespaces(&self, thread: i32) -> io::Result<Namespaces> {
         let directory = self.directory.get()?;
-        let mut found = Namespaces([[0; size_of::<Name>()]; KINDS.len()]);
+        let mut found = Namespaces([[0; size_of::<NamespaceName>()]; KINDS.len()]);
         for (kind, name) in KINDS.iter().zip(&mut found.0) {
             *name = self.name(directory, thread, kind)?;
         }
@@ -51,12 +51,12 @@ impl Tasks {
 
     /// The user namespace of a thread. A process that has entered another one may look the same in every other way: with
     /// the same numbers of users inside, and all capabilities or none.
-    pub(crate) fn user_namespace(&self, thread: i32) -> io::Result<Name> {
+    pub(crate) fn user_namespace(&self, thread: i32) -> io::Result<NamespaceName> {
         Ok(self.name(self.directory.get()?, thread, "user")?)
     }
 
     /// Zeroes if this kernel does not have this kind of namespace.
-    fn name(&self, directory: &OwnedFd, thread: i32, kind: &str) -> Result<Name, Errno> {
+    fn name(&self, directory: &OwnedFd, thread: i32, kind: &str) -> Result<NamespaceName, Errno> {
         let (mut name, mut path) = ([0; 40], Path::new());
         match thread == self.first {
             true => path.set(format_args!("{kind}\0")),
