@@ -1,6 +1,6 @@
 //! What does not depend on the line: the shell, the privileges, the signal mask and the working directory.
 
-use super::known::{Identity, STANDARD};
+use super::known::{STANDARD, ShellFile};
 use super::pattern::Patterns;
 use forkless_core::sys;
 use nix::unistd::{getresgid, getresuid};
@@ -32,7 +32,7 @@ pub struct ShellSurroundings(Arc<Seen>);
 
 #[derive(Debug)]
 struct Seen {
-    shell: Option<Identity>,
+    shell: Option<ShellFile>,
     is_privileged: bool,
     mask: Option<u64>,
     /// PWD as given, and as the shell would set it.
@@ -67,7 +67,7 @@ impl ShellSurroundings {
     pub fn of(shell: impl AsRef<Path>) -> Self {
         let given = env::var_os("PWD").map(OsStringExt::into_vec);
         Self(Arc::new(Seen {
-            shell: Identity::of(shell.as_ref()),
+            shell: ShellFile::of(shell.as_ref()),
             is_privileged: is_privileged(),
             mask: sys::signal_mask().ok(),
             pwd: given.and_then(|given| pwd(Some(&given), None).map(|found| (given, found))),
@@ -77,7 +77,7 @@ impl ShellSurroundings {
     }
 
     /// The shell, if it is this one.
-    pub(super) fn shell(&self, path: &Path) -> Option<Identity> {
+    pub(super) fn shell(&self, path: &Path) -> Option<ShellFile> {
         self.0.shell.as_ref().filter(|shell| shell.path() == path).cloned()
     }
 

@@ -5,7 +5,7 @@ use super::around::{self, ShellSurroundings};
 use super::classify::{How, Redirection};
 use super::ending::{Captures, ShellEnding};
 use super::environment::{Given, Place};
-use super::known::{self, Identity, ShellKind, ShellName};
+use super::known::{self, ShellFile, ShellKind, ShellName};
 use super::{Reason, ShellCommand};
 use crate::procfs;
 use crate::request::command::{Command, Paths, Ready, ReadyFile, Sandbox, Setup, Signals};
@@ -44,7 +44,7 @@ impl Direct {
         let form = line.form.as_ref().map_err(|why| Reason::Syntax(why.clone()))?;
         let around = line.surroundings.as_ref();
         let known = around.and_then(|around| around.shell(&line.shell));
-        let shell = known.or_else(|| Identity::of(&line.shell)).ok_or(Reason::Shell)?;
+        let shell = known.or_else(|| ShellFile::of(&line.shell)).ok_or(Reason::Shell)?;
         let kind = known::kind(&shell);
         let name = line.command.args.first().map_or(ShellName::Other, |arg0| ShellName::of(arg0));
         match kind {

@@ -1,7 +1,7 @@
 //! How a shell that waits for the program reports that a signal has killed it: by an exit code and a message.
 
 use super::classify::{How, Redirection};
-use super::known::Identity;
+use super::known::ShellFile;
 use crate::error::Error;
 use crate::once::OnceFor;
 use crate::request::command::Command;
@@ -21,7 +21,7 @@ pub struct ShellEnding(Option<Waiter>);
 /// A shell that would have waited for the program.
 #[derive(Debug, Clone)]
 struct Waiter {
-    shell: Identity,
+    shell: ShellFile,
     words: Words,
 }
 
@@ -102,7 +102,7 @@ impl ShellEnding {
 
     /// For this command's standard error; `None` if the shell's message could not be written there.
     pub(super) fn of(
-        shell: Identity,
+        shell: ShellFile,
         command: &Command,
         redirections: &[Redirection],
         captures: Captures,
@@ -203,13 +203,13 @@ impl ShellEnding {
 
 /// Whether this dash waits for the program of `sh -c PROGRAM`, or replaces itself by it. Both kinds are in use, and
 /// only their behaviour shows which one it is.
-fn waits(shell: &Identity) -> bool {
-    static KNOWN: OnceFor<Identity, bool> = OnceFor::new();
+fn waits(shell: &ShellFile) -> bool {
+    static KNOWN: OnceFor<ShellFile, bool> = OnceFor::new();
     if let Some(known) = KNOWN.get(shell) {
         return known;
     }
     let path = shell.path();
-    if Identity::of(path).as_ref() != Some(shell) {
+    if ShellFile::of(path).as_ref() != Some(shell) {
         // The file has been replaced or removed. Debian's dash waits.
         return true;
     }

@@ -23,7 +23,7 @@ pub(super) enum ShellKind {
 
 /// A shell's file as it is now, in this root: another file of that name is another shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct ShellFile {
     path: PathBuf,
     /// Device and inode.
     file: (u64, u64),
@@ -31,7 +31,7 @@ pub(super) struct Identity {
     root: (u64, u64),
 }
 
-impl Identity {
+impl ShellFile {
     /// `None` if there is no such file.
     pub(super) fn of(shell: &Path) -> Option<Self> {
         let (file, root) = (fs::metadata(shell).ok()?, fs::metadata("/").ok()?);
@@ -49,8 +49,8 @@ impl Identity {
 }
 
 /// Which shell the file is. Each file is examined once.
-pub(super) fn kind(shell: &Identity) -> ShellKind {
-    static KINDS: OnceFor<Identity, ShellKind> = OnceFor::new();
+pub(super) fn kind(shell: &ShellFile) -> ShellKind {
+    static KINDS: OnceFor<ShellFile, ShellKind> = OnceFor::new();
     KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, look(shell.path())))
 }
 
