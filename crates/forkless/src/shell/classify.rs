@@ -209,7 +209,7 @@ pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
     if let Some(&mark) = line.iter().find(|byte| matches!(byte, 0 | 1 | 0x7f)) {
         return Err(Syntax::Byte(mark));
     }
-    let mut reader = Reader { rest: line, found: Simple { bare: true, ..Simple::default() }, ended: false };
+    let mut reader = LineReader { rest: line, found: Simple { bare: true, ..Simple::default() }, ended: false };
     while reader.token()? {}
     let mut found = reader.found;
     check_program(&mut found)?;
@@ -254,14 +254,14 @@ struct Word {
     equals: Option<usize>,
 }
 
-struct Reader<'a> {
+struct LineReader<'a> {
     rest: &'a [u8],
     found: Simple,
     /// The command's line has ended.
     ended: bool,
 }
 
-impl Reader<'_> {
+impl LineReader<'_> {
     fn next(&mut self) -> Option<u8> {
         let (&byte, rest) = self.rest.split_first()?;
         self.rest = rest;
