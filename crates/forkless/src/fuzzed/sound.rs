@@ -9,7 +9,7 @@ use forkless_core::plan::{
 use std::mem::offset_of;
 
 /// Reads an arena by checked offsets.
-struct Reader<'a> {
+struct ArenaReader<'a> {
     bytes: &'a [u8],
     base: u64,
     faults: Vec<String>,
@@ -24,7 +24,7 @@ pub(super) fn faults(arena: &[u64]) -> Vec<String> {
 pub(super) fn faults_at(arena: &[u64], base: u64) -> Vec<String> {
     // SAFETY: plain numbers, read as bytes.
     let bytes = unsafe { std::slice::from_raw_parts(arena.as_ptr().cast::<u8>(), size_of_val(arena)) };
-    let mut reader = Reader { bytes, base, faults: Vec::new() };
+    let mut reader = ArenaReader { bytes, base, faults: Vec::new() };
     if bytes.len() < size_of::<Header>() {
         return vec!["no header".into()];
     }
@@ -39,7 +39,7 @@ macro_rules! field {
     };
 }
 
-impl Reader<'_> {
+impl ArenaReader<'_> {
     fn u32(&mut self, at: usize) -> u32 {
         let found = at.checked_add(4).and_then(|end| self.bytes.get(at..end));
         found.map(|bytes| u32::from_ne_bytes(bytes.try_into().expect("four bytes"))).unwrap_or_else(|| {
