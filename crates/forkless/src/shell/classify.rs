@@ -133,9 +133,9 @@ const HEEDED: &str = "\
     TIMEFORMAT UID histchars";
 
 /// The words of a list, which is split when this crate is compiled.
-struct Words<const N: usize>([&'static [u8]; N]);
+struct WordList<const N: usize>([&'static [u8]; N]);
 
-impl<const N: usize> Words<N> {
+impl<const N: usize> WordList<N> {
     const fn of(list: &'static str) -> Self {
         const NONE: &[u8] = b"";
         let mut words = [NONE; N];
@@ -180,7 +180,7 @@ const fn next_word(list: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Whether a word is in one of the lists above.
 macro_rules! is_among {
     ($list:ident, $word:expr) => {{
-        static WORDS: Words<{ count($list) }> = Words::of($list);
+        static WORDS: WordList<{ count($list) }> = WordList::of($list);
         WORDS.contains($word)
     }};
 }
