@@ -22,7 +22,7 @@ pub struct ShellEnding(Option<Waiter>);
 #[derive(Debug, Clone)]
 struct Waiter {
     shell: ShellFile,
-    words: Words,
+    words: MessageTarget,
 }
 
 /// What the caller reads of the child's output.
@@ -38,7 +38,7 @@ pub(super) enum Captures {
 /// Where the shell would have written its message: the program's standard error, because dash redirects its own and
 /// then forks.
 #[derive(Debug, Clone)]
-enum Words {
+enum MessageTarget {
     /// To this process's descriptor of this number.
     Ours(RawFd),
     To(Arc<OwnedFd>),
@@ -47,7 +47,7 @@ enum Words {
     Captured(RawFd),
 }
 
-impl Words {
+impl MessageTarget {
     /// `None` if it could not be written there: only the child has the file that it has opened, and when the program
     /// has ended, the file's name may belong to another file.
     fn of(command: &Command, redirections: &[Redirection], captures: Captures) -> Option<Self> {
@@ -107,7 +107,7 @@ impl ShellEnding {
         redirections: &[Redirection],
         captures: Captures,
     ) -> Option<Self> {
-        let words = Words::of(command, redirections, captures)?;
+        let words = MessageTarget::of(command, redirections, captures)?;
         Some(Self(Some(Waiter { shell, words })))
     }
 
@@ -144,7 +144,7 @@ impl ShellEnding {
     #[doc(hidden)]
     pub fn has_room(&self, status: ExitStatus) -> io::Result<bool> {
         Ok(match self.0.as_ref().map(|waiter| &waiter.words) {
-            Some(Words::To(fd)) if is_ready(fd.as_fd()) == Some(PollFlags::empty()) => {
+            Some(MessageTarget::To(fd)) if is_ready(fd.as_fd()) == Some(PollFlags::empty()) => {
                 self.translate(status)?.1.is_empty()
             }
             _ => true,
@@ -154,7 +154,7 @@ impl ShellEnding {
     /// Writes no message from now on.
     pub(super) fn say_no_more(&mut self) {
         if let Some(waiter) = &mut self.0 {
-            waiter.words = Words::Nowhere;
+            waiter.words = MessageTarget::Nowhere;
         }
     }
 
@@ -178,8 +178,8 @@ impl ShellEnding {
     pub fn output(&self, mut output: Output) -> io::Result<Output> {
         let (status, words) = self.translate(output.status)?;
         match self.0.as_ref().map(|waiter| &waiter.words) {
-            Some(Words::Captured(1)) => output.stdout.extend_from_slice(&words),
-            Some(Words::Captured(_)) => output.stderr.extend_from_slice(&words),
+            Some(MessageTarget::Captured(1)) => output.stdout.extend_from_slice(&words),
+            Some(MessageTarget::Captured(_)) => output.stderr.extend_from_slice(&words),
             Some(other) => other.write(&words),
             None => {}
         }
