@@ -7,7 +7,7 @@ use std::fmt;
 
 /// A simple command: POSIX XCU 2.9.1, without expansions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Simple {
+pub(crate) struct SimpleCommand {
     /// Variables for the program alone, each name once.
     pub(crate) assignments: Vec<(Vec<u8>, Vec<u8>)>,
     /// The program and its arguments, after quote removal.
@@ -199,7 +199,7 @@ pub(crate) fn is_name(text: &[u8]) -> bool {
 }
 
 /// Reads a line as one simple command, or returns what in it only the shell can handle.
-pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
+pub(crate) fn classify(line: &[u8]) -> Result<SimpleCommand, Syntax> {
     match line.first() {
         Some(b'-' | b'+') => return Err(Syntax::Option),
         _ if line.len() > LONGEST => return Err(Syntax::Long),
@@ -209,7 +209,8 @@ pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
     if let Some(&mark) = line.iter().find(|byte| matches!(byte, 0 | 1 | 0x7f)) {
         return Err(Syntax::Byte(mark));
     }
-    let mut reader = LineReader { rest: line, found: Simple { bare: true, ..Simple::default() }, ended: false };
+    let mut reader =
+        LineReader { rest: line, found: SimpleCommand { bare: true, ..SimpleCommand::default() }, ended: false };
     while reader.token()? {}
     let mut found = reader.found;
     check_program(&mut found)?;
@@ -217,7 +218,7 @@ pub(crate) fn classify(line: &[u8]) -> Result<Simple, Syntax> {
 }
 
 /// Checks that there is a program, and that it is no shell builtin.
-fn check_program(found: &mut Simple) -> Result<(), Syntax> {
+fn check_program(found: &mut SimpleCommand) -> Result<(), Syntax> {
     let mut name = found.words.first().ok_or(Syntax::Empty)?;
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     if is_among!(RESERVED, name) {
@@ -256,7 +257,7 @@ struct Word {
 
 struct LineReader<'a> {
     rest: &'a [u8],
-    found: Simple,
+    found: SimpleCommand,
     /// The command's line has ended.
     ended: bool,
 }
@@ -439,7 +440,7 @@ fn is_plain(byte: u8) -> bool {
 /// What a fuzzer drives.
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzed {
-    use super::{How, Redirection, Simple, classify};
+    use super::{How, Redirection, SimpleCommand, classify};
 
     fn quoted(word: &[u8], out: &mut Vec<u8>) {
         out.push(b'\'');
@@ -451,7 +452,7 @@ pub(crate) mod fuzzed {
     }
 
     /// The command, as a line in which nothing is left to be guessed.
-    fn written(command: &Simple) -> Vec<u8> {
+    fn written(command: &SimpleCommand) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, value) in &command.assignments {
             out.extend(name);
@@ -487,7 +488,7 @@ pub(crate) mod fuzzed {
     pub(crate) fn line(bytes: &[u8]) -> bool {
         let Ok(command) = classify(bytes) else { return false };
         let again = written(&command);
-        let bare = Simple { bare: true, ..command };
+        let bare = SimpleCommand { bare: true, ..command };
         let found = classify(&again);
         // Quotes make a line longer, and one that is too long is the shell's.
         if again.len() <= bytes.len() || found != Err(super::Syntax::Long) {

@@ -6,7 +6,7 @@
 //! shell's file as a variable.
 
 use super::Reason;
-use super::classify::{Simple, is_name};
+use super::classify::{SimpleCommand, is_name};
 use super::known::{ShellKind, ShellName};
 use super::pattern::{Maker, Pattern, Patterns};
 use crate::once::Once;
@@ -145,7 +145,7 @@ impl<'a> Given<'a> {
     pub(super) fn by_shell(
         &self,
         kind: ShellKind,
-        form: &Simple,
+        form: &SimpleCommand,
         place: &Place<'_>,
         patterns: Option<&Patterns>,
     ) -> Result<Held, Reason> {
@@ -176,7 +176,7 @@ fn by_pattern(
     patterns: &Patterns,
     command: &command::Environment,
     kind: ShellKind,
-    form: &Simple,
+    form: &SimpleCommand,
     place: &Place<'_>,
 ) -> Result<Held, Reason> {
     // dash does not name the program to it.
@@ -197,13 +197,13 @@ fn by_pattern(
 }
 
 /// Whether bash passes on the same for any values that the command sets, and for any words of the line.
-fn is_same_for_bash(form: &Simple, command: &command::Environment) -> bool {
+fn is_same_for_bash(form: &SimpleCommand, command: &command::Environment) -> bool {
     const BY_VALUE: [&str; 6] = ["_", "LANG", "LC_ALL", "LC_CTYPE", "OLDPWD", "SHLVL"];
     let is_ascii = form.words.iter().flatten().all(u8::is_ascii);
     is_ascii && !form.exec && !BY_VALUE.iter().any(|name| command.changes.contains_key(OsStr::new(name)))
 }
 
-fn computed(block: &Block, kind: ShellKind, form: &Simple, place: &Place<'_>) -> Result<Block, Reason> {
+fn computed(block: &Block, kind: ShellKind, form: &SimpleCommand, place: &Place<'_>) -> Result<Block, Reason> {
     let given: Vec<Variable<'_>> = block.variables().collect();
     match kind {
         ShellKind::Dash => dash(&given, assigned(form), &place.directory),
@@ -223,7 +223,7 @@ fn text_size(given: &[Variable<'_>]) -> usize {
 }
 
 /// The variables for the program alone.
-fn assigned(form: &Simple) -> Vec<Variable<'_>> {
+fn assigned(form: &SimpleCommand) -> Vec<Variable<'_>> {
     form.assignments.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect()
 }
 
@@ -262,7 +262,7 @@ fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -
 
 /// Variables for the program alone come first, then those of the shell. An invalid name is passed on before all of
 /// them.
-fn bash(given: &[Variable<'_>], form: &Simple, place: &Place<'_>) -> Result<Block, Reason> {
+fn bash(given: &[Variable<'_>], form: &SimpleCommand, place: &Place<'_>) -> Result<Block, Reason> {
     /// With more variables the table grows, and the order changes.
     const MOST: usize = 1000;
     let assigned = assigned(form);
@@ -315,7 +315,7 @@ fn bash(given: &[Variable<'_>], form: &Simple, place: &Place<'_>) -> Result<Bloc
 }
 
 /// In some encodings a backslash or a quote is the second byte of a character.
-fn check_encoding(given: &[Variable<'_>], form: &Simple) -> Result<(), Reason> {
+fn check_encoding(given: &[Variable<'_>], form: &SimpleCommand) -> Result<(), Reason> {
     let words = form.words.iter().chain(form.assignments.iter().map(|(_, value)| value));
     if words.flatten().all(u8::is_ascii) {
         return Ok(());

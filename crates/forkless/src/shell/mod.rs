@@ -21,7 +21,7 @@ mod child;
 mod around;
 mod kept;
 
-use classify::{Simple, classify};
+use classify::{SimpleCommand, classify};
 use direct::Direct;
 use ending::Captures;
 use known::STANDARD;
@@ -76,7 +76,7 @@ pub fn shell(line: impl AsRef<[u8]>) -> ShellCommand {
 /// Only a line for dash, or for bash 5.1 to 5.3, runs without the shell. bash runs lines with redirections itself, unless
 /// they begin with `exec`. With another shell every line goes to it.
 pub struct ShellCommand {
-    form: Result<Simple, Syntax>,
+    form: Result<SimpleCommand, Syntax>,
     shell: PathBuf,
     command: Command,
     surroundings: Option<ShellSurroundings>,
