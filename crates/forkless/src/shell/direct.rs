@@ -4,7 +4,7 @@
 use super::around::{self, ShellSurroundings};
 use super::classify::{How, Redirection};
 use super::ending::{Captures, ShellEnding};
-use super::environment::{Given, Place};
+use super::environment::{Given, ProgramPlace};
 use super::known::{self, ShellFile, ShellKind, ShellName};
 use super::{Reason, ShellCommand};
 use crate::procfs;
@@ -75,7 +75,7 @@ impl Direct {
         let paths = programs(kind, &form.words[0], given.path())?;
         let known = around.filter(|_| directory.is_none()).and_then(|around| around.pwd(given.pwd()));
         let directory = known.or_else(|| around::pwd(given.pwd(), directory)).ok_or(Reason::Directory)?;
-        let place = Place { directory, program: paths.get(0).as_bytes(), shell: name };
+        let place = ProgramPlace { directory, program: paths.get(0).as_bytes(), shell: name };
         let env = given.by_shell(kind, form, &place, around.map(ShellSurroundings::patterns))?;
         let words = form.words.iter().map(|word| OsString::from_vec(word.clone())).collect();
         let ready = Ready { env, paths, redirections };

@@ -70,7 +70,7 @@ fn is_bash_own(name: &[u8]) -> bool {
 type Variable<'a> = (&'a [u8], &'a [u8]);
 
 /// Where a program is run.
-pub(super) struct Place<'a> {
+pub(super) struct ProgramPlace<'a> {
     /// The shell's value of PWD.
     pub(super) directory: Vec<u8>,
     /// The program's file.
@@ -146,7 +146,7 @@ impl<'a> Given<'a> {
         &self,
         kind: ShellKind,
         form: &SimpleCommand,
-        place: &Place<'_>,
+        place: &ProgramPlace<'_>,
         patterns: Option<&Patterns>,
     ) -> Result<Held, Reason> {
         let is_plain = form.assignments.is_empty() && self.pwd() == Some(&place.directory);
@@ -177,7 +177,7 @@ fn by_pattern(
     command: &command::Environment,
     kind: ShellKind,
     form: &SimpleCommand,
-    place: &Place<'_>,
+    place: &ProgramPlace<'_>,
 ) -> Result<Held, Reason> {
     // dash does not name the program to it.
     let maker = match kind {
@@ -203,7 +203,7 @@ fn is_same_for_bash(form: &SimpleCommand, command: &command::Environment) -> boo
     is_ascii && !form.exec && !BY_VALUE.iter().any(|name| command.changes.contains_key(OsStr::new(name)))
 }
 
-fn computed(block: &Block, kind: ShellKind, form: &SimpleCommand, place: &Place<'_>) -> Result<Block, Reason> {
+fn computed(block: &Block, kind: ShellKind, form: &SimpleCommand, place: &ProgramPlace<'_>) -> Result<Block, Reason> {
     let given: Vec<Variable<'_>> = block.variables().collect();
     match kind {
         ShellKind::Dash => dash(&given, assigned(form), &place.directory),
@@ -262,7 +262,7 @@ fn dash(given: &[Variable<'_>], assigned: Vec<Variable<'_>>, directory: &[u8]) -
 
 /// Variables for the program alone come first, then those of the shell. An invalid name is passed on before all of
 /// them.
-fn bash(given: &[Variable<'_>], form: &SimpleCommand, place: &Place<'_>) -> Result<Block, Reason> {
+fn bash(given: &[Variable<'_>], form: &SimpleCommand, place: &ProgramPlace<'_>) -> Result<Block, Reason> {
     /// With more variables the table grows, and the order changes.
     const MOST: usize = 1000;
     let assigned = assigned(form);
@@ -397,7 +397,7 @@ mod tests {
             &[("HOME", "/"), ("PS1", "")],
             &[("odd name", "is dropped"), ("B", "2")],
         ];
-        let (form, place) = (classify(b"p a").expect("a command"), |program, shell| Place {
+        let (form, place) = (classify(b"p a").expect("a command"), |program, shell| ProgramPlace {
             directory: b"/tmp".to_vec(),
             program,
             shell,
@@ -431,7 +431,7 @@ mod tests {
     /// A backslash that is the second byte of a character in GBK is no backslash for bash.
     #[test]
     fn a_line_in_an_unknown_encoding_is_given_to_bash() {
-        let place = Place { directory: b"/tmp".to_vec(), program: b"/bin/p", shell: ShellName::Bash };
+        let place = ProgramPlace { directory: b"/tmp".to_vec(), program: b"/bin/p", shell: ShellName::Bash };
         let bash = |line: &[u8], locale: &[(&str, &str)]| {
             let mut command = setting(locale);
             command.clear = true;
