@@ -131,7 +131,7 @@ pub(crate) struct Identity {
     /// `None` if it cannot be read, as are the others.
     session: Option<i32>,
     user_namespace: Option<NamespaceName>,
-    root: Option<Place>,
+    root: Option<DirectoryId>,
     /// See [`cgroup`].
     cgroup: Option<Vec<u8>>,
     oom_score_adj: Option<Vec<u8>>,
@@ -154,7 +154,7 @@ impl Identity {
         Ok(Self::of_files(pid, root, files, cgroup(whole_kept(&files.cgroup, CGROUP))))
     }
 
-    fn of_files(pid: i32, root: Option<Place>, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
+    fn of_files(pid: i32, root: Option<DirectoryId>, files: &Files, cgroup: Option<Vec<u8>>) -> Self {
         let thread = if pid == 0 { sys::gettid() } else { pid };
         Self {
             user_namespace: files.tasks.user_namespace(thread).ok(),
@@ -180,10 +180,10 @@ impl Identity {
 }
 
 /// Device, inode and mount of a directory.
-type Place = (u64, u64, u64);
+type DirectoryId = (u64, u64, u64);
 
 /// Which directory this is: a path, or "" for the one that is open. `None` if it cannot be reached.
-fn place(at: BorrowedFd<'_>, path: &str) -> Option<Place> {
+fn place(at: BorrowedFd<'_>, path: &str) -> Option<DirectoryId> {
     // STATX_MNT_ID needs Linux 5.8. Before that the ID is 0.
     let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
     match statx(at, path, AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH, wanted) {
