@@ -46,7 +46,7 @@ pub struct WaitSet<T> {
     epoll: OwnedFd,
     /// The process that made it: [`process::generation`].
     process: u32,
-    places: Vec<Place<T>>,
+    places: Vec<SetSlot<T>>,
     /// The first vacant place.
     vacant: Option<u32>,
     len: usize,
@@ -57,7 +57,7 @@ pub struct WaitSet<T> {
 }
 
 #[derive(Debug)]
-enum Place<T> {
+enum SetSlot<T> {
     /// A child with its value, and how often this place has been vacated.
     Taken(Box<(Child, T)>, u32),
     /// The next vacant place, and how often this one has been vacated.
@@ -216,9 +216,9 @@ impl<T> WaitSet<T> {
             Ok(false) => self.ready.push_back(place),
             Err(error) => return Err(NotInserted { error, child: both }),
         }
-        let Place::Vacant(next, turn) = self.places[place as usize] else { unreachable!("it is vacant") };
+        let SetSlot::Vacant(next, turn) = self.places[place as usize] else { unreachable!("it is vacant") };
         self.vacant = next;
-        self.places[place as usize] = Place::Taken(both, turn);
+        self.places[place as usize] = SetSlot::Taken(both, turn);
         self.len += 1;
         Ok(Key { place, turn })
     }
@@ -233,7 +233,7 @@ impl<T> WaitSet<T> {
     /// The first vacant place; a new one if there is none.
     fn vacant_place(&mut self) -> u32 {
         *self.vacant.get_or_insert_with(|| {
-            self.places.push(Place::Vacant(None, 0));
+            self.places.push(SetSlot::Vacant(None, 0));
             self.places.len() as u32 - 1
         })
     }
@@ -286,14 +286,14 @@ impl<T> WaitSet<T> {
 
     fn take(&mut self, place: u32) -> Option<(Child, T)> {
         let slot = self.places.get_mut(place as usize)?;
-        let Place::Taken(_, turn) = *slot else { return None };
-        let taken = std::mem::replace(slot, Place::Vacant(self.vacant, turn.wrapping_add(1)));
+        let SetSlot::Taken(_, turn) = *slot else { return None };
+        let taken = std::mem::replace(slot, SetSlot::Vacant(self.vacant, turn.wrapping_add(1)));
         self.vacant = Some(place);
         self.len -= 1;
         self.traced.remove(&place);
         match taken {
-            Place::Taken(both, _) => Some(*both),
-            Place::Vacant(..) => None,
+            SetSlot::Taken(both, _) => Some(*both),
+            SetSlot::Vacant(..) => None,
         }
     }
 
@@ -311,7 +311,7 @@ impl<T> WaitSet<T> {
     /// ```
     pub fn get(&mut self, key: Key) -> Option<(&mut Child, &mut T)> {
         match self.places.get_mut(key.place as usize)? {
-            Place::Taken(both, turn) if *turn == key.turn => Some((&mut both.0, &mut both.1)),
+            SetSlot::Taken(both, turn) if *turn == key.turn => Some((&mut both.0, &mut both.1)),
             _ => None,
         }
     }
@@ -332,8 +332,8 @@ impl<T> WaitSet<T> {
     /// ```
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Child, &mut T)> {
         self.places.iter_mut().filter_map(|place| match place {
-            Place::Taken(both, _) => Some((&mut both.0, &mut both.1)),
-            Place::Vacant(..) => None,
+            SetSlot::Taken(both, _) => Some((&mut both.0, &mut both.1)),
+            SetSlot::Vacant(..) => None,
         })
     }
 
@@ -456,7 +456,7 @@ impl<T> WaitSet<T> {
 
     /// Reaps the child at a place whose pidfd has become readable.
     fn reap(&mut self, place: u32) -> io::Result<Option<Ended<T>>> {
-        let Some(Place::Taken(both, _)) = self.places.get_mut(place as usize) else { return Ok(None) };
+        let Some(SetSlot::Taken(both, _)) = self.places.get_mut(place as usize) else { return Ok(None) };
         let status = match both.0.try_wait() {
             Ok(Some(status)) => Ok(status),
             Err(error) => Err(error),
@@ -470,7 +470,7 @@ impl<T> WaitSet<T> {
 
     fn watch_traced(&mut self, place: u32) -> io::Result<()> {
         match self.places.get(place as usize) {
-            Some(Place::Taken(both, _)) if !self.traced.contains(&place) => {
+            Some(SetSlot::Taken(both, _)) if !self.traced.contains(&place) => {
                 let Some(pidfd) = both.0.pidfd() else { return Ok(()) };
                 self.watch(pidfd, place, epoll::EventFlags::ET)?;
                 self.traced.insert(place);
