@@ -39,13 +39,13 @@ impl<T: Send + Sync> Once<T> {
 }
 
 /// The same for each of a few keys.
-pub(crate) struct OnceFor<K, V>(AtomicPtr<Entry<K, V>>);
+pub(crate) struct OnceFor<K, V>(AtomicPtr<KeyedValue<K, V>>);
 
-struct Entry<K, V> {
+struct KeyedValue<K, V> {
     key: K,
     value: V,
     /// The one before it, or null.
-    next: *mut Entry<K, V>,
+    next: *mut KeyedValue<K, V>,
     /// The number of entries from this one on.
     count: usize,
 }
@@ -77,7 +77,7 @@ impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> OnceFor<K, V> {
         // SAFETY: as in `get`.
         let count = 1 + unsafe { first.as_ref() }.map_or(0, |first| first.count);
         if count <= MOST {
-            let new = Box::into_raw(Box::new(Entry { key: key.clone(), value, next: first, count }));
+            let new = Box::into_raw(Box::new(KeyedValue { key: key.clone(), value, next: first, count }));
             if self.0.compare_exchange(first, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
                 // Another thread has added an entry first. This one is dropped; the next caller keeps it.
                 // SAFETY: it was not published, so no other thread has it.
