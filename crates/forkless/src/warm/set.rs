@@ -54,7 +54,7 @@ const MISFITS: u32 = 16;
 const STACK: usize = 256 * 1024;
 
 /// What is known of a program with an environment.
-enum Entry {
+enum TemplateEntry {
     /// Its guard is at work.
     Starting,
     Ready(Arc<Template>),
@@ -64,7 +64,7 @@ enum Entry {
 
 #[derive(Default)]
 struct State {
-    entries: HashMap<Vec<u8>, Entry>,
+    entries: HashMap<Vec<u8>, TemplateEntry>,
     /// Programs that cannot be warm as long as their file is the same.
     refused: HashMap<Vec<u8>, (Stamp, Reason)>,
     /// Its owner has dropped it.
@@ -171,7 +171,7 @@ impl Set {
         }
         let state = lock(&self.state);
         let ready = state.entries.values().filter_map(|entry| match entry {
-            Entry::Ready(template) => Some(template.helper.pid as u32),
+            TemplateEntry::Ready(template) => Some(template.helper.pid as u32),
             _ => None,
         });
         ready.collect()
@@ -197,13 +197,13 @@ impl Set {
         let mut state = lock(&self.state);
         let template = match state.entries.get(&request.key) {
             None => return Err(Cold::first("the template was not started yet")),
-            Some(Entry::Starting) => return Err(Cold::for_now("the template is being started")),
-            Some(Entry::Later(when, why)) if Instant::now() < *when => return Err(Cold::for_now(*why)),
-            Some(&Entry::Later(_, why)) => {
+            Some(TemplateEntry::Starting) => return Err(Cold::for_now("the template is being started")),
+            Some(TemplateEntry::Later(when, why)) if Instant::now() < *when => return Err(Cold::for_now(*why)),
+            Some(&TemplateEntry::Later(_, why)) => {
                 state.entries.remove(&request.key);
                 return Err(Cold::first(why));
             }
-            Some(Entry::Ready(template)) => Arc::clone(template),
+            Some(TemplateEntry::Ready(template)) => Arc::clone(template),
         };
         drop(state);
         if let Err(why) = template.is_usable(&self.limits) {
@@ -216,7 +216,8 @@ impl Set {
     /// Forgets a template that cannot be used any more. Returns whether another thread has not done so before.
     pub(super) fn discard(&self, template: &Arc<Template>) -> bool {
         let mut state = lock(&self.state);
-        let is_it = |entry: &Entry| matches!(entry, Entry::Ready(current) if Arc::ptr_eq(current, template));
+        let is_it =
+            |entry: &TemplateEntry| matches!(entry, TemplateEntry::Ready(current) if Arc::ptr_eq(current, template));
         let key = state.entries.iter().find(|(_, entry)| is_it(entry)).map(|(key, _)| key.clone());
         let old = key.and_then(|key| state.entries.remove(&key));
         drop(state);
@@ -241,17 +242,17 @@ impl Set {
         let mut state = lock(&self.state);
         let is_known = match state.entries.get(&key) {
             None => false,
-            Some(Entry::Later(when, _)) => Instant::now() < *when,
+            Some(TemplateEntry::Later(when, _)) => Instant::now() < *when,
             Some(_) => true,
         };
-        let starting = state.entries.values().filter(|entry| matches!(entry, Entry::Starting)).count();
+        let starting = state.entries.values().filter(|entry| matches!(entry, TemplateEntry::Starting)).count();
         if is_known || state.is_closed || starting >= self.limits.templates {
             return;
         }
-        state.entries.insert(key.clone(), Entry::Starting);
+        state.entries.insert(key.clone(), TemplateEntry::Starting);
         drop(state);
         if !self.start_guard(request, true) {
-            self.put(&key, Entry::Later(Instant::now() + PAUSE, "no thread could be started"));
+            self.put(&key, TemplateEntry::Later(Instant::now() + PAUSE, "no thread could be started"));
         }
     }
 
@@ -280,7 +281,7 @@ impl Set {
     pub(super) fn start_and_wait(self: &Arc<Self>, request: Request) -> Result<(), Reason> {
         let (key, program) = (request.key.clone(), request.program().as_os_str().as_bytes().to_vec());
         let mut state = lock(&self.state);
-        if let Some(Entry::Later(..)) = state.entries.get(&key) {
+        if let Some(TemplateEntry::Later(..)) = state.entries.get(&key) {
             state.entries.remove(&key);
         }
         drop(state);
@@ -290,12 +291,12 @@ impl Set {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match state.entries.get(&key) {
-                Some(Entry::Ready(_)) => return Ok(()),
-                Some(Entry::Starting) if left.is_zero() => return Err("the template is being started".into()),
-                Some(Entry::Starting) => {
+                Some(TemplateEntry::Ready(_)) => return Ok(()),
+                Some(TemplateEntry::Starting) if left.is_zero() => return Err("the template is being started".into()),
+                Some(TemplateEntry::Starting) => {
                     state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
                 }
-                Some(Entry::Later(_, why)) => return Err((*why).into()),
+                Some(TemplateEntry::Later(_, why)) => return Err((*why).into()),
                 None => {
                     let refused = state.refused.get(&program).map(|(_, reason)| Arc::clone(reason));
                     return Err(refused.unwrap_or_else(|| "the template has ended".into()));
@@ -313,7 +314,7 @@ impl Set {
                 // Not an owner: the template ends where it is forgotten.
                 let known = Arc::downgrade(&template);
                 Counts::add(&self.counts.starts);
-                if self.put(&request.key, Entry::Ready(template)) {
+                if self.put(&request.key, TemplateEntry::Ready(template)) {
                     self.watch_over(&request.key, &known);
                 }
             }
@@ -330,25 +331,25 @@ impl Set {
                 self.changed.notify_all();
             }
             Err(Refusal::Now(why)) if is_first => {
-                self.put(&request.key, Entry::Later(Instant::now() + PAUSE, why));
+                self.put(&request.key, TemplateEntry::Later(Instant::now() + PAUSE, why));
             }
             Err(Refusal::Now(_)) => {}
         }
     }
 
     /// Replaces the entry of a start, and makes room for a template. Returns whether the set is still open.
-    fn put(&self, key: &[u8], entry: Entry) -> bool {
+    fn put(&self, key: &[u8], entry: TemplateEntry) -> bool {
         let mut state = lock(&self.state);
         let is_open = !state.is_closed;
         let mut old = vec![];
         if is_open {
             // First its predecessor, which must not cost another program its template.
             old.extend(state.entries.remove(key));
-            if matches!(entry, Entry::Ready(_)) {
+            if matches!(entry, TemplateEntry::Ready(_)) {
                 old.extend(state.make_room(self.limits.templates));
             }
             let now = Instant::now();
-            state.entries.retain(|_, entry| !matches!(entry, Entry::Later(when, _) if *when < now));
+            state.entries.retain(|_, entry| !matches!(entry, TemplateEntry::Later(when, _) if *when < now));
             state.entries.insert(key.to_vec(), entry);
         }
         drop(state);
@@ -362,7 +363,7 @@ impl Set {
         let mut state = lock(&self.state);
         loop {
             let current = match state.entries.get(key) {
-                Some(Entry::Ready(current)) if std::ptr::eq(Arc::as_ptr(current), template.as_ptr()) => current,
+                Some(TemplateEntry::Ready(current)) if std::ptr::eq(Arc::as_ptr(current), template.as_ptr()) => current,
                 _ => break,
             };
             let idle = self.limits.idle.saturating_sub(current.last_used().elapsed());
@@ -399,10 +400,10 @@ impl Set {
 
 impl State {
     /// Removes templates until there is room for one more: first those that were not used for the longest time.
-    fn make_room(&mut self, most: usize) -> Vec<Entry> {
+    fn make_room(&mut self, most: usize) -> Vec<TemplateEntry> {
         let mut old = vec![];
-        let used = |entry: &Entry| match entry {
-            Entry::Ready(template) => Some(template.last_used()),
+        let used = |entry: &TemplateEntry| match entry {
+            TemplateEntry::Ready(template) => Some(template.last_used()),
             _ => None,
         };
         while self.entries.values().filter_map(used).count() >= most {
