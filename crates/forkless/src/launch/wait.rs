@@ -97,7 +97,7 @@ fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io
 
 /// Turns the answer of a wait into the child's end.
 fn told(
-    answer: sys::Result<Found>,
+    answer: sys::Result<WaitResult>,
     pid: i32,
     pidfd: Option<&OwnedFd>,
     started: Instant,
@@ -116,7 +116,7 @@ fn told(
     }
 }
 
-fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
+fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<WaitResult> {
     loop {
         let answer = ask_once(pid, pidfd, options);
         if answer.as_ref().err() != Some(&errno::EINTR) {
@@ -125,20 +125,20 @@ fn ask(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
     }
 }
 
-fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<Found> {
+fn ask_once(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> sys::Result<WaitResult> {
     match pidfd {
         Some(pidfd) => by_pidfd(pid, pidfd.as_fd(), options),
         None => by_pid(pid, options),
     }
 }
 
-type Found = Option<(i32, uapi::rusage)>;
+type WaitResult = Option<(i32, uapi::rusage)>;
 
 /// The usage of a child that has used nothing yet.
 // SAFETY: all zeroes is a valid rusage.
 const NO_USAGE: uapi::rusage = unsafe { std::mem::zeroed() };
 
-fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
+fn by_pid(pid: i32, options: u32) -> sys::Result<WaitResult> {
     let (mut status, mut usage) = (0, NO_USAGE);
     let all = uapi::__WALL;
     match sys::wait4(pid, &mut status, options | all, Some(&mut usage)) {
@@ -147,7 +147,7 @@ fn by_pid(pid: i32, options: u32) -> sys::Result<Found> {
     }
 }
 
-fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<Found> {
+fn by_pidfd(pid: i32, pidfd: BorrowedFd<'_>, options: u32) -> sys::Result<WaitResult> {
     match by_id(uapi::P_PIDFD, pidfd.as_raw_fd(), options) {
         // Refused; before Linux 5.4 a pidfd cannot be waited for.
         Err(error) if is_refusal(error) => by_pid(pid, options).map_err(|_| error),
@@ -162,7 +162,7 @@ fn is_refusal(error: i32) -> bool {
     refusals.contains(&error)
 }
 
-fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<Found> {
+fn by_id(kind: u32, id: i32, options: u32) -> sys::Result<WaitResult> {
     const CLD_EXITED: i32 = 1;
     const CLD_DUMPED: i32 = 3;
     let (mut info, mut usage) = (sys::SignalInfo::EMPTY, NO_USAGE);
