@@ -15,11 +15,11 @@ const YOUNG: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp {
     path: CString,
-    found: Option<Found>,
+    found: Option<FileState>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Found {
+struct FileState {
     device: (u32, u32),
     inode: u64,
     mount: u64,
@@ -74,12 +74,12 @@ impl Stamp {
     }
 }
 
-fn look(path: &CString) -> Option<Found> {
+fn look(path: &CString) -> Option<FileState> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     // A network file system must ask its server: what it remembers may be seconds old.
     const AT_STATX_FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
     let found = statx(CWD, path, AT_STATX_FORCE_SYNC, wanted).ok()?;
-    Some(Found {
+    Some(FileState {
         device: (found.stx_dev_major, found.stx_dev_minor),
         inode: found.stx_ino,
         mount: found.stx_mnt_id,
