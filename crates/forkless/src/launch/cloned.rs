@@ -80,20 +80,20 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         let mut running = match attempt(plan, run, &caller, way) {
             Ok(running) => running,
             // Emulators that do not share memory have no clone3: the probe finds that.
-            Err(Refused::Clone(error)) if unprobed && is_clone3_refusal(plan, error) => {
+            Err(NotCloned::Clone(error)) if unprobed && is_clone3_refusal(plan, error) => {
                 drop(keep_dumpable);
                 unprobed = false;
                 features = probed()?;
                 continue;
             }
-            Err(Refused::Clone(error)) if way.call == CloneCall::Clone3 && is_clone3_refusal(plan, error) => {
+            Err(NotCloned::Clone(error)) if way.call == CloneCall::Clone3 && is_clone3_refusal(plan, error) => {
                 drop(keep_dumpable);
                 features = features.lose(Feature::Clone3, mark);
                 continue;
             }
-            Err(Refused::Clone(error)) => return Err(failure::clone_error(plan, run.pidfd, error)),
-            Err(Refused::Stack(error)) => return Err(failure::stack_error(plan, error)),
-            Err(Refused::Creator(error)) => return Err(failure::creator_error(plan, error)),
+            Err(NotCloned::Clone(error)) => return Err(failure::clone_error(plan, run.pidfd, error)),
+            Err(NotCloned::Stack(error)) => return Err(failure::stack_error(plan, error)),
+            Err(NotCloned::Creator(error)) => return Err(failure::creator_error(plan, error)),
         };
         if let Some(maps) = plan.place.id_maps.as_ref().filter(|_| running.maps.is_none()) {
             let frame = running.stack.frame();
@@ -196,7 +196,7 @@ fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
     if plain { is_refusal(error) } else { error == errno::ENOSYS && plan.place.cgroup.is_none() }
 }
 
-enum Refused {
+enum NotCloned {
     Stack(i32),
     Clone(i32),
     Creator(CreatorError),
@@ -235,8 +235,8 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Wa
 }
 
 /// Takes a stack, fills its frame, and clones.
-fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Running, Refused> {
-    let mut stack = Stack::take().map_err(Refused::Stack)?;
+fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Running, NotCloned> {
+    let mut stack = Stack::take().map_err(NotCloned::Stack)?;
     stack.begin(|frame| {
         ready(frame, plan, run, caller, way);
         *frame.go.get_mut() = GO_WAIT;
@@ -287,8 +287,8 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
     if !tried {
         stack.cancel();
     }
-    let (cloned, maps) = made.map_err(Refused::Creator)?;
-    let Cloned { pid, pidfd } = cloned.map_err(Refused::Clone)?;
+    let (cloned, maps) = made.map_err(NotCloned::Creator)?;
+    let Cloned { pid, pidfd } = cloned.map_err(NotCloned::Clone)?;
     let asked_by = if plan.is_autoreaped() { wait::NOBODY } else { pid };
     Ok(Running {
         pid: asked_by,
