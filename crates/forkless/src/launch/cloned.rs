@@ -25,7 +25,7 @@ use std::time::Instant;
 
 /// The method of a clone: its system call, and how the file-descriptor table is made.
 #[derive(Clone, Copy)]
-struct Way {
+struct CloneMethod {
     call: CloneCall,
     table: DescriptorTable,
     /// The kernel was not probed: the child tries `close_range` in its copy of the table, and closes one by one if that is
@@ -33,7 +33,7 @@ struct Way {
     unprobed: bool,
 }
 
-impl Way {
+impl CloneMethod {
     /// Whether the child shares the caller's file-descriptor table until it has made its own.
     fn shares_table(self) -> bool {
         matches!(self.table, DescriptorTable::Private(_) | DescriptorTable::PrivateBelow(_))
@@ -66,7 +66,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     // and no child has it while the caller is non-dumpable.
     let mut copy_sources = plan.place.is_foreign || caller.forbids_dumps;
     loop {
-        let way = Way { unprobed, ..best_way(plan, run, &caller, features, copy_sources) };
+        let way = CloneMethod { unprobed, ..best_way(plan, run, &caller, features, copy_sources) };
         let closes = plan.place.changes_ids || caller.forbids_dumps;
         let keep_dumpable = match closes.then(KeepDumpable::begin).transpose() {
             Err(error) if plan.place.changes_ids => return Err(failure::dumpable_error(plan, error)),
@@ -143,7 +143,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 fn knows_better(
     outcome: Outcome,
     signal: Option<i32>,
-    way: Way,
+    way: CloneMethod,
     features: &mut Features,
     copy_sources: &mut bool,
     mark: Mark,
@@ -175,7 +175,7 @@ pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
 
 /// Whether the launch must wait until the child has read the caller's descriptors, which it does after the clone.
 /// (Inherited standard streams do not count.)
-fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: Way) -> bool {
+fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: CloneMethod) -> bool {
     let is_held = run.may_hold(plan) && matches!(way.table, DescriptorTable::PrivateBelow(_));
     if plan.fds.keeps_locks {
         return way.shares_table();
@@ -203,7 +203,7 @@ enum NotCloned {
 }
 
 /// Fills a frame for one run.
-fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) {
+fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: CloneMethod) {
     *frame.plan.get_mut() = plan.header().cast_mut();
     // In another PID namespace the parent has no PID. Such a child inherits descriptors, and does not fetch them.
     frame.parent = if plan.place.is_in_other_pids { 0 } else { caller.pid };
@@ -235,7 +235,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Wa
 }
 
 /// Takes a stack, fills its frame, and clones.
-fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Running, NotCloned> {
+fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: CloneMethod) -> Result<Running, NotCloned> {
     let mut stack = Stack::take().map_err(NotCloned::Stack)?;
     stack.begin(|frame| {
         ready(frame, plan, run, caller, way);
@@ -305,7 +305,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: Way) -> Result<Runn
 }
 
 /// The best method that the known features allow.
-fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> Way {
+fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, copy_sources: bool) -> CloneMethod {
     let call = if features.has(Feature::Clone3) || plan.flags != 0 { CloneCall::Clone3 } else { CloneCall::Clone };
     let highest_slot = run.slots.iter().copied().max().unwrap_or(SLOT_INHERIT);
     let highest = plan.fds.highest_source.max(highest_slot);
@@ -328,11 +328,11 @@ fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, cop
     } else {
         DescriptorTable::PrivateBelow(highest as u32 + 1)
     };
-    Way { call, table, unprobed: false }
+    CloneMethod { call, table, unprobed: false }
 }
 
 /// The features that a launch relied on.
-fn used(way: Way) -> impl Iterator<Item = Feature> {
+fn used(way: CloneMethod) -> impl Iterator<Item = Feature> {
     let all = [
         (Feature::Clone3, way.call == CloneCall::Clone3),
         (Feature::CloseRange, way.shares_table()),
@@ -351,7 +351,7 @@ enum NextBest {
     },
 }
 
-fn next_best(failure: Outcome, signal: Option<i32>, way: Way) -> Option<NextBest> {
+fn next_best(failure: Outcome, signal: Option<i32>, way: CloneMethod) -> Option<NextBest> {
     // A seccomp filter kills with SIGSYS. Any other signal has another cause, which another method does not remove.
     let by_filter = signal == Some(SIGSYS);
     let (private, passes) = (way.shares_table(), way.passing() != Passing::None);
@@ -388,7 +388,7 @@ pub(crate) fn late_error(
     let signal = fatal_signal(stack, status);
     let known = (matches!(route, Route::Clone { .. }) && !plan.once).then(Features::get);
     if let (Route::Clone { call, table }, Some(Ok(features))) = (route, known) {
-        let way = Way { call, table, unprobed: false };
+        let way = CloneMethod { call, table, unprobed: false };
         let (mut features, mut copy_sources) = (features, false);
         knows_better(outcome, signal, way, &mut features, &mut copy_sources, Mark::begin(false));
     }
