@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 /// Launches a plan by `posix_spawn`.
 pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
-    let mut request = Request::new(plan)?;
+    let mut request = SpawnArguments::new(plan)?;
     request.fill(run)?;
     // Reserves a descriptor for the pidfd: at RLIMIT_NOFILE the launch must fail before the program runs, not after.
     let room = if run.pidfd { Some(kernel::pidfd_open(sys::getpid())) } else { None };
@@ -66,7 +66,7 @@ fn pidfd(room: OwnedFd, pid: i32) -> Option<OwnedFd> {
 }
 
 /// The arguments of a call of `posix_spawn`.
-struct Request<'a> {
+struct SpawnArguments<'a> {
     plan: &'a Plan,
     actions: libc::posix_spawn_file_actions_t,
     attributes: libc::posix_spawnattr_t,
@@ -80,7 +80,7 @@ struct Request<'a> {
     last: Option<(RawFd, Option<RawFd>)>,
 }
 
-impl Drop for Request<'_> {
+impl Drop for SpawnArguments<'_> {
     fn drop(&mut self) {
         // SAFETY: both were initialized by `new`.
         unsafe {
@@ -90,7 +90,7 @@ impl Drop for Request<'_> {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> SpawnArguments<'a> {
     fn new(plan: &'a Plan) -> Result<Self, Error> {
         let (mut actions, mut attributes) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         let failed = |error| Error::new(plan.program(), Step::Clone, error).on("by posix_spawn");
