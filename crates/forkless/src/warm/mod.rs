@@ -48,7 +48,7 @@ use crate::step::Step;
 use crate::zygote::launch::{Again, Refused, attempt};
 use library::Library;
 use options::Limits;
-use request::Request;
+use request::TemplateRequest;
 use set::{Cold, Counts, Set, Source};
 use std::io;
 use std::path::Path;
@@ -253,7 +253,7 @@ impl Warm {
     }
 
     /// What a launch needs of a template. The error is the reason why the launch is cold.
-    fn request(&self, plan: &Plan) -> Result<Request, Reason> {
+    fn request(&self, plan: &Plan) -> Result<TemplateRequest, Reason> {
         if self.set().is_copy() {
             return Err("this process is a copy of the one that has the templates".into());
         }
@@ -263,7 +263,7 @@ impl Warm {
         if let Some(why) = request::program(plan).and_then(|program| self.set().refusal(program)) {
             return Err(why);
         }
-        Request::of(plan)
+        TemplateRequest::of(plan)
     }
 }
 
@@ -299,7 +299,7 @@ impl Cloner for Warm {
 /// A launch from the template. The outer error: why it must be cold.
 fn by_template(
     set: &Set,
-    request: Result<&Request, &Reason>,
+    request: Result<&TemplateRequest, &Reason>,
     plan: &Plan,
     run: &Run<'_>,
 ) -> Result<(Arc<Template>, Result<Running, Error>), Cold> {

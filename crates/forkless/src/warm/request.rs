@@ -19,12 +19,12 @@ const CHANGING: [&[u8]; 6] = [b"PWD=", b"OLDPWD=", b"SHLVL=", b"_=", b"PARALLEL_
 const LONGEST: usize = 100 * 1024;
 
 /// A template's program and environment.
-pub(super) struct Request {
+pub(super) struct TemplateRequest {
     /// Everything that a template depends on, as strings that end in NUL: path, `argv[0]`, variables.
     pub(super) key: Vec<u8>,
 }
 
-impl Request {
+impl TemplateRequest {
     /// The error is the reason why no template could be used. Of the environment only [`check`](Self::check) has reasons:
     /// a template that exists has passed it with the same environment.
     pub(super) fn of(plan: &Plan) -> Result<Self, Reason> {

@@ -19,7 +19,7 @@ use super::Reason;
 use super::files::Stamp;
 use super::library::Library;
 use super::options::Limits;
-use super::request::Request;
+use super::request::TemplateRequest;
 use super::template::{Refusal, Template};
 use crate::launch::creator::{outlive_children, starting_thread};
 use crate::launch::run::Origin;
@@ -193,7 +193,7 @@ impl Set {
     }
 
     /// The template for a launch, if it may be used.
-    pub(super) fn template(&self, request: &Request) -> Result<Arc<Template>, Cold> {
+    pub(super) fn template(&self, request: &TemplateRequest) -> Result<Arc<Template>, Cold> {
         let mut state = lock(&self.state);
         let template = match state.entries.get(&request.key) {
             None => return Err(Cold::first("the template was not started yet")),
@@ -237,7 +237,7 @@ impl Set {
     }
 
     /// Starts the template for later launches like this one, on a thread of its own.
-    pub(super) fn start(self: &Arc<Self>, request: Request) {
+    pub(super) fn start(self: &Arc<Self>, request: TemplateRequest) {
         let key = request.key.clone();
         let mut state = lock(&self.state);
         let is_known = match state.entries.get(&key) {
@@ -258,14 +258,14 @@ impl Set {
 
     /// Starts the successor of the template that has made a launch like this one, if that is near its end. If it cannot be
     /// started, the template serves to its end, and the launch after that starts the next one.
-    pub(super) fn succeed(self: &Arc<Self>, template: &Template, request: Request) {
+    pub(super) fn succeed(self: &Arc<Self>, template: &Template, request: TemplateRequest) {
         if template.wants_successor(&self.limits) {
             self.start_guard(request, false);
         }
     }
 
     /// Starts a guard. Returns whether there is a thread for it.
-    fn start_guard(self: &Arc<Self>, request: Request, is_first: bool) -> bool {
+    fn start_guard(self: &Arc<Self>, request: TemplateRequest, is_first: bool) -> bool {
         let set = Arc::clone(self);
         let builder = thread::Builder::new().name("forkless-warm".into()).stack_size(STACK);
         let work = move || {
@@ -278,7 +278,7 @@ impl Set {
     }
 
     /// Starts the template, and waits until it is ready. The error: why there is none.
-    pub(super) fn start_and_wait(self: &Arc<Self>, request: Request) -> Result<(), Reason> {
+    pub(super) fn start_and_wait(self: &Arc<Self>, request: TemplateRequest) -> Result<(), Reason> {
         let (key, program) = (request.key.clone(), request.program().as_os_str().as_bytes().to_vec());
         let mut state = lock(&self.state);
         if let Some(TemplateEntry::Later(..)) = state.entries.get(&key) {
@@ -306,7 +306,7 @@ impl Set {
     }
 
     /// The work of a guard. `is_first`: its template succeeds no other one.
-    fn guard(self: Arc<Self>, request: &Request, is_first: bool) {
+    fn guard(self: Arc<Self>, request: &TemplateRequest, is_first: bool) {
         let program = request.program().as_os_str().as_bytes();
         match Template::start(request, &self.library, &self.limits) {
             Ok(template) => {

@@ -5,7 +5,7 @@ use super::caller::Caller;
 use super::files::{LOADER, Place, Stamp, check_program, has_capabilities, is_executable};
 use super::library::Library;
 use super::options::Limits;
-use super::request::Request;
+use super::request::TemplateRequest;
 use super::watch::{Unwatched, watch};
 use crate::child::Child;
 use crate::kernel::SIGKILL;
@@ -65,7 +65,7 @@ pub(super) enum Unfit {
 
 impl Template {
     /// Starts one, if the program can have one.
-    pub(super) fn start(request: &Request, library: &Library, limits: &Limits) -> Result<Self, Refusal> {
+    pub(super) fn start(request: &TemplateRequest, library: &Library, limits: &Limits) -> Result<Self, Refusal> {
         let path = request.program();
         let Some(program) = Stamp::of(path).filter(Stamp::exists) else {
             return Err(Refusal::Now("the program does not exist"));
@@ -213,7 +213,7 @@ impl Template {
 }
 
 /// The command that executes a template.
-fn command(request: &Request, library: &Path) -> Command {
+fn command(request: &TemplateRequest, library: &Path) -> Command {
     let mut command = Command::new(request.program());
     command.arg0(request.arg0()).env_clear();
     for (name, value) in request.env() {
