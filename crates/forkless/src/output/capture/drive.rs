@@ -109,7 +109,7 @@ enum Stage {
 }
 
 /// The state of the loop.
-struct Run<'a> {
+struct CaptureRun<'a> {
     drive: Drive,
     children: &'a mut [Child],
     stage: Stage,
@@ -140,11 +140,11 @@ impl Drive {
         let stage = Stage::Runs(deadline);
         let polled = Vec::with_capacity(4);
         let mut run =
-            Run { drive: self, children, stage, timed_out: false, input_left, sent: None, polled, ended: None };
+            CaptureRun { drive: self, children, stage, timed_out: false, input_left, sent: None, polled, ended: None };
         match run.go() {
             Ok(held_open) => {
                 let input_left = run.input_left + run.end_input();
-                let Run { drive, timed_out, sent, .. } = run;
+                let CaptureRun { drive, timed_out, sent, .. } = run;
                 Ok(Driven { readers: drive.readers, input_left, timed_out, held_open, sent })
             }
             Err(error) => {
@@ -166,7 +166,7 @@ enum What {
     End(usize),
 }
 
-impl Run<'_> {
+impl CaptureRun<'_> {
     /// Returns whether another process holds the streams open.
     fn go(&mut self) -> io::Result<bool> {
         if let Some(input) = &self.drive.input {
