@@ -233,15 +233,15 @@ pub struct Row {
 }
 
 /// The generated flag with its value's name, and the flags for the docs.
-type Run = (Option<(&'static str, &'static str)>, &'static str);
+type GeneratedFlag = (Option<(&'static str, &'static str)>, &'static str);
 
 macro_rules! run {
     ({ by_hand $words:literal }) => {{
-        const RUN: Run = (None, $words);
+        const RUN: GeneratedFlag = (None, $words);
         RUN
     }};
     ({ $flag:literal, $value:literal, $heading:literal }) => {{
-        const RUN: Run = (Some(($flag, $value)), concat!("`--", $flag, "`"));
+        const RUN: GeneratedFlag = (Some(($flag, $value)), concat!("`--", $flag, "`"));
         RUN
     }};
 }
