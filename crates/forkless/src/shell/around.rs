@@ -28,10 +28,10 @@ use std::sync::{Arc, Mutex};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct ShellSurroundings(Arc<Seen>);
+pub struct ShellSurroundings(Arc<SurroundingsSeen>);
 
 #[derive(Debug)]
-struct Seen {
+struct SurroundingsSeen {
     shell: Option<ShellFile>,
     is_privileged: bool,
     mask: Option<u64>,
@@ -66,7 +66,7 @@ impl ShellSurroundings {
     /// ```
     pub fn of(shell: impl AsRef<Path>) -> Self {
         let given = env::var_os("PWD").map(OsStringExt::into_vec);
-        Self(Arc::new(Seen {
+        Self(Arc::new(SurroundingsSeen {
             shell: ShellFile::of(shell.as_ref()),
             is_privileged: is_privileged(),
             mask: sys::signal_mask().ok(),
