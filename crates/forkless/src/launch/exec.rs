@@ -29,7 +29,7 @@ pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
     frame.slots = pipes::plain_slots(plan);
     frame.hook = Some(call_all);
     frame.hook_data = (&raw const plan.closures).cast();
-    let before = Signals::save(signals);
+    let before = SavedSignals::save(signals);
     // SAFETY: frame and plan live here, and what needs a parent has been refused.
     unsafe { play_here(&frame) };
     before.restore();
@@ -56,12 +56,12 @@ fn refusal(plan: &Plan) -> Option<&'static str> {
 }
 
 /// Signal actions and the signal mask.
-struct Signals {
+struct SavedSignals {
     mask: sys::Result<u64>,
     actions: Vec<(u32, uapi::kernel_sigaction)>,
 }
 
-impl Signals {
+impl SavedSignals {
     fn save(set: u64) -> Self {
         let wanted = (1..=64).filter(|signal| set >> (signal - 1) & 1 == 1);
         let actions = wanted.filter_map(|signal| Some((signal, sys::signal_action(signal).ok()?))).collect();
