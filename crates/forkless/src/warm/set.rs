@@ -63,7 +63,7 @@ enum TemplateEntry {
 }
 
 #[derive(Default)]
-struct State {
+struct SetState {
     entries: HashMap<Vec<u8>, TemplateEntry>,
     /// Programs that cannot be warm as long as their file is the same.
     refused: HashMap<Vec<u8>, (Stamp, Reason)>,
@@ -110,7 +110,7 @@ pub(super) struct Set {
     limits: Limits,
     /// The [process](process::generation) that made it.
     owner: u32,
-    state: Mutex<State>,
+    state: Mutex<SetState>,
     /// An entry has changed.
     changed: Condvar,
     pub(super) counts: Counts,
@@ -398,7 +398,7 @@ impl Set {
     }
 }
 
-impl State {
+impl SetState {
     /// Removes templates until there is room for one more: first those that were not used for the longest time.
     fn make_room(&mut self, most: usize) -> Vec<TemplateEntry> {
         let mut old = vec![];
