@@ -178,17 +178,17 @@ pub struct Zygote {
     options: ZygoteOptions,
     /// The [process](process::generation) that started it.
     owner: u32,
-    state: Mutex<State>,
+    state: Mutex<ZygoteState>,
     launches: AtomicU64,
     starts: AtomicU64,
     deaths: AtomicU64,
 }
 
-struct State {
+struct ZygoteState {
     helper: Option<Arc<Helper>>,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for ZygoteState {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("State").field("helper", &self.helper.as_ref().map(|helper| helper.pid)).finish()
     }
@@ -225,7 +225,7 @@ impl Zygote {
         Ok(Self {
             options: options.clone(),
             owner: process::generation(),
-            state: Mutex::new(State { helper }),
+            state: Mutex::new(ZygoteState { helper }),
             launches: AtomicU64::new(0),
             starts: AtomicU64::new(1),
             deaths: AtomicU64::new(0),
