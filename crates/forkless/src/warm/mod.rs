@@ -49,7 +49,7 @@ use crate::zygote::launch::{Again, Refused, attempt};
 use library::Library;
 use options::Limits;
 use request::TemplateRequest;
-use set::{Cold, Counts, Set, Source};
+use set::{ChildSource, Cold, Counts, Set};
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Output};
@@ -278,7 +278,7 @@ impl Cloner for Warm {
                 if let Ok(request) = request {
                     set.succeed(&template, request);
                 }
-                let source = Source::Template(Arc::downgrade(set), Arc::downgrade(&template));
+                let source = ChildSource::Template(Arc::downgrade(set), Arc::downgrade(&template));
                 answer.map(|running| Running { route: Route::Warm, origin: Some(Box::new(source)), ..running })
             }
             Err(Cold { reason, starts, blamed }) => {
@@ -290,7 +290,7 @@ impl Cloner for Warm {
                 if let (true, Ok(request), Ok(_)) = (starts, request, &answer) {
                     set.start(request);
                 }
-                answer.map(|running| Running { origin: Some(Box::new(Source::Cold(reason))), ..running })
+                answer.map(|running| Running { origin: Some(Box::new(ChildSource::Cold(reason))), ..running })
             }
         }
     }

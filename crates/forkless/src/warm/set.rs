@@ -416,12 +416,12 @@ impl SetState {
 }
 
 /// Where a child comes from.
-pub(super) enum Source {
+pub(super) enum ChildSource {
     Cold(Reason),
     Template(Weak<Set>, Weak<Template>),
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for ChildSource {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             Self::Cold(reason) => reason,
@@ -430,7 +430,7 @@ impl std::fmt::Debug for Source {
     }
 }
 
-impl Origin for Source {
+impl Origin for ChildSource {
     fn cold_reason(&self) -> Option<&str> {
         match self {
             Self::Cold(reason) => Some(reason),
