@@ -87,7 +87,7 @@ static FILTER: [[u16; 4]; 8] = [
 ];
 
 /// A program that is being watched.
-struct Watched<'a> {
+struct WatchedProgram<'a> {
     child: Child,
     listener: OwnedFd,
     library: &'a Path,
@@ -163,7 +163,7 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
         Some(listener) => listener,
         None => return Err(child.wait().map_or_else(|error| unwatched(&error), |_| SHORT)),
     };
-    let mut watched = Watched { child, listener, library, paths: Vec::new(), has_executed: false };
+    let mut watched = WatchedProgram { child, listener, library, paths: Vec::new(), has_executed: false };
     let answer = watched.follow();
     let _ = watched.child.kill();
     let _ = watched.child.wait();
@@ -180,7 +180,7 @@ fn unwatched(error: &std::io::Error) -> Unwatched {
     }
 }
 
-impl Watched<'_> {
+impl WatchedProgram<'_> {
     fn follow(&mut self) -> Result<(), Unwatched> {
         let (started, mut looked) = (Instant::now(), Instant::now());
         let interval = Timespec::try_from(LOOK).ok();
