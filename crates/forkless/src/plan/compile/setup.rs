@@ -344,30 +344,30 @@ fn group_list(user: &str, gid: u32) -> Result<Vec<u32>, String> {
 }
 
 /// An argument of a system call in the table of settings.
-trait Word {
+trait CallArgument {
     fn arg(self, arena: &mut Arena) -> Arg;
 }
 
-impl Word for u64 {
+impl CallArgument for u64 {
     fn arg(self, _: &mut Arena) -> Arg {
         Arg::Number(self)
     }
 }
 
-impl Word for u32 {
+impl CallArgument for u32 {
     fn arg(self, _: &mut Arena) -> Arg {
         Arg::Number(self.into())
     }
 }
 
 /// Passed as the address of a copy in the arena.
-impl Word for &[u64] {
+impl CallArgument for &[u64] {
     fn arg(self, arena: &mut Arena) -> Arg {
         Arg::Data(arena.words(self))
     }
 }
 
-impl<T: Word + Copy> Word for &T {
+impl<T: CallArgument + Copy> CallArgument for &T {
     fn arg(self, arena: &mut Arena) -> Arg {
         (*self).arg(arena)
     }
