@@ -1,7 +1,7 @@
 //! The handle of a child that is awaited.
 
 use super::process::Process;
-use super::stream::{Capture, ChildStderr, ChildStdin, ChildStdout};
+use super::stream::{ChildStderr, ChildStdin, ChildStdout, ReadToEnd};
 use crate::error::Error;
 use crate::kernel::SIGCONT;
 use crate::launch::pipes::Defaults;
@@ -258,8 +258,8 @@ impl Child {
     pub async fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         self.watched.process.child.end_input();
-        let mut stdout = Capture::stdout(self.stdout.take());
-        let mut stderr = Capture::stderr(self.stderr.take());
+        let mut stdout = ReadToEnd::stdout(self.stdout.take());
+        let mut stderr = ReadToEnd::stderr(self.stderr.take());
         poll_fn(|context| {
             let (out, err) = (stdout.poll(context)?, stderr.poll(context)?);
             ready!(out);

@@ -197,13 +197,13 @@ macro_rules! descriptor {
 descriptor! { ChildStdin(Sender) ChildStdout(Receiver) ChildStderr(Receiver) }
 
 /// All bytes that a child writes to one stream.
-pub(super) struct Capture {
+pub(super) struct ReadToEnd {
     /// `None` at its end.
     stream: Option<Receiver>,
     bytes: Vec<u8>,
 }
 
-impl Capture {
+impl ReadToEnd {
     pub(super) fn stdout(stream: Option<ChildStdout>) -> Self {
         Self { stream: stream.map(|stream| stream.0), bytes: Vec::new() }
     }
