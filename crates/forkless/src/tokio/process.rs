@@ -14,15 +14,15 @@ use tokio::runtime::Handle;
 pub(super) struct Process {
     /// Some from [`watch`](Self::watch) until the child has been reaped. Before `child`, to be dropped before the
     /// descriptor that it names is closed.
-    watch: Option<AsyncFd<Pidfd>>,
+    watch: Option<AsyncFd<OwnPidfd>>,
     pub(super) child: crate::Child,
 }
 
 /// The child's pidfd, which the child owns.
 #[derive(Debug)]
-struct Pidfd(RawFd);
+struct OwnPidfd(RawFd);
 
-impl AsRawFd for Pidfd {
+impl AsRawFd for OwnPidfd {
     fn as_raw_fd(&self) -> RawFd {
         self.0
     }
@@ -36,7 +36,7 @@ impl Process {
     /// Registers the child with the runtime's reactor. Panics, as all of tokio does, if the runtime has none.
     pub(super) fn watch(&mut self) -> io::Result<()> {
         if self.child.is_running() {
-            let pidfd = Pidfd(self.child.pidfd_or_open()?.as_raw_fd());
+            let pidfd = OwnPidfd(self.child.pidfd_or_open()?.as_raw_fd());
             // SAFETY: the child keeps the descriptor as long as it lives, and is dropped after the watch.
             self.watch = Some(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?);
         }
