@@ -1,6 +1,6 @@
 //! The handle of a child that is awaited.
 
-use super::process::Process;
+use super::process::WatchedProcess;
 use super::stream::{ChildStderr, ChildStdin, ChildStdout, ReadToEnd};
 use crate::error::Error;
 use crate::kernel::SIGCONT;
@@ -39,7 +39,7 @@ pub struct Child {
 #[derive(Debug)]
 struct Watched {
     /// Taken when this is dropped.
-    process: ManuallyDrop<Process>,
+    process: ManuallyDrop<WatchedProcess>,
     /// The runtime that watches the child.
     runtime: Handle,
 }
@@ -61,7 +61,7 @@ impl Child {
     }
 
     fn unwatched(child: crate::Child, runtime: Handle) -> Self {
-        let process = ManuallyDrop::new(Process::new(child));
+        let process = ManuallyDrop::new(WatchedProcess::new(child));
         Self { watched: Watched { process, runtime }, stdin: None, stdout: None, stderr: None }
     }
 

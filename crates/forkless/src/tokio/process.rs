@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 /// A child that may be watched. When it is dropped, the child is kept as an orphan, like any other.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct WatchedProcess {
     /// Some from [`watch`](Self::watch) until the child has been reaped. Before `child`, to be dropped before the
     /// descriptor that it names is closed.
     watch: Option<AsyncFd<OwnPidfd>>,
@@ -28,7 +28,7 @@ impl AsRawFd for OwnPidfd {
     }
 }
 
-impl Process {
+impl WatchedProcess {
     pub(super) fn new(child: crate::Child) -> Self {
         Self { watch: None, child }
     }
