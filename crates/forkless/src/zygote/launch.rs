@@ -140,12 +140,12 @@ fn refuse(plan: &Plan) -> Result<(), Error> {
 }
 
 /// The descriptors of a launch, in the order of the parcel's patches.
-struct Descriptors<'a> {
+struct ParcelDescriptors<'a> {
     fds: Vec<BorrowedFd<'a>>,
     places: Vec<u32>,
 }
 
-impl Descriptors<'_> {
+impl ParcelDescriptors<'_> {
     /// Adds `fd`. The helper stores its own number of it at offset `at` of the mapping.
     fn add(&mut self, fd: RawFd, at: usize) {
         // SAFETY: used only during the launch, while its owner keeps it open. A number that is not open is an error.
@@ -193,7 +193,7 @@ pub(crate) fn attempt(
         Ok(parcel) => parcel,
         Err(error) => return Err(lost(plan, helper, error, "while sending its memory")),
     };
-    let mut descriptors = Descriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
+    let mut descriptors = ParcelDescriptors { fds: Vec::with_capacity(16), places: Vec::with_capacity(16) };
     descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
     fill(plan, run, &mut stack, base, &status, mask, &mut descriptors);
     // SAFETY: the parcel is ours until it is sent.
@@ -357,7 +357,7 @@ fn fill(
     base: NonNull<u8>,
     status: &Status,
     mask: u64,
-    descriptors: &mut Descriptors<'_>,
+    descriptors: &mut ParcelDescriptors<'_>,
 ) {
     stack.begin(|frame| {
         frame.host = sys::getpid();
@@ -412,7 +412,7 @@ fn fill(
 }
 
 /// Adds the descriptors that calls use before the child has its own table: their first argument.
-fn read_early(plan: &Plan, descriptors: &mut Descriptors<'_>) {
+fn read_early(plan: &Plan, descriptors: &mut ParcelDescriptors<'_>) {
     for index in 0..plan.last_op() {
         let op = plan.op(index);
         match op.code {
