@@ -113,7 +113,7 @@ fn clamps() -> i64 {
 
 /// `get_mempolicy(2)`: the policy for new memory of the calling thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct MemoryPolicy {
+struct NumaPolicy {
     /// The kernel's answer: 0, or an error as a negative number.
     answer: i64,
     mode: i32,
@@ -122,7 +122,7 @@ struct MemoryPolicy {
     nodes: [u64; 16],
 }
 
-impl MemoryPolicy {
+impl NumaPolicy {
     fn of_caller() -> Self {
         let mut policy = Self { answer: 0, mode: 0, nodes: [0; 16] };
         let (mode, nodes) = (&raw mut policy.mode as usize, policy.nodes.as_mut_ptr() as usize);
@@ -138,7 +138,7 @@ pub(crate) struct Inherited {
     /// Negative: the value cannot be read. The first are the securebits.
     pub(super) values: [i64; VALUES.len()],
     files: [Contents; FILES.len()],
-    memory: MemoryPolicy,
+    memory: NumaPolicy,
     /// The thread that its seccomp filters belong to. `None`: to all threads that have as many. See [`filters`].
     filters_of: Option<ThreadId>,
 }
@@ -155,7 +155,7 @@ impl Inherited {
         Self {
             values: VALUES.map(|(_, read)| read()),
             files: std::array::from_fn(contents),
-            memory: MemoryPolicy::of_caller(),
+            memory: NumaPolicy::of_caller(),
             filters_of: filters::owner(status, std::thread::current().id()),
         }
     }
@@ -194,12 +194,12 @@ mod tests {
     fn memory_policies_differ_in_mode_or_nodes() {
         const PREFERRED: usize = 1;
         const BIND: usize = 2;
-        let usual = MemoryPolicy::of_caller();
+        let usual = NumaPolicy::of_caller();
         let set = |mode: usize, nodes: u64| {
             value(uapi::__NR_set_mempolicy, [mode, &raw const nodes as usize, u64::BITS as usize, 0, 0, 0])
         };
         // On a thread of its own, which has its own policy.
-        let changed = || [BIND, PREFERRED].map(|mode| (set(mode, 1), MemoryPolicy::of_caller()));
+        let changed = || [BIND, PREFERRED].map(|mode| (set(mode, 1), NumaPolicy::of_caller()));
         let [(first, bound), (second, preferred)] =
             std::thread::scope(|scope| scope.spawn(changed).join().expect("a thread"));
         if (first, second) != (0, 0) {
