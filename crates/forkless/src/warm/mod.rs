@@ -70,7 +70,7 @@ pub use options::WarmOptions;
 pub use set::WarmStats;
 
 /// Why a launch is cold.
-type Reason = Arc<str>;
+type ColdReason = Arc<str>;
 
 /// A set of templates; see the [module](self). Clones share it.
 ///
@@ -253,7 +253,7 @@ impl Warm {
     }
 
     /// What a launch needs of a template. The error is the reason why the launch is cold.
-    fn request(&self, plan: &Plan) -> Result<TemplateRequest, Reason> {
+    fn request(&self, plan: &Plan) -> Result<TemplateRequest, ColdReason> {
         if self.set().is_copy() {
             return Err("this process is a copy of the one that has the templates".into());
         }
@@ -299,7 +299,7 @@ impl Cloner for Warm {
 /// A launch from the template. The outer error: why it must be cold.
 fn by_template(
     set: &Set,
-    request: Result<&TemplateRequest, &Reason>,
+    request: Result<&TemplateRequest, &ColdReason>,
     plan: &Plan,
     run: &Run<'_>,
 ) -> Result<(Arc<Template>, Result<Running, Error>), Cold> {

@@ -1,7 +1,7 @@
 //! What a launch needs of a template: which program, with which environment. And the conditions that depend on the plan
 //! alone.
 
-use super::Reason;
+use super::ColdReason;
 use crate::launch::wait::sigchld_discards;
 use crate::plan::{Creator, Plan};
 use crate::route::Launcher;
@@ -27,7 +27,7 @@ pub(super) struct TemplateRequest {
 impl TemplateRequest {
     /// The error is the reason why no template could be used. Of the environment only [`check`](Self::check) has reasons:
     /// a template that exists has passed it with the same environment.
-    pub(super) fn of(plan: &Plan) -> Result<Self, Reason> {
+    pub(super) fn of(plan: &Plan) -> Result<Self, ColdReason> {
         suits(plan)?;
         let Some(path) = program(plan) else {
             return Err("the program is a descriptor".into());
@@ -137,7 +137,7 @@ unsafe fn strings<'a>(mut vector: *const u64) -> impl Iterator<Item = &'a [u8]> 
 }
 
 /// Whether all settings of a plan have the same effect without an exec.
-fn suits(plan: &Plan) -> Result<(), Reason> {
+fn suits(plan: &Plan) -> Result<(), ColdReason> {
     let conditions = [
         (plan.launcher == Launcher::Clone, "another launcher was selected"),
         (plan.flags == 0, "autoreap or pidfd_autokill"),

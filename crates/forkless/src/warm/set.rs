@@ -15,7 +15,7 @@
 //! A launch by a template that is near its end starts the *successor*, with a guard of its own. When the successor is ready,
 //! it takes the template's place in the set, and the template ends.
 
-use super::Reason;
+use super::ColdReason;
 use super::files::Stamp;
 use super::library::Library;
 use super::options::Limits;
@@ -66,7 +66,7 @@ enum TemplateEntry {
 struct SetState {
     entries: HashMap<Vec<u8>, TemplateEntry>,
     /// Programs that cannot be warm as long as their file is the same.
-    refused: HashMap<Vec<u8>, (Stamp, Reason)>,
+    refused: HashMap<Vec<u8>, (Stamp, ColdReason)>,
     /// Its owner has dropped it.
     is_closed: bool,
 }
@@ -118,7 +118,7 @@ pub(super) struct Set {
 
 /// Why a launch is cold, and whether a template is to be started for later ones.
 pub(super) struct Cold {
-    pub(super) reason: Reason,
+    pub(super) reason: ColdReason,
     pub(super) starts: bool,
     /// The template that could not make the child. If the cold launch succeeds, the template was at fault.
     pub(super) blamed: Option<Arc<Template>>,
@@ -129,7 +129,7 @@ impl Cold {
         Self { reason: reason.into(), starts: true, blamed: None }
     }
 
-    pub(super) fn for_now(reason: impl Into<Reason>) -> Self {
+    pub(super) fn for_now(reason: impl Into<ColdReason>) -> Self {
         Self { reason: reason.into(), starts: false, blamed: None }
     }
 }
@@ -179,7 +179,7 @@ impl Set {
 
     /// Why this program can have no template, if that is known. It must be cheap: programs that cannot be warm are asked
     /// for at each launch.
-    pub(super) fn refusal(&self, program: &[u8]) -> Option<Reason> {
+    pub(super) fn refusal(&self, program: &[u8]) -> Option<ColdReason> {
         if self.limits.templates == 0 {
             return Some("no templates are configured".into());
         }
@@ -278,7 +278,7 @@ impl Set {
     }
 
     /// Starts the template, and waits until it is ready. The error: why there is none.
-    pub(super) fn start_and_wait(self: &Arc<Self>, request: TemplateRequest) -> Result<(), Reason> {
+    pub(super) fn start_and_wait(self: &Arc<Self>, request: TemplateRequest) -> Result<(), ColdReason> {
         let (key, program) = (request.key.clone(), request.program().as_os_str().as_bytes().to_vec());
         let mut state = lock(&self.state);
         if let Some(TemplateEntry::Later(..)) = state.entries.get(&key) {
@@ -417,7 +417,7 @@ impl SetState {
 
 /// Where a child comes from.
 pub(super) enum ChildSource {
-    Cold(Reason),
+    Cold(ColdReason),
     Template(Weak<Set>, Weak<Template>),
 }
 

@@ -1,6 +1,6 @@
 //! One template: its start, and the conditions for its use.
 
-use super::Reason;
+use super::ColdReason;
 use super::caller::Caller;
 use super::files::{LOADER, Place, Stamp, check_program, has_capabilities, is_executable};
 use super::library::Library;
@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Why there is no template.
 pub(super) enum Refusal {
     /// There can be none as long as the program's file is the same.
-    Lasting(Stamp, Reason),
+    Lasting(Stamp, ColdReason),
     /// There may be one later. The reason against one now.
     Now(&'static str),
 }
