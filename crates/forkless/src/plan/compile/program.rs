@@ -56,14 +56,14 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
         let directory = command.directory.as_deref().unwrap_or(Path::new(""));
         for n in 0..paths.len() {
             match look(&directory.join(paths.get(n))) {
-                Look::Executable => {
+                FoundFile::Executable => {
                     paths.move_to_front(n);
                     break;
                 }
                 // The child may be another user, who may execute what the caller may not even see. And without such
                 // a user, the order decides which failure is reported.
-                Look::Other => break,
-                Look::Absent => {}
+                FoundFile::Other => break,
+                FoundFile::Absent => {}
             }
         }
     }
@@ -92,18 +92,18 @@ fn has_other_files(command: &Command) -> bool {
 }
 
 /// Examines the file at a path.
-enum Look {
+enum FoundFile {
     Executable,
     Absent,
     Other,
 }
 
-fn look(path: &Path) -> Look {
+fn look(path: &Path) -> FoundFile {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     match std::fs::metadata(path) {
-        Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => Look::Executable,
-        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Look::Absent,
-        _ => Look::Other,
+        Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => FoundFile::Executable,
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => FoundFile::Absent,
+        _ => FoundFile::Other,
     }
 }
 
