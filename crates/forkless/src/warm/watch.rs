@@ -56,7 +56,7 @@ struct Notice {
 
 /// `struct seccomp_notif_resp`.
 #[repr(C)]
-struct Answer {
+struct WatchAnswer {
     id: u64,
     value: i64,
     error: i32,
@@ -68,7 +68,7 @@ const SECCOMP_IOCTL_NOTIF_SEND: usize = 0xc018_2101;
 const SECCOMP_USER_NOTIF_FLAG_CONTINUE: u32 = 1;
 
 /// The kernel's ABI: sizes that are part of the numbers above.
-const _: () = assert!(size_of::<Notice>() == 0x50 && size_of::<Answer>() == 0x18);
+const _: () = assert!(size_of::<Notice>() == 0x50 && size_of::<WatchAnswer>() == 0x18);
 
 /// The filter: all calls notify, except sendmsg(2), by which the child sends the listener. No library has a descriptor
 /// with which that call could do anything else.
@@ -223,7 +223,8 @@ impl WatchedProgram<'_> {
             }
             match self.judge(&notice) {
                 Verdict::Goes => {
-                    let answer = Answer { id: notice.id, value: 0, error: 0, flags: SECCOMP_USER_NOTIF_FLAG_CONTINUE };
+                    let answer =
+                        WatchAnswer { id: notice.id, value: 0, error: 0, flags: SECCOMP_USER_NOTIF_FLAG_CONTINUE };
                     let args = [
                         self.listener.as_raw_fd() as usize,
                         SECCOMP_IOCTL_NOTIF_SEND,
