@@ -24,14 +24,14 @@ pub(crate) struct SimpleCommand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Redirection {
     /// `<`, `>` and `>>`.
-    Open { to: i32, path: Vec<u8>, how: How },
+    Open { to: i32, path: Vec<u8>, how: OpenMode },
     /// `>&` and `<&`.
     Copy { to: i32, from: i32 },
 }
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum OpenMode {
     Read,
     Write,
     Append,
@@ -321,11 +321,11 @@ impl LineReader<'_> {
     fn redirection(&mut self, number: Option<i32>) -> Result<(), Syntax> {
         let writes = self.next() == Some(b'>');
         let to = number.unwrap_or(i32::from(writes));
-        let mut how = if writes { How::Write } else { How::Read };
+        let mut how = if writes { OpenMode::Write } else { OpenMode::Read };
         let mut copies = false;
         match (self.rest.first(), writes) {
             (Some(b'>'), true) => {
-                how = How::Append;
+                how = OpenMode::Append;
                 self.next();
             }
             (Some(b'&'), _) => {
@@ -440,7 +440,7 @@ fn is_plain(byte: u8) -> bool {
 /// What a fuzzer drives.
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzed {
-    use super::{How, Redirection, SimpleCommand, classify};
+    use super::{OpenMode, Redirection, SimpleCommand, classify};
 
     fn quoted(word: &[u8], out: &mut Vec<u8>) {
         out.push(b'\'');
@@ -472,9 +472,9 @@ pub(crate) mod fuzzed {
                 Redirection::Copy { to, from } => out.extend(format!("{to}>&{from} ").bytes()),
                 Redirection::Open { to, path, how } => {
                     let sign = match how {
-                        How::Read => "<",
-                        How::Write => ">",
-                        How::Append => ">>",
+                        OpenMode::Read => "<",
+                        OpenMode::Write => ">",
+                        OpenMode::Append => ">>",
                     };
                     out.extend(format!("{to}{sign}").bytes());
                     quoted(path, &mut out);
@@ -542,10 +542,10 @@ mod tests {
             found.redirections,
             [
                 Redirection::Copy { to: 2, from: 1 },
-                open(1, "f", How::Write),
-                open(3, "g", How::Append),
-                open(0, "h i", How::Read),
-                open(2, "k", How::Write),
+                open(1, "f", OpenMode::Write),
+                open(3, "g", OpenMode::Append),
+                open(0, "h i", OpenMode::Read),
+                open(2, "k", OpenMode::Write),
             ]
         );
         assert_eq!(words("p a2>f 2 >f"), ["p", "a2", "2"]);

@@ -2,7 +2,7 @@
 //! settings a shell would notice.
 
 use super::around::{self, ShellSurroundings};
-use super::classify::{How, Redirection};
+use super::classify::{OpenMode, Redirection};
 use super::ending::{Captures, ShellEnding};
 use super::environment::{Given, ProgramPlace};
 use super::known::{self, ShellFile, ShellKind, ShellName};
@@ -210,13 +210,13 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     let found = fs::metadata(in_directory(name, command.directory.as_deref()));
     match found {
         Ok(file) if file.is_file() || is_null(&file) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound && how != How::Read => check_umask(command)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && how != OpenMode::Read => check_umask(command)?,
         _ => return Err(refused()),
     }
     let flags = match how {
-        How::Read => uapi::O_RDONLY,
-        How::Write => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_TRUNC,
-        How::Append => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_APPEND,
+        OpenMode::Read => uapi::O_RDONLY,
+        OpenMode::Write => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_TRUNC,
+        OpenMode::Append => uapi::O_WRONLY | uapi::O_CREAT | uapi::O_APPEND,
     };
     let path = CString::new(path.as_slice()).map_err(|_| refused())?;
     Ok(ReadyFile::Open { to, path, flags: flags as i32 })

@@ -1,6 +1,6 @@
 //! How a shell that waits for the program reports that a signal has killed it: by an exit code and a message.
 
-use super::classify::{How, Redirection};
+use super::classify::{OpenMode, Redirection};
 use super::known::ShellFile;
 use crate::error::Error;
 use crate::once::OnceFor;
@@ -57,7 +57,7 @@ impl MessageTarget {
             match redirection {
                 Redirection::Copy { to, from } => found[*to as usize] = found[*from as usize],
                 // Opened for reading: writes to it fail, as if it were discarded.
-                Redirection::Open { to, how: How::Read, .. } => found[*to as usize] = Err(b"/dev/null"),
+                Redirection::Open { to, how: OpenMode::Read, .. } => found[*to as usize] = Err(b"/dev/null"),
                 Redirection::Open { to, path, .. } => found[*to as usize] = Err(path),
             }
         }
