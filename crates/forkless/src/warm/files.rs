@@ -93,12 +93,12 @@ fn look(path: &CString) -> Option<FileState> {
 
 /// The directory entry that a path resolves to: its directory, and its name there. Another link of the same file is another one.
 #[derive(PartialEq)]
-pub(super) struct Place {
+pub(super) struct DirectoryEntry {
     directory: (u64, u64),
     name: OsString,
 }
 
-impl Place {
+impl DirectoryEntry {
     /// Opens nothing: the caller may be short of descriptors. `None`: the path leads to no directory, or through too many links.
     pub(super) fn of(path: &OsStr) -> Option<Self> {
         let mut path = PathBuf::from(path);

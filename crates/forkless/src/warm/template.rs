@@ -2,7 +2,7 @@
 
 use super::ColdReason;
 use super::caller::Caller;
-use super::files::{LOADER, Place, Stamp, check_program, has_capabilities, is_executable};
+use super::files::{DirectoryEntry, LOADER, Stamp, check_program, has_capabilities, is_executable};
 use super::library::Library;
 use super::options::Limits;
 use super::request::TemplateRequest;
@@ -42,7 +42,7 @@ pub(super) struct Template {
     pub(super) helper: Arc<Helper>,
     program: Stamp,
     /// Where the program's path leads: the child finds it in `/proc/self/exe`.
-    place: Option<Place>,
+    place: Option<DirectoryEntry>,
     files: Vec<Stamp>,
     caller: Caller,
     started: Instant,
@@ -70,7 +70,7 @@ impl Template {
         let Some(program) = Stamp::of(path).filter(Stamp::exists) else {
             return Err(Refusal::Now("the program does not exist"));
         };
-        let place = Place::of(program.path());
+        let place = DirectoryEntry::of(program.path());
         let lasting = |why: &str| Refusal::Lasting(program.clone(), why.into());
         if !program.is_regular() {
             return Err(lasting("the program is no regular file"));
@@ -151,7 +151,7 @@ impl Template {
             return Err("the program's file has changed");
         }
         // Another link of the same file, in another directory.
-        if Place::of(self.program.path()) != self.place {
+        if DirectoryEntry::of(self.program.path()) != self.place {
             return Err("the program's path leads to another place");
         }
         if !self.files.iter().all(Stamp::is_current) {
