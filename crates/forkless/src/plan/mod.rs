@@ -23,7 +23,7 @@ use posix_spawn::Extensions;
 pub(crate) struct Plan {
     pub(crate) arena: Box<[u64]>,
     pub(crate) fds: Fds,
-    pub(crate) place: Place,
+    pub(crate) place: Placement,
     /// The thread that clones it.
     pub(crate) creator: Creator,
     /// The child is killed when its handle is dropped.
@@ -78,7 +78,7 @@ pub(crate) struct Fds {
 }
 
 /// Where the child starts, and what it changes of itself while it has the memory of its parent.
-pub(crate) struct Place {
+pub(crate) struct Placement {
     /// The child gets other IDs, capabilities or user namespaces. Processes that may not inspect the parent may then
     /// inspect the child.
     pub(crate) changes_ids: bool,

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::plan::posix_spawn::Extensions;
-use crate::plan::{Creator, Fds, Place, Plan, Stream};
+use crate::plan::{Creator, Fds, Placement, Plan, Stream};
 use crate::request::command::posix::FileAction;
 use crate::request::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
 use crate::request::stdio::Source;
@@ -111,9 +111,9 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
 }
 
 /// Where the child starts, and what it changes of itself.
-fn place(command: &Command, forks: bool) -> Place {
+fn place(command: &Command, forks: bool) -> Placement {
     let sandbox = &command.sandbox;
-    Place {
+    Placement {
         // A forked child makes or joins its namespaces itself.
         namespaces: if forks { 0 } else { sandbox.unshare & !(Namespace::Time as u64) },
         id_maps: sandbox::id_maps(command),
