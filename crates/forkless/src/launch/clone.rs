@@ -16,7 +16,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The system call and its flags.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct CloneArgs {
     /// `clone3` with `CLONE_CLEAR_SIGHAND`. Otherwise `clone`, with every signal blocked until the child has reset
     /// the handlers.
     pub(crate) clone3: bool,
@@ -42,7 +42,7 @@ pub(crate) struct How {
     pub(crate) flags: u64,
 }
 
-impl How {
+impl CloneArgs {
     /// The settings that every child has. Every clone must start from these. They include `CLONE_VFORK` if a tracer
     /// is attached, which would otherwise take a child that shares memory for a thread.
     pub(crate) fn plain() -> Self {
@@ -72,7 +72,7 @@ pub(crate) struct Cloned {
 ///
 /// # Safety
 /// `entry` follows the rules of `forkless_core::child`, and `stack` is held until the child has left.
-pub(crate) unsafe fn clone(stack: &mut Stack, how: How, entry: Entry<Frame>) -> Result<Cloned, i32> {
+pub(crate) unsafe fn clone(stack: &mut Stack, how: CloneArgs, entry: Entry<Frame>) -> Result<Cloned, i32> {
     let mut pidfd = -1;
     let mut flags = uapi::CLONE_VM as u64 | how.namespaces | how.flags;
     if how.share_files {

@@ -1,7 +1,7 @@
 //! Creating the child by clone: with the best method that the kernel is known to allow, and with the next best one if
 //! that is refused.
 
-use super::clone::{self, Cloned, How};
+use super::clone::{self, CloneArgs, Cloned};
 use super::creator::CreatorError;
 use super::dumpable::{KeepDumpable, Mark};
 use super::probe::{Feature, Features, is_refusal};
@@ -166,7 +166,7 @@ pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
     if dumps::may_come_from_a_filter(plan.place.is_filtered) {
         return Some("the caller has a seccomp filter, and Linux is older than 5.16");
     }
-    let is_vfork = plan.place.vfork || plan.place.changes_cgroup || How::plain().vfork;
+    let is_vfork = plan.place.vfork || plan.place.changes_cgroup || CloneArgs::plain().vfork;
     match plan.place.changes_ids || is_vfork {
         true => Some("the caller is traced"),
         false => None,
@@ -242,7 +242,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: CloneMethod) -> Res
         *frame.go.get_mut() = GO_WAIT;
         *frame.asked.get_mut() = 0;
     });
-    let plain = How::plain();
+    let plain = CloneArgs::plain();
     // clone(2) has one output address: either for the pidfd, or for the PID, which the thread that writes the ID maps
     // needs.
     let has_place = plan.place.id_maps.is_none() || way.call == CloneCall::Clone3 || !run.pidfd;
@@ -251,7 +251,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: CloneMethod) -> Res
     // mm/oom_kill.c.
     let vfork = plan.place.vfork || (plain.vfork || plan.place.changes_cgroup) && has_place;
     let writes_meanwhile = vfork && plan.place.id_maps.is_some();
-    let how = How {
+    let how = CloneArgs {
         clone3: way.call == CloneCall::Clone3,
         share_files: way.shares_table(),
         pidfd: run.pidfd,
@@ -264,7 +264,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: CloneMethod) -> Res
     };
     let started = Instant::now();
     let mut tried = false;
-    let mut clone = |stack: &mut Stack, how: How| {
+    let mut clone = |stack: &mut Stack, how: CloneArgs| {
         plan.creator.run(caller.is_first_thread(), || {
             tried = true;
             // SAFETY: `play` keeps the child's rules. The stack and the plan are held by the caller until the child
@@ -278,7 +278,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: CloneMethod) -> Res
         Some(maps) => match maps::write_meanwhile(&mut stack, maps, caller.forbids_dumps, |stack| clone(stack, how)) {
             // No thread could be started. CLONE_VFORK is only a precaution here, against a tracer or the OOM killer:
             // the launch continues without it instead of failing.
-            Err(_) if !plan.place.vfork => Ok((clone(&mut stack, How { vfork: false, ..how }), None)),
+            Err(_) if !plan.place.vfork => Ok((clone(&mut stack, CloneArgs { vfork: false, ..how }), None)),
             answer => answer.map_err(CreatorError::Thread),
         },
         None => Ok((clone(&mut stack, how), None)),

@@ -10,7 +10,7 @@
 //! While the memory is non-dumpable, `pidfd_getfd(2)` is refused to processes without CAP_SYS_PTRACE. Such a refusal
 //! counts only until the memory is dumpable again.
 
-use super::clone::{self, How};
+use super::clone::{self, CloneArgs};
 use super::dumpable::{self, KeepDumpable, Mark};
 use super::dumps;
 use super::stack::Stack;
@@ -240,7 +240,7 @@ fn probe_once() -> Result<u32, ProbeError> {
             *frame.plan.get_mut() = null_mut();
             frame.table = Table::Private;
         });
-        let how = How { clone3, share_files: true, ..How::plain() };
+        let how = CloneArgs { clone3, share_files: true, ..CloneArgs::plain() };
         // SAFETY: `probe` follows the child's rules; the stack is held until the child is reaped.
         match unsafe { clone::clone(&mut stack, how, probe) } {
             Ok(cloned) => break cloned.pid,

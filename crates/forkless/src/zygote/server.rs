@@ -7,7 +7,7 @@ use super::message::{Kind, MAX_PATCHES, Message, Order, OverSocket, PARCEL_AT, P
 use super::parcel;
 use super::registry::{Registry, read_calls};
 use crate::kernel::{self, Prctl};
-use crate::launch::clone::{How, clone};
+use crate::launch::clone::{CloneArgs, clone};
 use crate::launch::dumpable::sibling_has_left;
 use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
@@ -337,8 +337,8 @@ impl<'a> Server<'a> {
         loop {
             // SAFETY: the parcel's own stack. No child uses it: the owner sends only free parcels.
             let mut stack = unsafe { Stack::lent(memory, Box::new(Served)) };
-            let plain = How::plain();
-            let how = How {
+            let plain = CloneArgs::plain();
+            let how = CloneArgs {
                 clone3: self.has_clone3,
                 namespaces: order.namespaces,
                 cgroup: order.cgroup,
