@@ -2,7 +2,7 @@
 
 use super::message::{ARENA_AT, AT_ONCE, Kind, Message, OverSocket, PARCEL_AT, Parcel, USUAL, refusal};
 use super::server::{ASKED, SOCKET};
-use super::{Source, ZygoteOptions};
+use super::{HelperProgram, ZygoteOptions};
 use crate::child::Child;
 use crate::error::Error;
 use crate::identity::inherited::Inherited;
@@ -154,8 +154,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Helper {
     pub(super) fn start(options: &ZygoteOptions) -> io::Result<Self> {
         let mut command = match &options.source {
-            Source::Own => Command::new(OWN_PROGRAM),
-            Source::Program(program) => Command::new(program),
+            HelperProgram::Own => Command::new(OWN_PROGRAM),
+            HelperProgram::Program(program) => Command::new(program),
         };
         command.arg0("forkless-zygote").args(&options.args).env(ASKED, "1");
         // A thread that exists as long as the process clones it, so the signal comes when the process ends.
@@ -500,8 +500,8 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
         }
     }
     let who = match &options.source {
-        Source::Own => "this program".to_owned(),
-        Source::Program(program) => format!("{program:?}"),
+        HelperProgram::Own => "this program".to_owned(),
+        HelperProgram::Program(program) => format!("{program:?}"),
     };
     match receive(socket.as_raw_fd(), |_| ()) {
         Ok(Some(Received { message, .. })) => match (message.kind(), message.value) {

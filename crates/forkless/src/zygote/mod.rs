@@ -92,13 +92,13 @@ pub enum Restart {
 /// How a [`Zygote`] is started.
 #[derive(Debug, Clone, Default)]
 pub struct ZygoteOptions {
-    source: Source,
+    source: HelperProgram,
     args: Vec<OsString>,
     restart: Restart,
 }
 
 #[derive(Debug, Clone, Default)]
-enum Source {
+enum HelperProgram {
     #[default]
     Own,
     Program(PathBuf),
@@ -125,7 +125,7 @@ impl ZygoteOptions {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn program<P: AsRef<Path>>(&mut self, program: P) -> &mut Self {
-        self.source = Source::Program(program.as_ref().to_owned());
+        self.source = HelperProgram::Program(program.as_ref().to_owned());
         self
     }
 
@@ -216,7 +216,7 @@ impl Zygote {
     /// [`serve_if_asked`]; `PermissionDenied` if the program gains privileges when it is executed; `TimedOut` if it is
     /// not ready within 20 seconds.
     pub fn start(options: &ZygoteOptions) -> io::Result<Self> {
-        if matches!(options.source, Source::Own) && !server::has_asked() {
+        if matches!(options.source, HelperProgram::Own) && !server::has_asked() {
             let why =
                 "this program cannot be its own helper: its main does not call forkless::zygote::serve_if_asked first";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
