@@ -39,7 +39,7 @@ const VALUES: usize = 6;
 
 /// The attributes of a thread at a moment.
 #[derive(PartialEq, Eq)]
-pub(super) struct Caller {
+pub(super) struct ThreadAttributes {
     lines: [Option<Vec<u8>>; LINES.len()],
     /// The device number of the controlling terminal.
     terminal: Option<Vec<u8>>,
@@ -47,7 +47,7 @@ pub(super) struct Caller {
     values: [i64; VALUES],
 }
 
-impl Caller {
+impl ThreadAttributes {
     /// Those of the calling thread, and its status. `before`: those at an earlier time, of any thread of this process;
     /// what cannot have changed since then is not read again. `keeps`: the thread's files stay open for the next time. The
     /// error is a reason to launch cold.

@@ -1,7 +1,7 @@
 //! One template: its start, and the conditions for its use.
 
 use super::ColdReason;
-use super::caller::Caller;
+use super::caller::ThreadAttributes;
 use super::files::{DirectoryEntry, LOADER, Stamp, check_program, has_capabilities, is_executable};
 use super::library::Library;
 use super::options::Limits;
@@ -44,7 +44,7 @@ pub(super) struct Template {
     /// Where the program's path leads: the child finds it in `/proc/self/exe`.
     place: Option<DirectoryEntry>,
     files: Vec<Stamp>,
-    caller: Caller,
+    caller: ThreadAttributes,
     started: Instant,
     launches: AtomicU32,
     /// Milliseconds from `started` to the last use.
@@ -85,7 +85,7 @@ impl Template {
         }
         const YOUNG: &str = "the program or a library has changed a moment ago";
         request.check().map_err(Refusal::Now)?;
-        let (caller, _) = Caller::observe(None, false).map_err(Refusal::Now)?;
+        let (caller, _) = ThreadAttributes::observe(None, false).map_err(Refusal::Now)?;
         if program.is_young() {
             return Err(Refusal::Now(YOUNG));
         }
@@ -172,7 +172,7 @@ impl Template {
 
     /// `keeps`: the calling thread will launch again.
     fn compare(&self, keeps: bool) -> Result<Status, Unfit> {
-        let (caller, status) = Caller::observe(Some(&self.caller), keeps).map_err(Unfit::Unknown)?;
+        let (caller, status) = ThreadAttributes::observe(Some(&self.caller), keeps).map_err(Unfit::Unknown)?;
         if caller != self.caller {
             return Err(Unfit::Differs("the caller's credentials, limits or other attributes have changed"));
         }
