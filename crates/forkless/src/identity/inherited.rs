@@ -34,9 +34,9 @@ const LABELS: std::ops::Range<usize> = 0..2;
 const OF_PROCESS: usize = FILES.len() - 1;
 
 /// The files of the process's first thread, which stay open. `None`: this kernel does not have it, or it cannot be opened.
-pub(super) struct Files([Option<Kept<File>>; FILES.len()]);
+pub(super) struct InheritedFiles([Option<Kept<File>>; FILES.len()]);
 
-impl Files {
+impl InheritedFiles {
     pub(super) fn of_caller() -> Self {
         Self(FILES.map(|(name, _)| File::open(procfs::own(name)).ok().map(Kept::new)))
     }
@@ -146,7 +146,7 @@ pub(crate) struct Inherited {
 impl Inherited {
     /// Those of the calling thread, whose status this is. `before`: those at an earlier time, of any thread of this process; what
     /// cannot have changed since then is not read again.
-    pub(super) fn of_caller(status: &Status, files: &Files, before: Option<&Self>) -> Self {
+    pub(super) fn of_caller(status: &Status, files: &InheritedFiles, before: Option<&Self>) -> Self {
         let is_first = super::is_first_thread();
         let contents = |n: usize| match before.filter(|before| before.is_fixed(n)) {
             Some(before) => before.files[n].clone(),

@@ -88,7 +88,7 @@ pub(crate) struct CallersFiles {
     pub(crate) files: Files,
     /// The first thread's.
     status: Kept<File>,
-    inherited: inherited::Files,
+    inherited: inherited::InheritedFiles,
 }
 
 impl CallersFiles {
@@ -96,7 +96,7 @@ impl CallersFiles {
         Ok(Self {
             files: Files::of(sys::getpid(), &Process::open(sys::getpid())?)?,
             status: Kept::new(File::open(procfs::own("status"))?),
-            inherited: inherited::Files::of_caller(),
+            inherited: inherited::InheritedFiles::of_caller(),
         })
     }
 
