@@ -5,7 +5,7 @@ use crate::launch;
 use crate::launch::pipes::{Defaults, Pipes, plain_slots};
 use crate::launch::run::{Cloner, Form, OfPlan, Run};
 use crate::launch::wait::sigchld_discards;
-use crate::plan::{Plan, Stream};
+use crate::plan::{Plan, PlannedStream};
 use std::io;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl<'a> Start<'a> {
 
 /// Runs a plan to its end.
 pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
-    if plan.fds.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair))
+    if plan.fds.stdio.iter().any(|stream| matches!(stream, PlannedStream::Piped | PlannedStream::SocketPair))
         || !plan.fds.sockets.is_empty()
         || plan.fds.pty.is_some()
     {

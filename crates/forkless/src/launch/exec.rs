@@ -6,7 +6,7 @@
 use super::failure;
 use crate::error::Error;
 use crate::launch::pipes;
-use crate::plan::{Plan, Stream};
+use crate::plan::{Plan, PlannedStream};
 use crate::request::closure::call_all;
 use crate::step::Step;
 use forkless_core::child::play_here;
@@ -43,7 +43,7 @@ pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
 
 /// The part of the plan that only a parent could do, in words for an error.
 fn refusal(plan: &Plan) -> Option<&'static str> {
-    let pipes = plan.fds.stdio.iter().any(|stream| matches!(stream, Stream::Piped | Stream::SocketPair));
+    let pipes = plan.fds.stdio.iter().any(|stream| matches!(stream, PlannedStream::Piped | PlannedStream::SocketPair));
     let dies = plan.steps().any(|op| op.code == OpCode::ParentDeathSignal);
     let needs = [
         (pipes || !plan.fds.sockets.is_empty(), "to have the other end of a pipe or a pair of sockets"),

@@ -1,7 +1,7 @@
 //! The pipes and sockets of one run.
 
 use crate::error::Error;
-use crate::plan::{Plan, Stream, TERMINAL_SLOT};
+use crate::plan::{Plan, PlannedStream, TERMINAL_SLOT};
 use crate::step::Step;
 use forkless_core::frame::{EXEC_SLOT, SLOT_INHERIT, SLOTS};
 use forkless_core::sys::errno;
@@ -93,32 +93,32 @@ impl Pipes {
         for number in 0..3 {
             let unsaid = defaults.of(number);
             let stream = match (plan.fds.stdio[number], unsaid) {
-                (Stream::Unset, Unsaid::Null) => Stream::Null,
-                (Stream::Unset, Unsaid::Piped) => Stream::Piped,
-                (Stream::Unset, Unsaid::AsStdout) => {
+                (PlannedStream::Unset, Unsaid::Null) => PlannedStream::Null,
+                (PlannedStream::Unset, Unsaid::Piped) => PlannedStream::Piped,
+                (PlannedStream::Unset, Unsaid::AsStdout) => {
                     slots[number] = slots[1];
                     if slots[1] == SLOT_INHERIT {
                         (slots[number], only_pipes) = (1, false);
                     }
                     continue;
                 }
-                (Stream::Unset, Unsaid::Pipe(fd)) => {
+                (PlannedStream::Unset, Unsaid::Pipe(fd)) => {
                     slots[number] = fd.as_raw_fd();
                     continue;
                 }
-                (Stream::Unset, Unsaid::File(fd)) => {
+                (PlannedStream::Unset, Unsaid::File(fd)) => {
                     (slots[number], only_pipes) = (fd.as_raw_fd(), false);
                     continue;
                 }
                 (stream, _) => stream,
             };
             let pair = match stream {
-                Stream::Piped => {
+                PlannedStream::Piped => {
                     let (read, write) =
                         pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno, number as RawFd))?;
                     if number == 0 { (write, read) } else { (read, write) }
                 }
-                Stream::SocketPair => sockets().map_err(|errno| failed(errno, number as RawFd))?,
+                PlannedStream::SocketPair => sockets().map_err(|errno| failed(errno, number as RawFd))?,
                 other => {
                     slots[number] = other.slot();
                     continue;
@@ -126,7 +126,7 @@ impl Pipes {
             };
             slots[number] = pair.1.as_raw_fd();
             theirs[number] = Some(pair.1);
-            if stream == Stream::Piped {
+            if stream == PlannedStream::Piped {
                 ours[number] = Some(pair.0);
             } else {
                 our_sockets.push((number as RawFd, pair.0));

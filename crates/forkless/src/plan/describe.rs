@@ -1,6 +1,6 @@
 //! A plan's ops in words: for errors, and to show what a child is going to do.
 
-use crate::plan::{Plan, Stream, TERMINAL_SLOT};
+use crate::plan::{Plan, PlannedStream, TERMINAL_SLOT};
 use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::frame::EXEC_SLOT;
@@ -102,8 +102,8 @@ fn closures(count: usize) -> String {
 fn passed(plan: &Plan) -> Vec<String> {
     let line = |one: &Pair| match one.origin() {
         Origin::Slot(n) if n < 3 => match plan.fds.stdio[n] {
-            Stream::Unset | Stream::Inherit => None,
-            Stream::Null => Some(format!("open /dev/null as fd {n}")),
+            PlannedStream::Unset | PlannedStream::Inherit => None,
+            PlannedStream::Null => Some(format!("open /dev/null as fd {n}")),
             _ => Some(format!("take a pipe or socket of the parent's as fd {n}")),
         },
         Origin::Null => Some(format!("open {}", pair(one))),

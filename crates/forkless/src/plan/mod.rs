@@ -56,7 +56,7 @@ pub(crate) struct Plan {
 /// What the parent makes and passes, and how it shares its table.
 pub(crate) struct Fds {
     /// The standard streams, unless the run overrides them.
-    pub(crate) stdio: [Stream; 3],
+    pub(crate) stdio: [PlannedStream; 3],
     /// The child's descriptor numbers for the socket pairs in slots 3 and up.
     pub(crate) sockets: Vec<RawFd>,
     /// The one of them over which the child sends descriptors back.
@@ -126,7 +126,7 @@ pub(crate) const TERMINAL_SLOT: usize = SLOTS - 1;
 
 /// A standard stream as the command described it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
+pub(crate) enum PlannedStream {
     /// Not set.
     Unset,
     /// The parent's.
@@ -141,7 +141,7 @@ pub(crate) enum Stream {
     Compiled,
 }
 
-impl Stream {
+impl PlannedStream {
     pub(crate) fn of(source: Option<&Source>) -> Self {
         match source {
             None => Self::Unset,

@@ -5,7 +5,7 @@ use crate::launch::pipes::{Defaults, Unsaid};
 use crate::launch::run::Form;
 use crate::launch::wait::sigchld_discards;
 use crate::plan::compile::compile;
-use crate::plan::{Plan, Stream};
+use crate::plan::{Plan, PlannedStream};
 use crate::prepared::Prepared;
 use crate::request::command::Command;
 use crate::start::{Pidfd, Start};
@@ -221,7 +221,7 @@ impl Capture {
 
     /// Runs a plan.
     pub(crate) fn run(&self, plan: &Arc<Plan>) -> io::Result<Captured> {
-        if self.merged && plan.fds.stdio[1] == Stream::Compiled && plan.fds.stdio[2] == Stream::Unset {
+        if self.merged && plan.fds.stdio[1] == PlannedStream::Compiled && plan.fds.stdio[2] == PlannedStream::Unset {
             let why =
                 "merged, though the command says what standard output is: stderr(Stdio::dup_of(1)) lets it follow";
             return Err(Error::check(plan.program(), why).into());

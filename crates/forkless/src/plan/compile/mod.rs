@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::plan::posix_spawn::Extensions;
-use crate::plan::{Creator, Fds, Placement, Plan, Stream};
+use crate::plan::{Creator, Fds, Placement, Plan, PlannedStream};
 use crate::request::command::posix::FileAction;
 use crate::request::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
 use crate::request::stdio::Source;
@@ -75,8 +75,9 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         shell,
     });
     let fds = Fds {
-        stdio: [0, 1, 2]
-            .map(|n| if is_terminal(command, n) { Stream::Compiled } else { Stream::of(command.fds.get(&n)) }),
+        stdio: [0, 1, 2].map(|n| {
+            if is_terminal(command, n) { PlannedStream::Compiled } else { PlannedStream::of(command.fds.get(&n)) }
+        }),
         pty: command.pty.clone(),
         sockets: descriptors.sockets,
         back: descriptors.back,
