@@ -16,13 +16,13 @@ const STACK: usize = 8 << 20;
 /// The guard area below the stack: whole pages, with any page size of Linux.
 const GUARD: usize = 64 << 10;
 
-type Function = unsafe extern "C" fn(*mut c_void) -> c_int;
+type ChildFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// # Safety
 /// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen_noshell_vmfork(
-    function: Option<Function>,
+    function: Option<ChildFunction>,
     argument: *mut c_void,
     memory_to_free_on_child_exit: *mut *mut c_void,
 ) -> pid_t {
