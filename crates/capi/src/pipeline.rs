@@ -11,11 +11,11 @@ use libc::{c_int, size_t};
 use std::os::unix::process::ExitStatusExt;
 
 /// Used by one thread at a time.
-type PipelineHandle = Handle<Row>;
+type PipelineHandle = Handle<PipelinePrograms>;
 
 /// A pipeline and the number of its programs.
 #[derive(Default)]
-pub(crate) struct Row {
+pub(crate) struct PipelinePrograms {
     pipeline: Pipeline,
     programs: usize,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Row {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_new(pipeline: *mut *mut PipelineHandle) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || give(pipeline, || Ok(out(Handle::new(Row::default()))))) }
+    unsafe { answer(NULL, || give(pipeline, || Ok(out(Handle::new(PipelinePrograms::default()))))) }
 }
 
 /// # Safety
@@ -44,7 +44,7 @@ unsafe extern "C" fn forkless_pipeline_command(
     command: *mut Handle<Command>,
     error: *mut Error,
 ) -> c_int {
-    let add = |row: &mut Row| {
+    let add = |row: &mut PipelinePrograms| {
         // SAFETY: the header's contract.
         unsafe { handle::with(command, |command| Ok(row.pipeline.command(command).map(drop)?)) }?;
         row.programs += 1;
@@ -58,7 +58,7 @@ unsafe extern "C" fn forkless_pipeline_command(
 /// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_prepared(pipeline: *mut PipelineHandle, prepared: *const Prepared) -> c_int {
-    let add = |row: &mut Row| {
+    let add = |row: &mut PipelinePrograms| {
         // SAFETY: the header's contract.
         row.pipeline.prepared(unsafe { shared(prepared) }?);
         row.programs += 1;
@@ -72,7 +72,7 @@ unsafe extern "C" fn forkless_pipeline_prepared(pipeline: *mut PipelineHandle, p
 /// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_pipefail(pipeline: *mut PipelineHandle, on: c_int) -> c_int {
-    let set = |row: &mut Row| {
+    let set = |row: &mut PipelinePrograms| {
         row.pipeline.pipefail(on != 0);
         Ok(0)
     };
@@ -97,7 +97,7 @@ unsafe extern "C" fn forkless_pipeline_spawn(
     children: *mut *mut ChildHandle,
     error: *mut Error,
 ) -> c_int {
-    let spawn = |row: &mut Row| {
+    let spawn = |row: &mut PipelinePrograms| {
         if children.is_null() {
             return Err(bad("the pointer to the result is null"));
         }
@@ -144,7 +144,7 @@ unsafe extern "C" fn forkless_pipeline_status(
     error: *mut Error,
 ) -> c_int {
     let places = Places(statuses, count);
-    let run = |row: &mut Row| {
+    let run = |row: &mut PipelinePrograms| {
         places.check()?;
         let found = row.pipeline.status()?;
         // SAFETY: the header's contract.
@@ -167,7 +167,7 @@ unsafe extern "C" fn forkless_pipeline_capture(
     error: *mut Error,
 ) -> c_int {
     let places = Places(statuses, count);
-    let run = |row: &mut Row| {
+    let run = |row: &mut PipelinePrograms| {
         places.check()?;
         // SAFETY: the header's contract.
         unsafe {
