@@ -18,7 +18,7 @@ const TIME: Duration = Duration::from_secs(3);
 
 /// The result; `docs/doctor.md` describes every field.
 #[derive(Debug, Serialize)]
-pub(super) struct Answer {
+pub(super) struct WarmAnswer {
     version: u32,
     program: Vec<String>,
     warm: bool,
@@ -37,7 +37,7 @@ struct Measured {
     ratio: f64,
 }
 
-impl Answer {
+impl WarmAnswer {
     fn cold(program: Vec<String>, reason: String) -> Self {
         let (start_us, template_kib, measured) = (None, None, None);
         Self { version: 1, program, warm: false, reason: Some(reason), start_us, template_kib, measured }
@@ -74,19 +74,19 @@ impl Answer {
 }
 
 /// Starts a template of the program, and launches it cold and warm in turn if `measures`.
-pub(super) fn examine(words: &[OsString], measures: bool) -> Result<Answer> {
+pub(super) fn examine(words: &[OsString], measures: bool) -> Result<WarmAnswer> {
     let program: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let (name, args) = words.split_first().context("--warm needs a program")?;
     let warm = match WarmOptions::new().launches(u32::MAX).open() {
         Ok(warm) => warm,
-        Err(error) => return Ok(Answer::cold(program, error.to_string())),
+        Err(error) => return Ok(WarmAnswer::cold(program, error.to_string())),
     };
     let mut command = Command::new(name);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let prepared = command.prepare()?;
     let started = Instant::now();
     if let Err(error) = warm.start(&prepared) {
-        return Ok(Answer::cold(program, error.to_string()));
+        return Ok(WarmAnswer::cold(program, error.to_string()));
     }
     let start_us = started.elapsed().as_secs_f64() * 1e6;
     let (mut cold, mut by_template) = (Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ pub(super) fn examine(words: &[OsString], measures: bool) -> Result<Answer> {
         child.wait()?;
         by_template.push(started.elapsed());
         if !matches!(child.route(), Route::Warm) {
-            return Ok(Answer::cold(program, child.cold_reason().unwrap_or("unknown").to_owned()));
+            return Ok(WarmAnswer::cold(program, child.cold_reason().unwrap_or("unknown").to_owned()));
         }
     }
     let template_kib = warm.templates().first().and_then(|&pid| private_kib(pid));
@@ -108,7 +108,7 @@ pub(super) fn examine(words: &[OsString], measures: bool) -> Result<Answer> {
         let (launches, cold_us, warm_us) = (cold.len(), median(cold), median(by_template));
         Measured { launches, cold_us, warm_us, ratio: warm_us / cold_us }
     });
-    Ok(Answer { version: 1, program, warm: true, reason: None, start_us: Some(start_us), template_kib, measured })
+    Ok(WarmAnswer { version: 1, program, warm: true, reason: None, start_us: Some(start_us), template_kib, measured })
 }
 
 fn median(mut times: Vec<Duration>) -> f64 {
