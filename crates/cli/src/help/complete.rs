@@ -58,7 +58,7 @@ pub(crate) fn complete(definition: Definition, options: &CompletionOptions) -> E
             {
                 let asked = ["--complete".into()].into_iter().chain(rest.iter().cloned());
                 // Without the program there is nothing to complete.
-                let text = bench::ask(asked).unwrap_or_else(|_| Answer::of(Source::Nothing).text().into_bytes());
+                let text = bench::ask(asked).unwrap_or_else(|_| Completions::of(Source::Nothing).text().into_bytes());
                 return written(&text);
             }
             let words: Vec<String> = options.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -95,7 +95,7 @@ enum Source {
 
 /// The completions of a word.
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
+struct Completions {
     source: Source,
     /// The part of the word before what `source` completes.
     prefix: String,
@@ -103,7 +103,7 @@ struct Answer {
     values: Vec<(String, String)>,
 }
 
-impl Answer {
+impl Completions {
     fn of(source: Source) -> Self {
         Self { source, prefix: String::new(), values: Vec::new() }
     }
@@ -125,8 +125,8 @@ impl Answer {
 }
 
 /// Completes the last of the words that follow `forkless`.
-fn answer(root: &Command, words: &[String]) -> Answer {
-    let Some((word, before)) = words.split_last() else { return Answer::of(Source::Nothing) };
+fn answer(root: &Command, words: &[String]) -> Completions {
+    let Some((word, before)) = words.split_last() else { return Completions::of(Source::Nothing) };
     let (mut command, mut waiting) = (root, Waiting::Positional);
     for (number, word) in before.iter().enumerate() {
         waiting = match waiting {
@@ -176,9 +176,9 @@ enum Waiting<'a> {
 }
 
 /// After the positional argument at word `number` (counted without `forkless`): all after PROGRAM belongs to it.
-fn operand(command: &Command, number: usize) -> Answer {
+fn operand(command: &Command, number: usize) -> Completions {
     let takes_program = command.get_positionals().any(|arg| arg.is_trailing_var_arg_set());
-    Answer::of(if takes_program { Source::Command(number + 1) } else { Source::Nothing })
+    Completions::of(if takes_program { Source::Command(number + 1) } else { Source::Nothing })
 }
 
 /// A variable before PROGRAM.
@@ -223,7 +223,7 @@ fn short_with_value<'a, 'w>(command: &'a Command, word: &'w str) -> Option<(&'a 
     })
 }
 
-fn at_cursor(command: &Command, waiting: Waiting<'_>, word: &str) -> Answer {
+fn at_cursor(command: &Command, waiting: Waiting<'_>, word: &str) -> Completions {
     match waiting {
         Waiting::Value(arg, place) => return values(command, arg, place, "", word),
         Waiting::Operand => return positional(command, word),
@@ -231,13 +231,15 @@ fn at_cursor(command: &Command, waiting: Waiting<'_>, word: &str) -> Answer {
     }
     if let Some((name, value)) = word.strip_prefix("--").and_then(|rest| rest.split_once('=')) {
         let arg = named(command, name);
-        return arg
-            .map_or_else(|| Answer::of(Source::Nothing), |arg| values(command, arg, 0, &format!("--{name}="), value));
+        return arg.map_or_else(
+            || Completions::of(Source::Nothing),
+            |arg| values(command, arg, 0, &format!("--{name}="), value),
+        );
     }
     if word.starts_with('-') {
         return match short_with_value(command, word).filter(|_| !word.starts_with("--")) {
             Some((arg, value)) => values(command, arg, 0, &word[..word.len() - value.len()], value),
-            None => Answer { values: options(command, word), ..Answer::of(Source::Nothing) },
+            None => Completions { values: options(command, word), ..Completions::of(Source::Nothing) },
         };
     }
     match waiting {
@@ -265,18 +267,18 @@ fn options(command: &Command, word: &str) -> Vec<(String, String)> {
     options
 }
 
-fn positional(command: &Command, word: &str) -> Answer {
+fn positional(command: &Command, word: &str) -> Completions {
     let mut answer = match command.get_positionals().find(|arg| !arg.is_hide_set()) {
-        Some(arg) if arg.is_trailing_var_arg_set() => Answer::of(Source::Commands),
+        Some(arg) if arg.is_trailing_var_arg_set() => Completions::of(Source::Commands),
         Some(arg) => values(command, arg, 0, "", word),
-        None => Answer::of(Source::Nothing),
+        None => Completions::of(Source::Nothing),
     };
     answer.values.extend(subcommands(command, word));
     answer
 }
 
 /// The values of an argument; `place` is the number of the value for options with several.
-fn values(command: &Command, arg: &Arg, place: usize, before: &str, word: &str) -> Answer {
+fn values(command: &Command, arg: &Arg, place: usize, before: &str, word: &str) -> Completions {
     let names = arg.get_value_names().unwrap_or_default();
     let name = names.get(place).or(names.last()).map_or("", |name| name.as_str());
     let mut known: Vec<(String, String)> = Vec::new();
@@ -294,7 +296,7 @@ fn values(command: &Command, arg: &Arg, place: usize, before: &str, word: &str) 
     known.retain(|(value, _)| value.starts_with(&word[list..]));
     let values = known.into_iter().map(|(value, help)| (format!("{prefix}{value}"), help)).collect();
     let (source, inner) = source(name, &word[list..]);
-    Answer { source, prefix: prefix + inner, values }
+    Completions { source, prefix: prefix + inner, values }
 }
 
 /// What the shell completes, by the name of a value, and the part of the word that is not it.
