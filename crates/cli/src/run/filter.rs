@@ -21,7 +21,7 @@ const EXECUTE: [(&str, i64); 2] = [("execve", libc::SYS_execve), ("execveat", li
 
 /// The answer of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum FilterVerdict {
     Allow,
     Errno(i32),
     Kill,
@@ -40,7 +40,7 @@ pub(crate) fn refused_execution(program: &[BpfInstruction]) -> Option<&'static s
 }
 
 fn refused(program: &[BpfInstruction], calls: &[(&'static str, i64)]) -> Vec<&'static str> {
-    let refuses = |number: i64| matches!(answer(program, number as u32), Answer::Errno(_) | Answer::Kill);
+    let refuses = |number: i64| matches!(answer(program, number as u32), FilterVerdict::Errno(_) | FilterVerdict::Kill);
     calls.iter().filter(|(_, number)| refuses(*number)).map(|(name, _)| *name).collect()
 }
 
@@ -48,7 +48,7 @@ fn refused(program: &[BpfInstruction], calls: &[(&'static str, i64)]) -> Vec<&'s
 const MACHINE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
 /// Runs the filter as the kernel does for this call. An argument of the call is unknown, and so is what depends on it.
-pub(crate) fn answer(program: &[BpfInstruction], number: u32) -> Answer {
+pub(crate) fn answer(program: &[BpfInstruction], number: u32) -> FilterVerdict {
     let (mut at, mut accumulator, mut index, mut memory) = (0_usize, Some(0_u32), Some(0_u32), [Some(0_u32); 16]);
     // The jumps of a filter go only forwards, so it ends.
     while let Some(&BpfInstruction { code, jt, jf, k }) = program.get(at) {
@@ -71,19 +71,23 @@ pub(crate) fn answer(program: &[BpfInstruction], number: u32) -> Answer {
             (5, 0) => at += k as usize,
             (5, condition) => {
                 let Some(holds) = accumulator.zip(operand).and_then(|(a, x)| compared(condition, a, x)) else {
-                    return Answer::Open;
+                    return FilterVerdict::Open;
                 };
                 at += usize::from(if holds { jt } else { jf });
             }
             (6, _) => {
-                return if code & 0x18 == 0x10 { accumulator.map_or(Answer::Open, returned) } else { returned(k) };
+                return if code & 0x18 == 0x10 {
+                    accumulator.map_or(FilterVerdict::Open, returned)
+                } else {
+                    returned(k)
+                };
             }
             (7, 0x80) => accumulator = index,
             (7, _) => index = accumulator,
-            _ => return Answer::Open,
+            _ => return FilterVerdict::Open,
         }
     }
-    Answer::Open
+    FilterVerdict::Open
 }
 
 /// A constant, the length of the data or a word of the scratch memory.
@@ -122,13 +126,13 @@ fn compared(condition: u16, a: u32, x: u32) -> Option<bool> {
     }
 }
 
-fn returned(value: u32) -> Answer {
+fn returned(value: u32) -> FilterVerdict {
     match value & 0xffff_0000 {
-        0x7fff_0000 | 0x7ffc_0000 => Answer::Allow,
-        0x0005_0000 => Answer::Errno((value & 0xffff) as i32),
+        0x7fff_0000 | 0x7ffc_0000 => FilterVerdict::Allow,
+        0x0005_0000 => FilterVerdict::Errno((value & 0xffff) as i32),
         // KILL_PROCESS, KILL_THREAD and TRAP: all end in SIGSYS.
-        0x8000_0000 | 0 | 0x0003_0000 => Answer::Kill,
-        _ => Answer::Open,
+        0x8000_0000 | 0 | 0x0003_0000 => FilterVerdict::Kill,
+        _ => FilterVerdict::Open,
     }
 }
 
@@ -152,16 +156,16 @@ mod tests {
             (6, 0, 0, 0x5_0001),
             (6, 0, 0, 0x7fff_0000),
         ]);
-        assert_eq!(answer(&filter, read), Answer::Errno(1));
-        assert_eq!(answer(&filter, libc::SYS_mmap as u32), Answer::Allow);
+        assert_eq!(answer(&filter, read), FilterVerdict::Errno(1));
+        assert_eq!(answer(&filter, libc::SYS_mmap as u32), FilterVerdict::Allow);
         assert_eq!((refused_at_start(&filter), refused_execution(&filter)), (vec!["read"], None));
     }
 
     #[test]
     fn what_depends_on_an_argument_is_open() {
         let filter = program(&[(0x20, 0, 0, 16), (0x15, 0, 1, 7), (6, 0, 0, 0), (6, 0, 0, 0x7fff_0000)]);
-        assert_eq!(answer(&filter, libc::SYS_read as u32), Answer::Open);
-        assert_eq!(answer(&[], 0), Answer::Open);
+        assert_eq!(answer(&filter, libc::SYS_read as u32), FilterVerdict::Open);
+        assert_eq!(answer(&[], 0), FilterVerdict::Open);
     }
 
     #[test]
@@ -179,8 +183,8 @@ mod tests {
             (6, 0, 0, 0x7fff_0000),
             (6, 0, 0, 0x8000_0000),
         ]);
-        assert_eq!(answer(&filter, execve), Answer::Kill);
-        assert_eq!(answer(&filter, libc::SYS_read as u32), Answer::Allow);
+        assert_eq!(answer(&filter, execve), FilterVerdict::Kill);
+        assert_eq!(answer(&filter, libc::SYS_read as u32), FilterVerdict::Allow);
         assert_eq!(refused_execution(&filter), Some("execve"));
     }
 }
