@@ -163,7 +163,7 @@ fn confine() -> Result<(), Failure> {
 }
 
 /// The end of the program.
-struct Ended {
+struct ProgramEnd {
     status: i32,
     /// What it has left behind may run until then; `None`: for ever.
     until: Option<Instant>,
@@ -173,7 +173,7 @@ struct Ended {
 /// calls that `filter::init` allows.
 fn serve(program: i32, status: &Status, linger: Duration) -> u8 {
     let all = u64::MAX;
-    let mut ended: Option<Ended> = None;
+    let mut ended: Option<ProgramEnd> = None;
     loop {
         let left =
             ended.as_ref().and_then(|ended| ended.until).map(|until| until.saturating_duration_since(Instant::now()));
@@ -187,7 +187,7 @@ fn serve(program: i32, status: &Status, linger: Duration) -> u8 {
         let is_alone = reap(|pid, status_of| {
             if pid == program {
                 status.word.store(status_of + 1, Ordering::Release);
-                ended = Some(Ended { status: status_of, until: Instant::now().checked_add(linger) });
+                ended = Some(ProgramEnd { status: status_of, until: Instant::now().checked_add(linger) });
             }
         });
         // SAFETY: zeroed, and then written by the kernel.
