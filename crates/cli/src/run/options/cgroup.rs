@@ -70,7 +70,7 @@ fn weight() -> clap::builder::RangedI64ValueParser<u32> {
 }
 
 /// A limit from the command line: its option, and the file and value to write.
-struct Limit {
+struct CgroupLimit {
     flag: &'static str,
     file: &'static str,
     value: String,
@@ -123,14 +123,14 @@ impl ControlGroup {
             ErrorKind::PermissionDenied => failed(&format_args!("{error}; {}", remedy(&controllers))),
             _ => failed(&error),
         })?));
-        for Limit { flag, file, value } in &limits {
+        for CgroupLimit { flag, file, value } in &limits {
             let set = group.get().map_or(Ok(()), |group| group.set(file, value).map(drop));
             set.map_err(|error| Failure::before(format_args!("{flag}: {error}")))?;
         }
         Ok(Some(group))
     }
 
-    fn limits(&self) -> Vec<Limit> {
+    fn limits(&self) -> Vec<CgroupLimit> {
         // The kernel writes "max" for no limit.
         let size = |number: u64| if number == u64::MAX { "max".to_owned() } else { number.to_string() };
         let limits = [
@@ -142,7 +142,7 @@ impl ControlGroup {
             ("--cpu-weight", "cpu.weight", self.cpu_weight.map(|weight| weight.to_string())),
             ("--io-weight", "io.weight", self.io_weight.map(|weight| format!("default {weight}"))),
         ];
-        limits.into_iter().filter_map(|(flag, file, value)| Some(Limit { flag, file, value: value? })).collect()
+        limits.into_iter().filter_map(|(flag, file, value)| Some(CgroupLimit { flag, file, value: value? })).collect()
     }
 
     /// Describes the cgroup that the clone uses, for `--explain`.
@@ -156,7 +156,7 @@ impl ControlGroup {
                 Some(parent) => format!("; in a new cgroup below {parent:?}"),
                 None => "; in a new cgroup below the current one".to_owned(),
             };
-            for (number, Limit { file, value, .. }) in limits.iter().enumerate() {
+            for (number, CgroupLimit { file, value, .. }) in limits.iter().enumerate() {
                 let _ = write!(words, "{} {file} {value}", if number == 0 { " with" } else { "," });
             }
         }
