@@ -32,14 +32,14 @@ pub(crate) fn ours(resource: Resource) -> (u64, u64) {
 
 /// A limit from the command line; a part that is not given stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limit {
+struct ResourceLimit {
     soft: Option<u64>,
     hard: Option<u64>,
 }
 
 /// The limits from the command line.
 #[derive(Debug, Default)]
-pub(crate) struct Limits(Vec<(Resource, Limit)>);
+pub(crate) struct Limits(Vec<(Resource, ResourceLimit)>);
 
 impl Limits {
     /// Is this long option one of them?
@@ -120,19 +120,19 @@ impl FromArgMatches for Limits {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let given = limits().into_iter().filter_map(|one| Some((one, *matches.get_one::<Limit>(flag(one))?)));
+        let given = limits().into_iter().filter_map(|one| Some((one, *matches.get_one::<ResourceLimit>(flag(one))?)));
         self.0.extend(given);
         Ok(())
     }
 }
 
 /// `SOFT:HARD`, `SOFT:`, `:HARD`, or one for both.
-fn limit(word: &str) -> Result<Limit, String> {
+fn limit(word: &str) -> Result<ResourceLimit, String> {
     let part = |word: &str| if word.is_empty() { Ok(None) } else { amount(word).map(Some) };
     match word.split_once(':') {
-        None => amount(word).map(|both| Limit { soft: Some(both), hard: Some(both) }),
+        None => amount(word).map(|both| ResourceLimit { soft: Some(both), hard: Some(both) }),
         Some(("", "")) => Err("must be SOFT:HARD, SOFT:, :HARD or one for both".to_owned()),
-        Some((soft, hard)) => Ok(Limit { soft: part(soft)?, hard: part(hard)? }),
+        Some((soft, hard)) => Ok(ResourceLimit { soft: part(soft)?, hard: part(hard)? }),
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn limit_accepts_the_forms_of_prlimit() {
-        let both = |soft, hard| Ok(Limit { soft, hard });
+        let both = |soft, hard| Ok(ResourceLimit { soft, hard });
         assert_eq!(limit("10"), both(Some(10), Some(10)));
         assert_eq!(limit("10:20"), both(Some(10), Some(20)));
         assert_eq!(limit("10:"), both(Some(10), None));
