@@ -25,12 +25,12 @@ pub(super) struct WarmAnswer {
     reason: Option<String>,
     start_us: Option<f64>,
     template_kib: Option<u64>,
-    measured: Option<Measured>,
+    measured: Option<WarmMedians>,
 }
 
 /// Medians from the request to the reaped child.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct WarmMedians {
     launches: usize,
     cold_us: f64,
     warm_us: f64,
@@ -54,7 +54,7 @@ impl WarmAnswer {
             return format!("{name} cannot be launched warm: {reason}.\n");
         }
         let mut out = format!("{name} can be launched warm (experimental: docs/warm.md).\n");
-        if let Some(Measured { launches, cold_us, warm_us, ratio }) = self.measured {
+        if let Some(WarmMedians { launches, cold_us, warm_us, ratio }) = self.measured {
             let _ = writeln!(
                 out,
                 "  - Cold it takes {} µs, warm {} µs: {ratio:.2} of the time.",
@@ -106,7 +106,7 @@ pub(super) fn examine(words: &[OsString], measures: bool) -> Result<WarmAnswer> 
     let template_kib = warm.templates().first().and_then(|&pid| private_kib(pid));
     let measured = (!cold.is_empty()).then(|| {
         let (launches, cold_us, warm_us) = (cold.len(), median(cold), median(by_template));
-        Measured { launches, cold_us, warm_us, ratio: warm_us / cold_us }
+        WarmMedians { launches, cold_us, warm_us, ratio: warm_us / cold_us }
     });
     Ok(WarmAnswer { version: 1, program, warm: true, reason: None, start_us: Some(start_us), template_kib, measured })
 }
