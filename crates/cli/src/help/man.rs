@@ -96,7 +96,7 @@ fn write_all(definition: Definition, directory: &Path) -> io::Result<()> {
 }
 
 /// A man page.
-struct Page {
+struct ManPage {
     /// The subcommand, or `forkless`.
     short: String,
     /// `forkless-run`.
@@ -105,7 +105,7 @@ struct Page {
 }
 
 /// The pages of the command and of its visible subcommands.
-fn pages(definition: Definition) -> Vec<Page> {
+fn pages(definition: Definition) -> Vec<ManPage> {
     let mut root = attach(definition).disable_help_subcommand(true);
     root.build();
     let version = root.get_version().unwrap_or_default().to_owned();
@@ -113,7 +113,7 @@ fn pages(definition: Definition) -> Vec<Page> {
         root.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != BENCH).collect();
     let new = |command: &Command, name: String| {
         let others: Vec<String> = subcommands.iter().map(|other| format!("forkless-{}", other.get_name())).collect();
-        Page { short: command.get_name().to_owned(), text: page(command, &name, &version, &others), name }
+        ManPage { short: command.get_name().to_owned(), text: page(command, &name, &version, &others), name }
     };
     let named = subcommands.iter().map(|command| new(command, format!("forkless-{}", command.get_name())));
     [new(&root, "forkless".to_owned())].into_iter().chain(named).collect()
