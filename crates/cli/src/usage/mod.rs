@@ -46,7 +46,7 @@ pub(crate) fn option_before_program(mut run: Command) -> Option<String> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let words: Vec<OsString> = words.into_iter().skip(1).collect();
     run.build();
-    let place = Place::of(&run, &words);
+    let place = UsagePlace::of(&run, &words);
     let used = place.found.uses.last().filter(|used| Some(used.end) == place.found.program)?;
     (used.requires_equals() && !place.own()[used.at].to_string_lossy().contains('=')).then(|| used.typed.clone())
 }
@@ -55,7 +55,7 @@ pub(crate) fn option_before_program(mut run: Command) -> Option<String> {
 /// help text, for example.
 pub(crate) fn message(error: &clap::Error, mut all: Command, words: &[OsString]) -> Option<String> {
     all.build();
-    let place = Place::of(&all, words);
+    let place = UsagePlace::of(&all, words);
     let arg = first(error, ContextKind::InvalidArg).map(bare);
     let value = first(error, ContextKind::InvalidValue).unwrap_or_default();
     Some(match (error.kind(), arg) {
@@ -144,7 +144,7 @@ fn quoted(word: &OsStr) -> String {
 }
 
 /// The subcommand in which the error is.
-struct Place<'a> {
+struct UsagePlace<'a> {
     all: &'a Command,
     command: &'a Command,
     /// `forkless run`, for messages.
@@ -155,7 +155,7 @@ struct Place<'a> {
     found: Scan<'a>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> UsagePlace<'a> {
     fn of(all: &'a Command, words: &'a [OsString]) -> Self {
         let (mut command, mut name, mut skipped) = (all, "forkless".to_owned(), 0);
         while let Some(next) = words.get(skipped).and_then(|word| command.find_subcommand(word)) {
