@@ -9,7 +9,7 @@ use forkless_core::sys::{getpgrp, getpid, getsid};
 
 use super::{
     job_control::has_terminal,
-    options::{Place, RunOptions},
+    options::{RunOptions, SessionAndGroup},
 };
 
 /// Why the program needs forkless as its parent.
@@ -40,7 +40,7 @@ type Row = (bool, &'static str, &'static str);
 fn during(options: &RunOptions) -> Vec<Row> {
     let times_out = options.timeout.is_some_and(|time| !time.is_zero());
     // From a script or a Makefile. The job of an interactive shell has its group already.
-    let leaves_terminal = options.child.place() == Place::OwnGroup && getpgrp() != getpid() && has_terminal();
+    let leaves_terminal = options.child.place() == SessionAndGroup::OwnGroup && getpgrp() != getpid() && has_terminal();
     vec![
         (options.supervise, "--supervise", "selected explicitly"),
         (options.sandbox.sandbox.is_some(), "--sandbox", "forkless starts the init of the sandbox and signals it"),

@@ -14,7 +14,7 @@ use super::{
     captured::{Captured, When},
     failure::{FAILED, Failure, say},
     job_control::has_terminal,
-    options::{OwnGroup, Place, RunOptions},
+    options::{OwnGroup, RunOptions, SessionAndGroup},
     parse::Source,
     remedy,
     report::{Ended, Reports},
@@ -134,17 +134,17 @@ fn report_skipped(child: &Child, trouble: Option<String>, options: &RunOptions) 
 /// Prepares to supervise the program.
 fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
     let is_sandboxed = options.sandbox.sandbox.is_some();
-    let mut place = if is_sandboxed { Place::Sandbox } else { options.child.place() };
+    let mut place = if is_sandboxed { SessionAndGroup::Sandbox } else { options.child.place() };
     // A timeout is to end all that the program has started, as that of timeout(1). On a terminal, a group of its own would
     // part it from the other commands of a pipeline.
-    let ends_all = patience(options).timeout.is_some() && place == Place::Beside;
+    let ends_all = patience(options).timeout.is_some() && place == SessionAndGroup::Beside;
     if ends_all && !has_terminal() {
         asked.settings().process_group(0);
-        place = Place::OwnGroup;
+        place = SessionAndGroup::OwnGroup;
     }
     let mut watch = Watch::new(place, options.child.pty.is_some(), options.child.wants_terminal())
         .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
-    if ends_all && place == Place::Beside {
+    if ends_all && place == SessionAndGroup::Beside {
         watch.end_descendants();
     }
     watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);

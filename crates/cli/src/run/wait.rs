@@ -21,7 +21,7 @@ use super::{
     descendants,
     failure::say,
     job_control::{Foreground, wake_at},
-    options::Place,
+    options::SessionAndGroup,
     signals::{Arrived, Recipient, STOPS, Signals, was_continued},
     terminal::Terminal,
 };
@@ -65,7 +65,7 @@ pub(crate) struct Watch {
     /// The first field, so that the terminal is given back before signals take effect again.
     foreground: Option<Foreground>,
     signals: Signals,
-    place: Place,
+    place: SessionAndGroup,
     to: Recipient,
     /// As far as reported.
     is_stopped: bool,
@@ -82,12 +82,14 @@ impl Watch {
     ///
     /// # Errors
     /// If no file descriptor is left.
-    pub(crate) fn new(place: Place, pty: bool, wants_terminal: bool) -> io::Result<Self> {
+    pub(crate) fn new(place: SessionAndGroup, pty: bool, wants_terminal: bool) -> io::Result<Self> {
         // With `--pty` forkless itself reads its terminal. Where these signals are blocked, that fails in the background.
         let left = if pty { &[SIGTTIN, SIGTTOU][..] } else { &[] };
         let signals = Signals::take(left)?;
-        let lends = place == Place::OwnGroup || place == Place::OtherGroup && wants_terminal;
-        let to = Recipient { leads: matches!(place, Place::OwnGroup | Place::OwnSession | Place::Sandbox) };
+        let lends = place == SessionAndGroup::OwnGroup || place == SessionAndGroup::OtherGroup && wants_terminal;
+        let to = Recipient {
+            leads: matches!(place, SessionAndGroup::OwnGroup | SessionAndGroup::OwnSession | SessionAndGroup::Sandbox),
+        };
         let foreground = lends.then(|| Foreground::new(wants_terminal));
         Ok(Self {
             foreground,
@@ -154,7 +156,7 @@ impl Watch {
         mut terminal: Option<Terminal>,
         mut captured: Option<&mut Captured>,
     ) -> io::Result<ExitStatus> {
-        if let (Some(foreground), Place::OwnGroup) = (&mut self.foreground, self.place) {
+        if let (Some(foreground), SessionAndGroup::OwnGroup) = (&mut self.foreground, self.place) {
             foreground.launched(child.id());
         }
         // The size may have changed since the terminal was opened.
@@ -200,7 +202,7 @@ impl Watch {
             self.handle(signal, is_early, child, terminal.as_deref_mut())?;
         }
         let has = |number: i32| arrived.iter().any(|signal| signal.number == number);
-        let continues = self.place == Place::Beside && was_continued(arrived);
+        let continues = self.place == SessionAndGroup::Beside && was_continued(arrived);
         if has(SIGCHLD) && self.signals_descendants {
             descendants::reap_others(child.id());
         }
@@ -260,7 +262,8 @@ impl Watch {
             (SIGWINCH, Some(terminal)) => terminal.fit()?,
             (SIGCONT, Some(terminal)) => terminal.continued()?,
             (number, terminal)
-                if matches!(self.place, Place::OwnSession | Place::Sandbox) && STOPS.contains(&number) =>
+                if matches!(self.place, SessionAndGroup::OwnSession | SessionAndGroup::Sandbox)
+                    && STOPS.contains(&number) =>
             {
                 return self.stop_both(child, terminal);
             }
@@ -276,14 +279,14 @@ impl Watch {
 
     fn is_for_program(&self, signal: &Arrived, is_early: bool, child: &Child) -> bool {
         // It has signalled its own group, and gets the signal anyway.
-        let is_from_program = self.place == Place::Beside && signal.is_sent() && signal.sender == child.id();
+        let is_from_program = self.place == SessionAndGroup::Beside && signal.is_sent() && signal.sender == child.id();
         // Such as PIPE, when forkless itself writes to a closed pipe.
         let is_own = signal.is_sent() && signal.sender == std::process::id();
         if signal.is_of_a_child() || signal.is_from_timer() || is_from_program || is_own {
             return false;
         }
         // The shell sends it to the whole group, and the program may have been stopped again meanwhile: see `take`.
-        if self.place == Place::Beside && signal.number == SIGCONT {
+        if self.place == SessionAndGroup::Beside && signal.number == SIGCONT {
             return false;
         }
         // A terminal that hangs up signals the leader of its session alone.
@@ -292,17 +295,17 @@ impl Watch {
         }
         // Otherwise it signals all of its foreground group.
         let has_terminal = match self.place {
-            Place::Beside => true,
-            Place::OwnGroup | Place::OtherGroup => false,
+            SessionAndGroup::Beside => true,
+            SessionAndGroup::OwnGroup | SessionAndGroup::OtherGroup => false,
             // Its own terminal gets the new size, and signals the program.
-            Place::OwnSession | Place::Sandbox => signal.number == SIGWINCH,
+            SessionAndGroup::OwnSession | SessionAndGroup::Sandbox => signal.number == SIGWINCH,
         };
         is_early || !(signal.is_from_terminal() && has_terminal)
     }
 
     /// Has the program stopped because it uses the terminal, which forkless can lend?
     fn lends_for(&self, signal: i32) -> bool {
-        [SIGTTIN, SIGTTOU].contains(&signal) && self.place == Place::OwnGroup
+        [SIGTTIN, SIGTTOU].contains(&signal) && self.place == SessionAndGroup::OwnGroup
     }
 
     /// Lends the terminal to the stopped program and continues it. False if forkless is not in the foreground.
@@ -376,7 +379,7 @@ impl Watch {
     /// is continued.
     fn stop_both(&mut self, child: &mut Child, mut terminal: Option<&mut Terminal>) -> io::Result<()> {
         // A SIGSTOP would stop only init, which stops the program instead.
-        let stop = if self.place == Place::Sandbox { SIGTSTP } else { SIGSTOP };
+        let stop = if self.place == SessionAndGroup::Sandbox { SIGTSTP } else { SIGSTOP };
         let _ = self.to.send(child, stop, None);
         terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
         self.signals.stop(SIGTSTP, false);

@@ -128,7 +128,7 @@ struct Syscall {
 
 /// The session and process group of the program, seen from forkless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SessionAndGroup {
     /// The group of forkless.
     Beside,
     /// A new group.
@@ -142,18 +142,18 @@ pub(crate) enum Place {
 }
 
 impl ChildOptions {
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> SessionAndGroup {
         match self.process_group {
-            _ if self.makes_session() || self.pty.is_some() => Place::OwnSession,
-            Some(0) => Place::OwnGroup,
-            Some(group) if group != sys::getpgrp() => Place::OtherGroup,
-            _ => Place::Beside,
+            _ if self.makes_session() || self.pty.is_some() => SessionAndGroup::OwnSession,
+            Some(0) => SessionAndGroup::OwnGroup,
+            Some(group) if group != sys::getpgrp() => SessionAndGroup::OtherGroup,
+            _ => SessionAndGroup::Beside,
         }
     }
 
     /// Is the program to have the terminal of forkless?
     pub(crate) fn wants_terminal(&self) -> bool {
-        self.foreground && self.place() != Place::OwnSession
+        self.foreground && self.place() != SessionAndGroup::OwnSession
     }
 
     /// Is a parent-death signal given?

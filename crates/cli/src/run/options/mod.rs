@@ -34,7 +34,7 @@ use super::{
 
 pub(crate) use arguments::expand;
 pub(crate) use cgroup::OwnGroup;
-pub(crate) use child::{ChildOptions, Place, step_names};
+pub(crate) use child::{ChildOptions, SessionAndGroup, step_names};
 pub(crate) use identity::{Ids, names};
 pub(crate) use limits::{amount, ours as own_limit};
 pub(crate) use mounts::Mount;
