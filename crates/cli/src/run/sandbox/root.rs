@@ -185,7 +185,7 @@ fn is_on_directory(mount: &Mount, tree: Option<&OwnedFd>) -> bool {
 }
 
 /// What may be done below a file or directory.
-struct Rule(OwnedFd, BitFlags<AccessFs>);
+struct LandlockRule(OwnedFd, BitFlags<AccessFs>);
 
 /// The rights that a rule can give.
 const RIGHTS: ABI = ABI::V6;
@@ -249,10 +249,10 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     }
 
     let mut rules = device_rules(&dev)?;
-    rules.push(Rule(top, read));
-    rules.extend(executed.map(|program| Rule(program, AccessFs::Execute | AccessFs::ReadFile)));
+    rules.push(LandlockRule(top, read));
+    rules.extend(executed.map(|program| LandlockRule(program, AccessFs::Execute | AccessFs::ReadFile)));
     // The kernel skips the rule of a directory that is hidden by a mount over it.
-    rules.extend([Rule(tmp, write), Rule(shm, write)]);
+    rules.extend([LandlockRule(tmp, write), LandlockRule(shm, write)]);
     let unmade = sandbox.options.mounts.steps().iter().zip(trees).zip(made).filter(|(_, made)| !made);
     for ((mount, tree), _) in unmade {
         // Those that every sandbox has, with their rules.
@@ -339,13 +339,13 @@ fn fill_devices(dev: &OwnedFd, places: &[(PathBuf, bool)]) -> Result<(), Failure
 }
 
 /// One rule for each device and for the pseudo-terminals: a rule for /dev would also hold for a mount over /dev/shm.
-fn device_rules(dev: &OwnedFd) -> Result<Vec<Rule>, Failure> {
+fn device_rules(dev: &OwnedFd) -> Result<Vec<LandlockRule>, Failure> {
     let file = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let mut rules = Vec::new();
     for (name, access) in DEVICES.map(|name| (name, file)).into_iter().chain([("pts", file | AccessFs::ReadDir)]) {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(dev, name, flags, Mode::empty()) {
-            Ok(device) => rules.push(Rule(device, access)),
+            Ok(device) => rules.push(LandlockRule(device, access)),
             Err(Errno::NOENT) => {}
             Err(error) => return Err(failed(&format!("Landlock rule for /dev/{name}"), error)),
         }
@@ -394,7 +394,7 @@ fn add(
     mount: &Mount,
     tree: Option<OwnedFd>,
     write: BitFlags<AccessFs>,
-) -> Result<Option<Rule>, Failure> {
+) -> Result<Option<LandlockRule>, Failure> {
     let target = below(&absolute(mount.target()));
     for parent in
         target.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev().filter(|one| **one > *Path::new(PLACE))
@@ -413,7 +413,7 @@ fn add(
             Mount::FileSystem { attributes, .. } => attributes & READ_ONLY == 0,
             _ => bind_of(mount).is_some_and(|(_, _, is_writable)| is_writable),
         };
-        let rule = if is_writable { Some(Rule(copy(&tree)?, access)) } else { None };
+        let rule = if is_writable { Some(LandlockRule(copy(&tree)?, access)) } else { None };
         command.attach_mount(tree, target);
         return Ok(rule);
     }
@@ -567,14 +567,14 @@ fn tmpfs(place: impl AsRef<Path>, data: &CStr, flags: libc::c_ulong) -> Result<O
 }
 
 /// A second layer over the mounts. It also refuses changes of mounts, and signals and abstract sockets to the outside.
-fn landlock(sandbox: &Sandbox<'_>, command: &mut Command, rules: Vec<Rule>) -> Result<(), Failure> {
+fn landlock(sandbox: &Sandbox<'_>, command: &mut Command, rules: Vec<LandlockRule>) -> Result<(), Failure> {
     let strict = sandbox.profile == Profile::Strict;
     let level = if strict { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
     let refused = |error: &dyn std::fmt::Display| failed("Landlock", error);
     let ruleset = Ruleset::default().set_compatibility(level).handle_access(AccessFs::from_all(RIGHTS));
     let ruleset = ruleset.and_then(|ruleset| ruleset.scope(Scope::from_all(RIGHTS))).and_then(Ruleset::create);
     let mut ruleset = ruleset.map_err(|error| refused(&error))?;
-    for Rule(file, access) in rules {
+    for LandlockRule(file, access) in rules {
         ruleset = ruleset.add_rule(PathBeneath::new(file, access)).map_err(|error| refused(&error))?;
     }
     match Option::<OwnedFd>::from(ruleset) {
