@@ -60,12 +60,12 @@ pub(crate) struct FdRequest {
 
 /// A signal, or all signals that can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signals {
+pub(crate) enum SignalChoice {
     All,
     One(i32),
 }
 
-impl Signals {
+impl SignalChoice {
     /// The numbers of the signals.
     pub(crate) fn numbers(self) -> Vec<i32> {
         match self {
@@ -203,8 +203,8 @@ fn rarely_named(name: &str) -> Option<i32> {
 }
 
 /// A signal, or `all`.
-pub(crate) fn signals(word: &str) -> Result<Signals, String> {
-    if word == "all" { Ok(Signals::All) } else { signal(word).map(Signals::One) }
+pub(crate) fn signals(word: &str) -> Result<SignalChoice, String> {
+    if word == "all" { Ok(SignalChoice::All) } else { signal(word).map(SignalChoice::One) }
 }
 
 /// An octal number up to `most`.
@@ -394,8 +394,8 @@ mod tests {
         {
             assert!(signal(word).is_err(), "{word}");
         }
-        assert_eq!(signals("all"), Ok(Signals::All));
-        assert!(!Signals::All.numbers().contains(&9));
+        assert_eq!(signals("all"), Ok(SignalChoice::All));
+        assert!(!SignalChoice::All.numbers().contains(&9));
         // Every signal number below 32 has a name.
         let names = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP \
                      TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS";

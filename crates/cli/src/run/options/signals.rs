@@ -6,7 +6,7 @@ use clap::Args;
 use forkless::Command;
 
 use super::super::{
-    parse::{self, Signals},
+    parse::{self, SignalChoice},
     signals::is_ignored,
 };
 
@@ -17,22 +17,22 @@ pub(crate) struct SignalOptions {
     /// Reset SIG to its default action
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
           value_delimiter = ',', value_parser = parse::signals)]
-    default_signal: Vec<Signals>,
+    default_signal: Vec<SignalChoice>,
 
     /// Ignore SIG
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
           value_delimiter = ',', value_parser = parse::signals)]
-    ignore_signal: Vec<Signals>,
+    ignore_signal: Vec<SignalChoice>,
 
     /// Inherit whether SIG is ignored (the default for all signals except PIPE, which is reset)
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
           value_delimiter = ',', value_parser = parse::signals)]
-    inherit_signal: Vec<Signals>,
+    inherit_signal: Vec<SignalChoice>,
 
     /// Block SIG
     #[arg(long, value_name = "SIG", num_args = 0..=1, require_equals = true, default_missing_value = "all",
           value_delimiter = ',', value_parser = parse::signals)]
-    block_signal: Vec<Signals>,
+    block_signal: Vec<SignalChoice>,
 
     /// Block no signals except those of --block-signal (default: inherit the mask)
     #[arg(long)]
@@ -42,8 +42,8 @@ pub(crate) struct SignalOptions {
 impl SignalOptions {
     /// A listed signal overrides "all": `--ignore-signal --default-signal=TERM` ignores all signals except TERM.
     pub(crate) fn apply(&self, command: &mut Command) {
-        let numbers = |signals: &[Signals], all: bool| -> Vec<i32> {
-            signals.iter().filter(|s| (**s == Signals::All) == all).flat_map(|s| s.numbers()).collect()
+        let numbers = |signals: &[SignalChoice], all: bool| -> Vec<i32> {
+            signals.iter().filter(|s| (**s == SignalChoice::All) == all).flat_map(|s| s.numbers()).collect()
         };
         // Also where forkless itself no longer ignores it when it starts the program.
         let ignores_chld = is_ignored(libc::SIGCHLD);
