@@ -58,7 +58,8 @@ pub(crate) fn complete(definition: Definition, options: &CompletionOptions) -> E
             {
                 let asked = ["--complete".into()].into_iter().chain(rest.iter().cloned());
                 // Without the program there is nothing to complete.
-                let text = bench::ask(asked).unwrap_or_else(|_| Completions::of(Source::Nothing).text().into_bytes());
+                let text =
+                    bench::ask(asked).unwrap_or_else(|_| Completions::of(CompletedBy::Nothing).text().into_bytes());
                 return written(&text);
             }
             let words: Vec<String> = options.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -82,7 +83,7 @@ fn written(text: &[u8]) -> ExitCode {
 
 /// What the shell adds to the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum CompletedBy {
     Nothing,
     Files,
     Directories,
@@ -96,7 +97,7 @@ enum Source {
 /// The completions of a word.
 #[derive(Debug, PartialEq, Eq)]
 struct Completions {
-    source: Source,
+    source: CompletedBy,
     /// The part of the word before what `source` completes.
     prefix: String,
     /// Whole words, each with its help.
@@ -104,20 +105,20 @@ struct Completions {
 }
 
 impl Completions {
-    fn of(source: Source) -> Self {
+    fn of(source: CompletedBy) -> Self {
         Self { source, prefix: String::new(), values: Vec::new() }
     }
 
     /// The first line says what the shell adds, each other line is a value.
     fn text(&self) -> String {
         let first = match self.source {
-            Source::Nothing => "nothing ".to_owned(),
-            Source::Files => format!("files {}", self.prefix),
-            Source::Directories => format!("directories {}", self.prefix),
-            Source::Commands => format!("commands {}", self.prefix),
-            Source::Users => format!("users {}", self.prefix),
-            Source::Groups => format!("groups {}", self.prefix),
-            Source::Command(place) => format!("command {place}"),
+            CompletedBy::Nothing => "nothing ".to_owned(),
+            CompletedBy::Files => format!("files {}", self.prefix),
+            CompletedBy::Directories => format!("directories {}", self.prefix),
+            CompletedBy::Commands => format!("commands {}", self.prefix),
+            CompletedBy::Users => format!("users {}", self.prefix),
+            CompletedBy::Groups => format!("groups {}", self.prefix),
+            CompletedBy::Command(place) => format!("command {place}"),
         };
         let line = |(value, help): &(String, String)| format!("{value}\t{}\n", help.lines().next().unwrap_or_default());
         first + "\n" + &self.values.iter().map(line).collect::<String>()
@@ -126,7 +127,7 @@ impl Completions {
 
 /// Completes the last of the words that follow `forkless`.
 fn answer(root: &Command, words: &[String]) -> Completions {
-    let Some((word, before)) = words.split_last() else { return Completions::of(Source::Nothing) };
+    let Some((word, before)) = words.split_last() else { return Completions::of(CompletedBy::Nothing) };
     let (mut command, mut waiting) = (root, Waiting::Positional);
     for (number, word) in before.iter().enumerate() {
         waiting = match waiting {
@@ -178,7 +179,7 @@ enum Waiting<'a> {
 /// After the positional argument at word `number` (counted without `forkless`): all after PROGRAM belongs to it.
 fn operand(command: &Command, number: usize) -> Completions {
     let takes_program = command.get_positionals().any(|arg| arg.is_trailing_var_arg_set());
-    Completions::of(if takes_program { Source::Command(number + 1) } else { Source::Nothing })
+    Completions::of(if takes_program { CompletedBy::Command(number + 1) } else { CompletedBy::Nothing })
 }
 
 /// A variable before PROGRAM.
@@ -232,14 +233,14 @@ fn at_cursor(command: &Command, waiting: Waiting<'_>, word: &str) -> Completions
     if let Some((name, value)) = word.strip_prefix("--").and_then(|rest| rest.split_once('=')) {
         let arg = named(command, name);
         return arg.map_or_else(
-            || Completions::of(Source::Nothing),
+            || Completions::of(CompletedBy::Nothing),
             |arg| values(command, arg, 0, &format!("--{name}="), value),
         );
     }
     if word.starts_with('-') {
         return match short_with_value(command, word).filter(|_| !word.starts_with("--")) {
             Some((arg, value)) => values(command, arg, 0, &word[..word.len() - value.len()], value),
-            None => Completions { values: options(command, word), ..Completions::of(Source::Nothing) },
+            None => Completions { values: options(command, word), ..Completions::of(CompletedBy::Nothing) },
         };
     }
     match waiting {
@@ -269,9 +270,9 @@ fn options(command: &Command, word: &str) -> Vec<(String, String)> {
 
 fn positional(command: &Command, word: &str) -> Completions {
     let mut answer = match command.get_positionals().find(|arg| !arg.is_hide_set()) {
-        Some(arg) if arg.is_trailing_var_arg_set() => Completions::of(Source::Commands),
+        Some(arg) if arg.is_trailing_var_arg_set() => Completions::of(CompletedBy::Commands),
         Some(arg) => values(command, arg, 0, "", word),
-        None => Completions::of(Source::Nothing),
+        None => Completions::of(CompletedBy::Nothing),
     };
     answer.values.extend(subcommands(command, word));
     answer
@@ -300,31 +301,31 @@ fn values(command: &Command, arg: &Arg, place: usize, before: &str, word: &str) 
 }
 
 /// What the shell completes, by the name of a value, and the part of the word that is not it.
-fn source<'w>(name: &str, word: &'w str) -> (Source, &'w str) {
+fn source<'w>(name: &str, word: &'w str) -> (CompletedBy, &'w str) {
     match name {
-        "DIR" | "PARENT" | "WORKDIR" => (Source::Directories, ""),
-        "FILE" | "SRC" | "DST" | "RWSRC" | "FD|FILE" | "PATH" => (Source::Files, ""),
-        "SOURCE" => (Source::Files, word.strip_prefix("append:").map_or("", |_| "append:")),
+        "DIR" | "PARENT" | "WORKDIR" => (CompletedBy::Directories, ""),
+        "FILE" | "SRC" | "DST" | "RWSRC" | "FD|FILE" | "PATH" => (CompletedBy::Files, ""),
+        "SOURCE" => (CompletedBy::Files, word.strip_prefix("append:").map_or("", |_| "append:")),
         // N=r:FILE.
         "N=SOURCE" => match word.rfind(':') {
-            Some(place) => (Source::Files, &word[..=place]),
-            None => (Source::Nothing, ""),
+            Some(place) => (CompletedBy::Files, &word[..=place]),
+            None => (CompletedBy::Nothing, ""),
         },
         "KIND=PATH" => match word.find('=') {
-            Some(place) => (Source::Files, &word[..=place]),
-            None => (Source::Nothing, ""),
+            Some(place) => (CompletedBy::Files, &word[..=place]),
+            None => (CompletedBy::Nothing, ""),
         },
         "RULE" => match word.rfind(':') {
-            Some(place) => (Source::Files, &word[..=place]),
-            None => (Source::Nothing, ""),
+            Some(place) => (CompletedBy::Files, &word[..=place]),
+            None => (CompletedBy::Nothing, ""),
         },
-        "PROGRAM" => (Source::Commands, ""),
+        "PROGRAM" => (CompletedBy::Commands, ""),
         "USER[:GROUP]" => match word.find(':') {
-            Some(place) => (Source::Groups, &word[..=place]),
-            None => (Source::Users, ""),
+            Some(place) => (CompletedBy::Groups, &word[..=place]),
+            None => (CompletedBy::Users, ""),
         },
-        "NAME|GID" | "NAME|GID,..." => (Source::Groups, ""),
-        _ => (Source::Nothing, ""),
+        "NAME|GID" | "NAME|GID,..." => (CompletedBy::Groups, ""),
+        _ => (CompletedBy::Nothing, ""),
     }
 }
 
