@@ -53,10 +53,10 @@ impl Found {
 }
 
 /// Name, first kernel version, purpose, consequence of its absence.
-type Words = (&'static str, &'static str, &'static str, &'static str);
+type FeatureText = (&'static str, &'static str, &'static str, &'static str);
 
 /// Features that every launch uses, in the order of use.
-const LAUNCHES: [Words; 6] = [
+const LAUNCHES: [FeatureText; 6] = [
     (
         "CLONE_VM",
         "2.0",
@@ -96,7 +96,7 @@ const LAUNCHES: [Words; 6] = [
 ];
 
 /// Features that some settings and guarantees need.
-const SETTINGS: [Words; 11] = [
+const SETTINGS: [FeatureText; 11] = [
     (
         "PIDFD_GET_INFO",
         "6.15",
@@ -138,7 +138,7 @@ const SETTINGS: [Words; 11] = [
 /// Probes all features.
 pub(crate) fn probe(support: Option<Support>) -> Vec<Feature> {
     let make = |needed_for| {
-        move |((name, since, purpose, without), found): (Words, Found)| Feature {
+        move |((name, since, purpose, without), found): (FeatureText, Found)| Feature {
             name,
             state: found.state,
             needed_for,
