@@ -348,11 +348,11 @@ impl FromArgMatches for Mounts {
 }
 
 /// The ID of an option, the number of values of each use, and its uses in order.
-type Words = (&'static str, usize, Vec<Word>);
+type OptionWords = (&'static str, usize, Vec<Word>);
 
 impl Flags {
     /// The uses of each option.
-    fn words(self) -> Result<[Words; 25], String> {
+    fn words(self) -> Result<[OptionWords; 25], String> {
         let one = |paths: Vec<PathBuf>, new: fn(PathBuf) -> Mount| -> Vec<Word> {
             paths.into_iter().map(|path| Word::Mount(new(path))).collect()
         };
