@@ -8,7 +8,7 @@ use forkless::Support;
 
 /// A method of launching that advice can recommend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Way {
+pub(crate) enum AdvisedMethod {
     /// A child that shares the caller's memory until exec, as `Command` makes it.
     Clone,
     /// A small helper process that launches for the caller.
@@ -19,7 +19,7 @@ pub(crate) enum Way {
     Fork,
 }
 
-impl Way {
+impl AdvisedMethod {
     /// The name, such as `PosixSpawn`.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ pub(crate) enum Next {
     /// To another question.
     Ask(Question),
     /// To a method.
-    Take(Way),
+    Take(AdvisedMethod),
 }
 
 impl Question {
@@ -99,14 +99,14 @@ impl Question {
         match (self, yes) {
             (Self::Code, true) => Next::Ask(Self::Small),
             (Self::Code, false) => Next::Ask(Self::Shared),
-            (Self::Small, true) => Next::Take(Way::Fork),
-            (Self::Small, false) => Next::Take(Way::Zygote),
+            (Self::Small, true) => Next::Take(AdvisedMethod::Fork),
+            (Self::Small, false) => Next::Take(AdvisedMethod::Zygote),
             (Self::Shared, true) => Next::Ask(Self::Allowed),
             (Self::Shared, false) => Next::Ask(Self::Fits),
-            (Self::Fits, true) => Next::Take(Way::PosixSpawn),
-            (Self::Fits, false) => Next::Take(Way::Fork),
-            (Self::Allowed, true) => Next::Take(Way::Clone),
-            (Self::Allowed, false) => Next::Take(Way::Zygote),
+            (Self::Fits, true) => Next::Take(AdvisedMethod::PosixSpawn),
+            (Self::Fits, false) => Next::Take(AdvisedMethod::Fork),
+            (Self::Allowed, true) => Next::Take(AdvisedMethod::Clone),
+            (Self::Allowed, false) => Next::Take(AdvisedMethod::Zygote),
         }
     }
 }
@@ -240,7 +240,7 @@ pub(crate) struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advice {
     /// The recommended method.
-    pub(crate) way: Way,
+    pub(crate) way: AdvisedMethod,
     /// The questions that led there, in their order.
     pub(crate) path: Vec<Answer>,
 }
@@ -258,25 +258,25 @@ mod tests {
         let mut narrow = Support::NONE;
         narrow.shared_memory = true;
         let table = [
-            (small.clone(), Way::Clone),
-            (large.clone(), Way::Clone),
-            (Situation { threads: 64, ..large.clone() }, Way::Clone),
-            (Situation { may_share: false, ..small.clone() }, Way::Zygote),
-            (code(&small), Way::Fork),
-            (code(&Situation { threads: 2, ..small.clone() }), Way::Zygote),
-            (code(&Situation { memory: Situation::SMALL_MEMORY, ..small.clone() }), Way::Fork),
-            (code(&Situation { memory: Situation::SMALL_MEMORY + 1, ..small.clone() }), Way::Zygote),
-            (code(&Situation { files: Situation::SMALL_FILES + 1, ..small.clone() }), Way::Zygote),
-            (code(&emulated), Way::Fork),
-            (emulated.clone(), Way::PosixSpawn),
+            (small.clone(), AdvisedMethod::Clone),
+            (large.clone(), AdvisedMethod::Clone),
+            (Situation { threads: 64, ..large.clone() }, AdvisedMethod::Clone),
+            (Situation { may_share: false, ..small.clone() }, AdvisedMethod::Zygote),
+            (code(&small), AdvisedMethod::Fork),
+            (code(&Situation { threads: 2, ..small.clone() }), AdvisedMethod::Zygote),
+            (code(&Situation { memory: Situation::SMALL_MEMORY, ..small.clone() }), AdvisedMethod::Fork),
+            (code(&Situation { memory: Situation::SMALL_MEMORY + 1, ..small.clone() }), AdvisedMethod::Zygote),
+            (code(&Situation { files: Situation::SMALL_FILES + 1, ..small.clone() }), AdvisedMethod::Zygote),
+            (code(&emulated), AdvisedMethod::Fork),
+            (emulated.clone(), AdvisedMethod::PosixSpawn),
             // What is refused beside CLONE_VM costs something and changes nothing.
-            (Situation::small(narrow), Way::Clone),
+            (Situation::small(narrow), AdvisedMethod::Clone),
         ];
         for (situation, wanted) in table {
             assert_eq!(situation.advise(None).way, wanted, "{situation:?}");
         }
-        assert_eq!(emulated.advise(Some("posix_spawn cannot do rlimit")).way, Way::Fork);
-        assert_eq!(small.advise(Some("posix_spawn cannot do rlimit")).way, Way::Clone);
+        assert_eq!(emulated.advise(Some("posix_spawn cannot do rlimit")).way, AdvisedMethod::Fork);
+        assert_eq!(small.advise(Some("posix_spawn cannot do rlimit")).way, AdvisedMethod::Clone);
     }
 
     #[test]

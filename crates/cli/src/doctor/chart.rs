@@ -1,7 +1,7 @@
 //! The questions of the advice as a flow chart: the positions of all boxes, and the path taken. Both the text and the SVG are
 //! drawn from these positions, which are columns and rows of characters.
 
-use super::advice::{Advice, Next, Question, Way};
+use super::advice::{Advice, AdvisedMethod, Next, Question};
 
 /// Width in characters.
 pub(crate) const WIDTH: usize = 80;
@@ -124,7 +124,7 @@ impl Chart {
         self.nodes.push(Node { x: column.x, y, width: column.width, height: ASKED, lines, is_end: false, taken });
     }
 
-    fn end(&mut self, way: Way, column: Column, y: usize, taken: bool) {
+    fn end(&mut self, way: AdvisedMethod, column: Column, y: usize, taken: bool) {
         let lines = vec![way.name().to_owned()];
         self.nodes.push(Node { x: column.x, y, width: column.width, height: TAKEN, lines, is_end: true, taken });
     }
@@ -270,7 +270,7 @@ mod tests {
         let asked = chart.nodes.iter().filter(|node| !node.is_end).count();
         assert_eq!(asked, Question::ALL.len());
         assert_eq!(chart.arrows.len(), 2 * asked);
-        for way in [Way::Clone, Way::Zygote, Way::PosixSpawn, Way::Fork] {
+        for way in [AdvisedMethod::Clone, AdvisedMethod::Zygote, AdvisedMethod::PosixSpawn, AdvisedMethod::Fork] {
             assert!(chart.nodes.iter().any(|node| node.is_end && node.lines == [way.name()]), "{way:?}");
         }
         assert!(description().contains(Question::Allowed.words()));

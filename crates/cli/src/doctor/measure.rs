@@ -4,21 +4,21 @@ use std::{io, sync::Arc};
 
 use serde::Deserialize;
 
-use super::advice::Way;
+use super::advice::AdvisedMethod;
 use super::report::{Measured, Measurements};
 use crate::bench;
 
 /// The methods to measure, and the launcher of each. The first one is the vfork baseline.
-const LAUNCHERS: &[(Option<Way>, &str)] = &[
+const LAUNCHERS: &[(Option<AdvisedMethod>, &str)] = &[
     (None, "floor"),
-    (Some(Way::Clone), "forkless-spawn"),
-    (Some(Way::Clone), "forkless-status"),
-    (Some(Way::Clone), "forkless-prepared-launch"),
-    (Some(Way::Zygote), "forkless-prepared-zygote"),
-    (Some(Way::PosixSpawn), "forkless-posix_spawn"),
-    (Some(Way::Fork), "forkless-fork"),
-    (Some(Way::PosixSpawn), "posix_spawn"),
-    (Some(Way::Fork), "fork"),
+    (Some(AdvisedMethod::Clone), "forkless-spawn"),
+    (Some(AdvisedMethod::Clone), "forkless-status"),
+    (Some(AdvisedMethod::Clone), "forkless-prepared-launch"),
+    (Some(AdvisedMethod::Zygote), "forkless-prepared-zygote"),
+    (Some(AdvisedMethod::PosixSpawn), "forkless-posix_spawn"),
+    (Some(AdvisedMethod::Fork), "forkless-fork"),
+    (Some(AdvisedMethod::PosixSpawn), "posix_spawn"),
+    (Some(AdvisedMethod::Fork), "fork"),
 ];
 
 /// Seconds for all methods. Setup, and fork in a larger parent (the time of two methods), are extra.
@@ -43,12 +43,12 @@ pub(crate) struct Parentage {
 
 /// Measures the launchers that work here. `shared_memory`: Clone works. `memory_mib`: memory that may be used.
 pub(crate) fn measure(shared_memory: bool, memory_mib: u64) -> (Measurements, Option<Parentage>) {
-    let can = |way: &Option<Way>| shared_memory || *way != Some(Way::Clone);
+    let can = |way: &Option<AdvisedMethod>| shared_memory || *way != Some(AdvisedMethod::Clone);
     let names: Vec<&str> = LAUNCHERS.iter().filter(|(way, _)| can(way)).map(|(_, name)| *name).collect();
     match ask(&names, memory_mib) {
         Ok(Brief { mut rows, fork, debug_build }) => {
             let way_of = |name: &str| LAUNCHERS.iter().find(|(_, one)| *one == name).and_then(|(way, _)| *way);
-            rows.iter_mut().for_each(|row| row.launcher = way_of(&row.contestant).map(Way::name));
+            rows.iter_mut().for_each(|row| row.launcher = way_of(&row.contestant).map(AdvisedMethod::name));
             let fork_us_per_gib = fork.map(|fork| fork.gib_us.round());
             (Measurements { none: None, rows, fork_us_per_gib, debug_build }, fork)
         }
