@@ -128,7 +128,7 @@ pub fn receive(socket: i32, take: impl FnMut(i32)) -> Result<Option<Received>> {
     const MSG_CTRUNC: i32 = 8;
     /// The sender, and as many descriptors as the kernel sends at once: struct cmsghdr before each.
     #[repr(C, align(8))]
-    struct Control([u8; 32 + 16 + 4 * 254]);
+    struct ControlRoom([u8; 32 + 16 + 4 * 254]);
     /// struct msghdr.
     #[repr(C)]
     struct Header {
@@ -136,12 +136,12 @@ pub fn receive(socket: i32, take: impl FnMut(i32)) -> Result<Option<Received>> {
         name_length: u32,
         vector: *const [usize; 2],
         vector_length: usize,
-        control: *mut Control,
+        control: *mut ControlRoom,
         control_length: usize,
         flags: i32,
     }
     let mut message = Message::EMPTY;
-    let mut control = MaybeUninit::<Control>::uninit();
+    let mut control = MaybeUninit::<ControlRoom>::uninit();
     let vector = [&raw mut message as usize, size_of::<Message>()];
     let mut header = Header {
         name: 0,
@@ -149,7 +149,7 @@ pub fn receive(socket: i32, take: impl FnMut(i32)) -> Result<Option<Received>> {
         vector: &vector,
         vector_length: 1,
         control: control.as_mut_ptr(),
-        control_length: size_of::<Control>(),
+        control_length: size_of::<ControlRoom>(),
         flags: 0,
     };
     let args = [socket as usize, &raw mut header as usize, MSG_CMSG_CLOEXEC, 0, 0, 0];
@@ -227,8 +227,8 @@ CapBnd:\t0000000000000004\nCapAmb:\t0000000000000005\n";
     #[test]
     fn control_messages_are_read_in_any_order_and_not_beyond_their_end() {
         #[repr(C, align(8))]
-        struct Control([u8; 64]);
-        let mut control = Control([0; 64]);
+        struct ControlRoom([u8; 64]);
+        let mut control = ControlRoom([0; 64]);
         let mut put = |at: usize, length: usize, kind: i32, words: &[i32]| {
             control.0[at..at + 8].copy_from_slice(&length.to_ne_bytes());
             control.0[at + 12..at + 16].copy_from_slice(&kind.to_ne_bytes());
