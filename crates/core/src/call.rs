@@ -58,7 +58,7 @@ pub unsafe fn hand_back(frame: &Frame, op: &Op) -> Result<()> {
     }
     /// struct msghdr.
     #[repr(C)]
-    struct Message {
+    struct MessageHeader {
         name: usize,
         name_length: u32,
         vector: *const [usize; 2],
@@ -73,7 +73,7 @@ pub unsafe fn hand_back(frame: &Frame, op: &Op) -> Result<()> {
     let byte = 0u8;
     let vector = [&raw const byte as usize, 1];
     let control = Control { length: 20, level: SOL_SOCKET, kind: SCM_RIGHTS, fd };
-    let message = Message {
+    let message = MessageHeader {
         name: 0,
         name_length: 0,
         vector: &vector,
