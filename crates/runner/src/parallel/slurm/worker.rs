@@ -135,7 +135,7 @@ pub(super) fn work(mut options: Options, variables: Variables) -> Result<(), Str
     let seqs = Arc::new(Mutex::new(BTreeMap::new()));
     let mut source = Orders { shared: Arc::clone(&shared), seqs: Arc::clone(&seqs), node, variables };
     let mut events = Told { shared: Arc::clone(&shared) };
-    let mut sink = Answers { shared: Arc::clone(&shared), seqs };
+    let mut sink = SlotAnswers { shared: Arc::clone(&shared), seqs };
     run(options, &mut source, &mut events, &mut sink).map_err(failed)?;
     loop {
         let mut inner = shared.lock();
@@ -326,18 +326,18 @@ impl Events for Told {
     }
 }
 
-struct Answers {
+struct SlotAnswers {
     shared: Arc<Shared>,
     seqs: Seqs,
 }
 
-impl Answers {
+impl SlotAnswers {
     fn seq(&self, local: u64) -> u64 {
         self.seqs.lock().unwrap_or_else(PoisonError::into_inner).get(&local).copied().unwrap_or(0)
     }
 }
 
-impl Sink for Answers {
+impl Sink for SlotAnswers {
     fn write(&mut self, local: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         let seq = self.seq(local).to_string();
         let kind = if stream == Stream::Err { "err" } else { "out" };
