@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 
 /// A refused option.
-pub(super) struct Entry {
+pub(super) struct RefusedOption {
     /// Its long names.
     pub(super) names: &'static [&'static str],
     pub(super) short: Option<char>,
@@ -11,16 +11,16 @@ pub(super) struct Entry {
     pub(super) instead: &'static str,
 }
 
-const fn flag(names: &'static [&'static str], instead: &'static str) -> Entry {
-    Entry { names, short: None, takes_value: false, instead }
+const fn flag(names: &'static [&'static str], instead: &'static str) -> RefusedOption {
+    RefusedOption { names, short: None, takes_value: false, instead }
 }
 
-const fn value(names: &'static [&'static str], instead: &'static str) -> Entry {
-    Entry { names, short: None, takes_value: true, instead }
+const fn value(names: &'static [&'static str], instead: &'static str) -> RefusedOption {
+    RefusedOption { names, short: None, takes_value: true, instead }
 }
 
-const fn short(short: char, entry: Entry) -> Entry {
-    Entry { short: Some(short), ..entry }
+const fn short(short: char, entry: RefusedOption) -> RefusedOption {
+    RefusedOption { short: Some(short), ..entry }
 }
 
 const REMOTE: &str =
@@ -29,7 +29,7 @@ const SQL: &str = "no database is used: use --joblog and --results NAME.csv";
 const RPL: &str = "replacement strings are not written in Perl: use --plus, or the shell, as in 'x={}; echo ${x%.*}'";
 
 /// All of them. The page docs/runner.md lists them too.
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[RefusedOption] = &[
     short('S', value(&["sshlogin"], REMOTE)),
     value(&["sshloginfile", "slf"], REMOTE),
     value(&["ssh"], REMOTE),
@@ -192,14 +192,14 @@ impl clap::Args for Refused {
 impl FromArgMatches for Refused {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         // This machine, in GNU parallel's words.
-        let is_here = |entry: &Entry| {
+        let is_here = |entry: &RefusedOption| {
             let places = || matches.get_many::<String>(entry.names[0]).into_iter().flatten();
             entry.names[0] == "sshlogin" && places().all(|place| place == ":")
         };
-        let given = |entry: &&Entry| {
+        let given = |entry: &&RefusedOption| {
             matches.value_source(entry.names[0]) == Some(clap::parser::ValueSource::CommandLine) && !is_here(entry)
         };
-        let words = |entry: &Entry| match (entry.names[0].starts_with(RETIRED), entry.short) {
+        let words = |entry: &RefusedOption| match (entry.names[0].starts_with(RETIRED), entry.short) {
             (true, Some(short)) => format!("-{short} is refused: {}", entry.instead),
             _ => format!("--{} is refused: {}", entry.names[0], entry.instead),
         };
