@@ -51,7 +51,7 @@ pub(super) struct Worker {
 
 /// How a job is answered.
 #[derive(Debug)]
-pub(super) enum Form {
+pub(super) enum ReplyForm {
     /// Output, warning, failure.
     Plain,
     /// A record.
@@ -66,7 +66,7 @@ pub(super) struct Task {
     /// The connection that it came by.
     generation: u64,
     pub(super) handle: Vec<u8>,
-    pub(super) form: Form,
+    pub(super) form: ReplyForm,
     /// Standard output and standard error.
     pub(super) outputs: [Vec<u8>; 2],
 }
@@ -246,7 +246,7 @@ impl State {
         let mut task = Task {
             generation: self.generation,
             handle: packet.argument(0).to_vec(),
-            form: Form::Plain,
+            form: ReplyForm::Plain,
             outputs: Default::default(),
         };
         let (line, timeout) = if is_check {
@@ -259,7 +259,7 @@ impl State {
             let (line, timeout) = (check.line.clone(), check.timeout.unwrap_or(self.worker.check_timeout));
             let age = seconds(SystemTime::now()) - check.core_time;
             let too_old = self.worker.max_age.filter(|_| check.core_time > 0.0);
-            task.form = Form::Check(Box::new(check));
+            task.form = ReplyForm::Check(Box::new(check));
             if too_old.is_some_and(|limit| age > limit.as_secs_f64()) {
                 self.end_check(&task, &End::TooOld, SystemTime::now(), Duration::ZERO);
                 return None;
@@ -268,7 +268,7 @@ impl State {
         } else {
             let Request { line, wants_record, timeout } = Request::parse(packet.argument(3));
             if wants_record {
-                task.form = Form::Record;
+                task.form = ReplyForm::Record;
             }
             (line, timeout)
         };
@@ -288,7 +288,7 @@ impl State {
 
     fn refuse(&mut self, task: &Task, why: &str) {
         match &task.form {
-            Form::Check(_) => self.end_check(task, &End::Refused(why), SystemTime::now(), Duration::ZERO),
+            ReplyForm::Check(_) => self.end_check(task, &End::Refused(why), SystemTime::now(), Duration::ZERO),
             form => {
                 for (kind, bytes) in reply::refusal(form, why) {
                     self.reply(task, kind, &bytes);
@@ -309,7 +309,7 @@ impl State {
     }
 
     fn end_check(&mut self, task: &Task, end: &End<'_>, started: SystemTime, runtime: Duration) {
-        let Form::Check(check) = &task.form else { return };
+        let ReplyForm::Check(check) = &task.form else { return };
         if check.has_result() {
             let Worker { link, envelope, name, .. } = &mut self.worker;
             let begun = seconds(started);
@@ -332,7 +332,7 @@ impl State {
             // Not answered: the server gives it to another worker when the connection ends.
             return;
         }
-        if matches!(task.form, Form::Check(_)) {
+        if matches!(task.form, ReplyForm::Check(_)) {
             let end = reply::end_of_check(&task, ended);
             self.end_check(&task, &end, ended.started, ended.runtime);
             return;

@@ -3,7 +3,7 @@
 use forkless_gearman::{monitoring::End, packet::Kind, record::Record};
 use forkless_jobs::{Ended, Ending};
 
-use super::queue::{Form, Task, seconds};
+use super::queue::{ReplyForm, Task, seconds};
 
 /// The packets that answer a job of lines.
 pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(Kind, Vec<u8>)> {
@@ -15,7 +15,7 @@ pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(Kind, Vec<u8>)> 
     };
     let cut = ended.received > most;
     let runtime = ended.runtime.as_secs_f64();
-    if matches!(task.form, Form::Record) {
+    if matches!(task.form, ReplyForm::Record) {
         let record = Record {
             exit,
             signal,
@@ -57,8 +57,8 @@ pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(Kind, Vec<u8>)> 
 }
 
 /// The packets for a line that may not run.
-pub(super) fn refusal(form: &Form, why: &str) -> Vec<(Kind, Vec<u8>)> {
-    if matches!(form, Form::Record) {
+pub(super) fn refusal(form: &ReplyForm, why: &str) -> Vec<(Kind, Vec<u8>)> {
+    if matches!(form, ReplyForm::Record) {
         let record = Record { exit: 126, refused: why.to_owned(), ..Record::default() };
         return vec![(Kind::WORK_COMPLETE, record.to_reply())];
     }
