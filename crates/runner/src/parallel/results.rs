@@ -117,7 +117,7 @@ impl Sink for Silent {
 
 /// The form of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum TableForm {
     /// With this byte between the columns.
     Separated(u8),
     Json,
@@ -130,7 +130,7 @@ const HEAD: &[&str] = &["Seq", "Host", "Starttime", "JobRuntime", "Send", "Recei
 #[derive(Debug)]
 pub(super) struct Table {
     file: File,
-    form: Form,
+    form: TableForm,
     host: String,
     names: Vec<Vec<u8>>,
     has_head: bool,
@@ -143,9 +143,9 @@ impl Table {
     /// The table in a file of this name, if its ending is one of a table; `-.csv` is standard output.
     pub(super) fn open(path: &Path, host: &str, names: &[Vec<u8>], writes: bool) -> io::Result<Option<Self>> {
         let form = match path.extension().and_then(OsStr::to_str) {
-            Some("csv") => Form::Separated(b','),
-            Some("tsv") => Form::Separated(b'\t'),
-            Some("json") => Form::Json,
+            Some("csv") => TableForm::Separated(b','),
+            Some("tsv") => TableForm::Separated(b'\t'),
+            Some("json") => TableForm::Json,
             _ => return Ok(None),
         };
         let file = match path.file_stem() == Some(OsStr::new("-")) && path.parent() == Some(Path::new("")) {
@@ -195,7 +195,7 @@ impl Sink for Table {
         ];
         let values = &ended.job.values[1..];
         let row = match self.form {
-            Form::Separated(separator) => {
+            TableForm::Separated(separator) => {
                 if !std::mem::replace(&mut self.has_head, true) {
                     self.head(values.len(), separator)?;
                 }
@@ -205,7 +205,7 @@ impl Sink for Table {
                 row.extend([out, err]);
                 separated(&row, separator)
             }
-            Form::Json => json(&numbers, &ended.job.text, values, &out, &err),
+            TableForm::Json => json(&numbers, &ended.job.text, values, &out, &err),
         };
         self.file.write_all(&row)
     }
