@@ -13,7 +13,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::wire::Lines;
+use super::wire::WireLines;
 
 /// No job is handed out while so many bytes wait for srun.
 const BACKLOG: usize = 256 << 10;
@@ -58,7 +58,7 @@ pub(super) struct Step {
     taken: u64,
     taken_at: Instant,
     answers: OwnedFd,
-    pub(super) lines: Lines,
+    pub(super) lines: WireLines,
     /// Its name for Slurm, such as `12.3`, if a worker has reported it.
     id: Option<String>,
     /// The command that sends the last request to give back jobs, and since when.
@@ -100,7 +100,7 @@ impl Step {
             taken: 0,
             taken_at: Instant::now(),
             answers,
-            lines: Lines::default(),
+            lines: WireLines::default(),
             id: None,
             recall: None,
         })

@@ -126,9 +126,9 @@ pub(super) fn answer(line: &[u8]) -> Option<(usize, impl Iterator<Item = &[u8]>)
 
 /// Lines that come in pieces.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Vec<u8>);
+pub(super) struct WireLines(Vec<u8>);
 
-impl Lines {
+impl WireLines {
     /// Adds bytes, and passes each line that is whole on without its end.
     pub(super) fn each(&mut self, bytes: &[u8], mut to: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         self.0.extend_from_slice(bytes);
@@ -166,7 +166,7 @@ mod tests {
             outbox.add(&[b"o", &record[..]].concat());
             rest = left;
         }
-        let (mut lines, mut found, sent) = (Lines::default(), Vec::new(), outbox.take());
+        let (mut lines, mut found, sent) = (WireLines::default(), Vec::new(), outbox.take());
         // In pieces of any length.
         for part in sent.chunks(77) {
             lines

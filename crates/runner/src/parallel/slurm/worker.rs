@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use super::wire::{self, Lines, Outbox};
+use super::wire::{self, Outbox, WireLines};
 
 /// Answers wait so long to go out together.
 const TICK: Duration = Duration::from_millis(20);
@@ -193,7 +193,7 @@ fn heed_signals(shared: Arc<Shared>, control: Control) -> io::Result<()> {
 
 /// Takes orders, so that those of others do not wait for this worker.
 fn read_orders(shared: &Shared, control: &Control, rank: u64) {
-    let (mut lines, mut piece) = (Lines::default(), vec![0; 1 << 16]);
+    let (mut lines, mut piece) = (WireLines::default(), vec![0; 1 << 16]);
     let mut input = io::stdin().lock();
     let mut has_quit = false;
     loop {
