@@ -27,7 +27,7 @@ const DOUBT: Duration = Duration::from_secs(1);
 const BEAT: Duration = Duration::from_secs(1);
 
 /// A job that waits for a slot.
-struct Order {
+struct WaitingOrder {
     seq: u64,
     directory: Vec<u8>,
     line: Vec<u8>,
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 struct Inner {
-    queue: VecDeque<Order>,
+    queue: VecDeque<WaitingOrder>,
     /// No further order comes.
     is_over: bool,
     /// Jobs that fail are not at fault: they get no line in the log, and run again with `--resume`.
@@ -233,7 +233,7 @@ fn obey(line: &[u8], shared: &Shared, control: &Control, rank: u64) -> bool {
         b"run" if is_mine => {
             let Some(seq) = wire::number(fields.next()) else { return false };
             let mut text = || wire::plain(fields.next().unwrap_or_default());
-            inner.queue.push_back(Order { seq, directory: text(), line: text() });
+            inner.queue.push_back(WaitingOrder { seq, directory: text(), line: text() });
         }
         b"back" if is_mine => {
             give_back(&mut inner, wire::number(fields.next()).unwrap_or(0));
@@ -276,7 +276,7 @@ impl Source for Orders {
     fn next(&mut self, place: Place) -> io::Result<Next> {
         let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
         let mut inner = self.shared.lock();
-        let Some(Order { seq, directory, line }) = inner.queue.pop_front() else {
+        let Some(WaitingOrder { seq, directory, line }) = inner.queue.pop_front() else {
             return Ok(if inner.is_over { Next::End } else { Next::Later });
         };
         drop(inner);
