@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use forkless_jobs::{Job, Next, Place, Run, Source};
 
 use super::options::Retries;
-use super::pack::Packer;
+use super::pack::RowPacker;
 use super::records::Pull;
 use super::results::Naming;
 use super::shard::Shard;
@@ -90,7 +90,7 @@ impl Maker {
 /// Where the arguments of the jobs come from.
 #[derive(Debug)]
 pub(super) enum Supply {
-    Packed(Box<Packer>),
+    Packed(Box<RowPacker>),
     /// All of them are known.
     Known(std::vec::IntoIter<Row>),
     /// Lines of a log, by their numbers, which are run as they are.

@@ -33,7 +33,7 @@ pub(super) const LONGEST: usize = 131_072;
 
 /// Makes the arguments of jobs from rows.
 #[derive(Debug)]
-pub(super) struct Packer {
+pub(super) struct RowPacker {
     sources: Sources,
     pub(super) limits: Limits,
     /// Rows of the job that is under way.
@@ -49,7 +49,7 @@ pub(super) struct Packer {
     taken: u64,
 }
 
-impl Packer {
+impl RowPacker {
     pub(super) fn new(sources: Sources, limits: Limits) -> Self {
         let (rows, starts, length) = Default::default();
         Self { sources, limits, rows, starts, length, next: None, last: VecDeque::new(), taken: 0 }
@@ -168,7 +168,7 @@ mod tests {
     fn lines(command: &str, count: usize, fill: Fill, limits: Limits, slots: usize) -> Vec<String> {
         let values: Vec<_> = (1..=count).map(|number| number.to_string().into_bytes()).collect();
         let streams = vec![(Stream::Arguments(values.into_iter()), false)];
-        let mut packer = Packer::new(Sources::new(streams, Reading::default(), Combine::Product), limits);
+        let mut packer = RowPacker::new(Sources::new(streams, Reading::default(), Combine::Product), limits);
         let words = [command.as_bytes().to_vec()];
         let template =
             Template::parse(&words, &Strings::default(), fill, false, true, Language::Posix).expect("a template");

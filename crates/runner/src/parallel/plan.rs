@@ -22,7 +22,7 @@ use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
 use super::message::say;
 use super::options::{ParallelOptions, Retries};
-use super::pack::{LONGEST, Limits, Packer};
+use super::pack::{LONGEST, Limits, RowPacker};
 use super::records::Records;
 use super::report::{Above, Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
@@ -559,7 +559,7 @@ fn lines(
     // Without a command, the value is one.
     let appends = !given.tee || asked.command.is_empty();
     let template = Template::parse(&asked.command, strings, fill, given.quote, appends, language)?;
-    let packer = Packer::new(sources, limits);
+    let packer = RowPacker::new(sources, limits);
     let mut lines = Lines {
         template,
         maker,
