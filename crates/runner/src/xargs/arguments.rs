@@ -24,9 +24,9 @@ const PACKING: [(u8, &str); 5] =
 
 /// The one of [`PACKING`] that came last.
 #[derive(Default)]
-struct Packing(Option<&'static str>);
+struct LastPackingOption(Option<&'static str>);
 
-impl Packing {
+impl LastPackingOption {
     /// Notes an option; a value that it makes void is worth a warning. False: it has no effect itself.
     fn takes(&mut self, letter: u8, is_one: bool) -> bool {
         let Some((_, name)) = PACKING.iter().find(|(known, _)| *known == letter) else { return true };
@@ -49,7 +49,7 @@ pub fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         return words;
     }
     let mut rest = words.split_off(2).into_iter();
-    let mut packing = Packing::default();
+    let mut packing = LastPackingOption::default();
     while let Some(word) = rest.next() {
         let bytes = word.as_bytes();
         if bytes == b"--" || !bytes.starts_with(b"-") || bytes == b"-" {
@@ -86,7 +86,12 @@ fn takes_value(long: &[u8]) -> bool {
 }
 
 /// Rewrites one word of short options, such as `-0n5`.
-fn cluster(bytes: &[u8], rest: &mut impl Iterator<Item = OsString>, words: &mut Vec<OsString>, packing: &mut Packing) {
+fn cluster(
+    bytes: &[u8],
+    rest: &mut impl Iterator<Item = OsString>,
+    words: &mut Vec<OsString>,
+    packing: &mut LastPackingOption,
+) {
     let mut at = 1;
     while at < bytes.len() {
         let letter = bytes[at];
