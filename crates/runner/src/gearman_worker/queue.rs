@@ -71,7 +71,7 @@ pub(super) struct Task {
     pub(super) outputs: [Vec<u8>; 2],
 }
 
-struct State {
+struct QueueState {
     worker: Worker,
     /// Counts connections.
     generation: u64,
@@ -98,7 +98,7 @@ struct State {
 /// The worker as the runner's source, its events and its sink.
 #[derive(Clone)]
 pub(super) struct Queue {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<QueueState>>,
     /// A copy of the connection's descriptor, which stays the same when the connection is made again.
     ready: Rc<OwnedFd>,
 }
@@ -107,7 +107,7 @@ impl Queue {
     pub(super) fn new(worker: Worker) -> Self {
         // Only without descriptors can this fail, and then nothing runs at all.
         let ready = worker.link.as_fd().try_clone_to_owned();
-        let state = State {
+        let state = QueueState {
             worker,
             generation: 0,
             assigned: VecDeque::new(),
@@ -155,7 +155,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     fn pump(&mut self) {
         self.worker.link.pump();
         while let Some(happening) = self.worker.link.take() {
