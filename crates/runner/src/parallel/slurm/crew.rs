@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use forkless_jobs::{Came, Ending, Flow, Gather, Offer, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::nodes::{Id, Nodes, State};
+use super::nodes::{Id, NodeState, Nodes};
 use super::probe::Probe;
 use super::step::{Step, Work};
 use super::wire;
@@ -154,10 +154,10 @@ impl<'a> Crew<'a> {
         has_answers.into_iter().for_each(|step| self.read(step));
         let now = Instant::now();
         for id in self.nodes.silent(now, self.lost_after) {
-            self.lose(id, State::Lost);
+            self.lose(id, NodeState::Lost);
         }
         let running = self.nodes.all().map(|node| node.jobs.len().min(node.slots)).sum();
-        let works = self.nodes.all().filter(|node| node.state != State::Retires);
+        let works = self.nodes.all().filter(|node| node.state != NodeState::Retires);
         let slots = works.map(|node| node.slots).sum();
         self.gather.tick(running, slots);
     }
@@ -191,7 +191,7 @@ impl<'a> Crew<'a> {
     /// srun keeps all orders that a dead node has not taken, and reads no more when they are a megabyte. That does not
     /// change before srun ends.
     fn is_stuck(&self, step: usize) -> bool {
-        let has_lost = self.nodes.of(step).any(|(_, node)| node.state == State::Lost);
+        let has_lost = self.nodes.of(step).any(|(_, node)| node.state == NodeState::Lost);
         has_lost && self.steps[step].is_stuck_for() >= self.lost_after
     }
 
@@ -201,7 +201,7 @@ impl<'a> Crew<'a> {
         let of_state = |nodes: &Nodes, state| -> Vec<String> {
             nodes.of(number).filter(|(_, node)| node.state == state).map(|(_, node)| node.name.clone()).collect()
         };
-        let (names, lost) = (of_state(&self.nodes, State::Works), of_state(&self.nodes, State::Lost));
+        let (names, lost) = (of_state(&self.nodes, NodeState::Works), of_state(&self.nodes, NodeState::Lost));
         for (rank, seq) in self.steps[number].retire() {
             if self.nodes.returned((number, rank), seq) {
                 self.left.push_back(seq);
@@ -239,11 +239,11 @@ impl<'a> Crew<'a> {
     fn step_ended(&mut self, number: usize) {
         let took_orders = self.steps[number].work == Work::Takes;
         self.steps[number].end();
-        let ids: Vec<(Id, State)> = self.nodes.of(number).map(|(id, node)| (id, node.state)).collect();
+        let ids: Vec<(Id, NodeState)> = self.nodes.of(number).map(|(id, node)| (id, node.state)).collect();
         let mut names = if ids.is_empty() { self.steps[number].names.clone() } else { Vec::new() };
         for (id, state) in ids {
-            names.extend(self.nodes.get(id).filter(|_| state == State::Works).map(|node| node.name.clone()));
-            self.lose(id, State::Left);
+            names.extend(self.nodes.get(id).filter(|_| state == NodeState::Works).map(|node| node.name.clone()));
+            self.lose(id, NodeState::Left);
         }
         if took_orders && !self.is_over && self.gather.flow() == Flow::Continue && !self.has_ended() {
             if !names.is_empty() {
@@ -369,7 +369,7 @@ impl<'a> Crew<'a> {
             }
             b"gave" => self.nodes.answered(id),
             b"term" => self.gather_stops(),
-            b"bye" => self.lose(id, State::Left),
+            b"bye" => self.lose(id, NodeState::Left),
             _ => {}
         }
     }
@@ -393,10 +393,10 @@ impl<'a> Crew<'a> {
     }
 
     /// A node is silent or has left: its jobs run elsewhere.
-    fn lose(&mut self, id: Id, state: State) {
+    fn lose(&mut self, id: Id, state: NodeState) {
         let name = self.nodes.get(id).map_or_else(String::new, |node| node.name.clone());
         let jobs = self.nodes.leave(id, state);
-        if state == State::Lost {
+        if state == NodeState::Lost {
             let (count, seconds) = (jobs.len(), self.lost_after.as_secs());
             (self.say)(&format!(
                 "{name} has been silent for {seconds} s: its {count} jobs run elsewhere, some of them twice"
@@ -417,7 +417,7 @@ impl<'a> Crew<'a> {
     fn dismiss(&mut self) {
         self.probe.stop();
         self.order("quit");
-        let has_lost = self.nodes.all().any(|node| node.state == State::Lost);
+        let has_lost = self.nodes.all().any(|node| node.state == NodeState::Lost);
         let mut deadline = None;
         while self.steps.iter().any(|step| step.work == Work::Takes) {
             for number in 0..self.steps.len() {
@@ -432,7 +432,7 @@ impl<'a> Crew<'a> {
                     _ => {}
                 }
             }
-            if deadline.is_none() && !self.nodes.all().any(|node| node.state == State::Works) {
+            if deadline.is_none() && !self.nodes.all().any(|node| node.state == NodeState::Works) {
                 deadline = Some(Instant::now() + if has_lost { BRIEF } else { PATIENCE });
             }
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {

@@ -26,7 +26,7 @@ pub(super) struct Node {
     pub(super) jobs: BTreeSet<u64>,
     /// When something came from it.
     pub(super) heard: Instant,
-    pub(super) state: State,
+    pub(super) state: NodeState,
     /// Jobs that its predecessor in an older step still has.
     inherited: usize,
     /// Jobs have been asked back, and the answer has not come.
@@ -39,7 +39,7 @@ pub(super) struct Node {
 
 /// Whether a node can take jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum NodeState {
     Works,
     /// It gets no more jobs, and ends those that it has: another step has taken its place.
     Retires,
@@ -51,7 +51,7 @@ pub(super) enum State {
 
 impl Node {
     fn new(name: String, slots: usize, now: Instant) -> Self {
-        let (jobs, state, inherited, asked, ends, rate) = (BTreeSet::new(), State::Works, 0, false, 0, 0.0);
+        let (jobs, state, inherited, asked, ends, rate) = (BTreeSet::new(), NodeState::Works, 0, false, 0, 0.0);
         Self { name, slots: slots.max(1), jobs, heard: now, state, inherited, asked, ends, measured: now, rate }
     }
 
@@ -100,20 +100,20 @@ impl Nodes {
     }
 
     fn working(&mut self) -> impl Iterator<Item = (Id, &mut Node)> {
-        self.0.iter_mut().map(|(&id, node)| (id, node)).filter(|(_, node)| node.state == State::Works)
+        self.0.iter_mut().map(|(&id, node)| (id, node)).filter(|(_, node)| node.state == NodeState::Works)
     }
 
     /// The nodes of a step get no more jobs. One that is lost does not come back.
     pub(super) fn retire(&mut self, step: usize) {
         for (_, node) in self.0.range_mut((step, 0)..=(step, usize::MAX)) {
-            node.state = if node.state == State::Works { State::Retires } else { State::Left };
+            node.state = if node.state == NodeState::Works { NodeState::Retires } else { NodeState::Left };
         }
     }
 
     /// Sees what older steps still run on the nodes of newer ones.
     pub(super) fn inherit(&mut self) {
         let mut left: BTreeMap<String, usize> = BTreeMap::new();
-        for node in self.all().filter(|node| node.state == State::Retires) {
+        for node in self.all().filter(|node| node.state == NodeState::Retires) {
             *left.entry(node.name.clone()).or_default() += node.jobs.len();
         }
         self.working().for_each(|(_, node)| node.inherited = left.get(&node.name).copied().unwrap_or(0));
@@ -132,8 +132,8 @@ impl Nodes {
     pub(super) fn heard(&mut self, id: Id, now: Instant) {
         if let Some(node) = self.get(id) {
             node.heard = now;
-            if node.state == State::Lost {
-                node.state = State::Works;
+            if node.state == NodeState::Lost {
+                node.state = NodeState::Works;
                 node.asked = false;
             }
         }
@@ -154,7 +154,7 @@ impl Nodes {
 
     /// Whether jobs wait on the nodes of a step that takes no more orders.
     pub(super) fn has_waiting(&self, step: usize) -> bool {
-        self.of(step).any(|(_, node)| node.state == State::Retires && node.jobs.len() > node.slots)
+        self.of(step).any(|(_, node)| node.state == NodeState::Retires && node.jobs.len() > node.slots)
     }
 
     /// The answer to a request has come.
@@ -165,7 +165,7 @@ impl Nodes {
     }
 
     /// A node takes no more jobs. Returns those that it had.
-    pub(super) fn leave(&mut self, id: Id, state: State) -> BTreeSet<u64> {
+    pub(super) fn leave(&mut self, id: Id, state: NodeState) -> BTreeSet<u64> {
         let Some(node) = self.get(id) else { return BTreeSet::new() };
         node.state = state;
         std::mem::take(&mut node.jobs)
@@ -174,7 +174,7 @@ impl Nodes {
     /// Nodes from which nothing has come for so long.
     pub(super) fn silent(&self, now: Instant, patience: Duration) -> Vec<Id> {
         let is_silent = |node: &Node| now.saturating_duration_since(node.heard) >= patience;
-        let hopes = |node: &Node| matches!(node.state, State::Works | State::Retires);
+        let hopes = |node: &Node| matches!(node.state, NodeState::Works | NodeState::Retires);
         self.0.iter().filter(|(_, node)| hopes(node) && is_silent(node)).map(|(&id, _)| id).collect()
     }
 
@@ -245,7 +245,7 @@ mod tests {
         let mut nodes = nodes(&[1, 1], now);
         nodes.get((0, 0)).expect("a node").jobs.insert(7);
         assert!(!nodes.ended((0, 1), 7, now));
-        assert_eq!(nodes.leave((0, 0), State::Lost), BTreeSet::from([7]));
+        assert_eq!(nodes.leave((0, 0), NodeState::Lost), BTreeSet::from([7]));
         nodes.get((0, 1)).expect("a node").jobs.insert(7);
         nodes.heard((0, 0), now);
         assert!(!nodes.ended((0, 0), 7, now), "it runs on the other node now");
@@ -260,11 +260,11 @@ mod tests {
         let later = now + limit;
         nodes.heard((0, 1), later);
         assert_eq!(nodes.silent(later, limit), [(0, 0)]);
-        nodes.leave((0, 0), State::Lost);
+        nodes.leave((0, 0), NodeState::Lost);
         assert_eq!(nodes.silent(later, limit), []);
         assert_eq!(nodes.hungry(false), Some((0, 1)));
         nodes.heard((0, 0), later);
-        assert_eq!(nodes.get((0, 0)).expect("a node").state, State::Works);
+        assert_eq!(nodes.get((0, 0)).expect("a node").state, NodeState::Works);
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
         let now = Instant::now();
         let mut nodes = nodes(&[2, 2], now);
         nodes.get((0, 0)).expect("a node").jobs.extend(1..=3);
-        nodes.leave((0, 1), State::Lost);
+        nodes.leave((0, 1), NodeState::Lost);
         nodes.retire(0);
         nodes.heard((0, 1), now);
         assert_eq!(nodes.hungry(false), None, "the lost one does not come back");
