@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{
     noshell,
-    race::{Contestant, median, race},
+    race::{CampaignContestant, median, race},
     record::{Figure, Table},
     session::{Common, Session, cpus, numbers, output, works},
 };
@@ -156,9 +156,9 @@ fn launching<'a>(
     milliseconds: u64,
     command: impl Fn(u32) -> Command + 'a,
     figures: impl Fn(&[f64]) -> Vec<f64> + 'a,
-) -> Contestant<'a> {
+) -> CampaignContestant<'a> {
     let mut count = 0;
-    Contestant::new(name, move || {
+    CampaignContestant::new(name, move || {
         const TRIED: u32 = 3;
         if count == 0 {
             let wall = if milliseconds == 0 { f64::INFINITY } else { numbers(&mut command(TRIED))?[0].max(1.0) };
@@ -173,7 +173,7 @@ fn launching<'a>(
 fn table(table: &PublishedTable, session: &mut Session, effort: Effort) -> Result<Table> {
     let program = |name: &str| session.place.join(name);
     let preload = session.library("libforkless_preload.so")?;
-    let (mut groups, mut skipped) = (BTreeMap::<&str, Vec<Contestant<'_>>>::new(), Vec::new());
+    let (mut groups, mut skipped) = (BTreeMap::<&str, Vec<CampaignContestant<'_>>>::new(), Vec::new());
     let has_perl = works("perl", &["-e", "1"]);
     let milliseconds = match table.name.as_str() {
         "fastspawn" => effort.of([500, 94, 0]),
@@ -247,7 +247,7 @@ fn table(table: &PublishedTable, session: &mut Session, effort: Effort) -> Resul
                     if group == "C" { ["Hello, world!", "./hello"] } else { ["OK", "perl check.pl"] };
                 let (checks, place) = (program("checks"), session.place.clone());
                 let seconds = effort.of(["2", "0.5", "0.05"]);
-                Contestant::new(&row.name, move || {
+                CampaignContestant::new(&row.name, move || {
                     let mut command = Command::new(&checks);
                     command.current_dir(&place).args([&way, seconds, &rate.to_string(), "50", expected, line]);
                     shares(&numbers(&mut command)?)
@@ -262,7 +262,7 @@ fn table(table: &PublishedTable, session: &mut Session, effort: Effort) -> Resul
                 let mut process = Asked::raku(session, &way, part, mebibytes)?;
                 // The first turn does not count.
                 process.turn()?;
-                Contestant::new(&row.name, move || Ok(vec![process.turn()?.0 / 1e6]))
+                CampaignContestant::new(&row.name, move || Ok(vec![process.turn()?.0 / 1e6]))
             }
             other => bail!("unknown table {other}"),
         };
@@ -280,7 +280,7 @@ fn table(table: &PublishedTable, session: &mut Session, effort: Effort) -> Resul
     for (group, all) in &mut groups {
         race(&format!("{} {group}", table.name), rounds, all)?;
     }
-    let all: Vec<Contestant<'_>> = groups.into_values().flatten().collect();
+    let all: Vec<CampaignContestant<'_>> = groups.into_values().flatten().collect();
     let figures: Vec<Figure> = table.figures.iter().enumerate().map(|(at, name)| Figure::ratio(at, name)).collect();
     let about = format!("Published: {}. {}", table.source, table.measured);
     let mut measured = Table::new(&table.title, about, &figures, &all);
@@ -375,11 +375,11 @@ fn curve(curve: &PublishedCurve, session: &mut Session, effort: Effort) -> Resul
         let points = found.get(&*line.id)?;
         let (first, last) = (points.first()?, points.last()?);
         let slope = (last.1 - first.1) / (last.0 - first.0).max(1.0) * 100.0;
-        let mut one = Contestant::new(&line.name, || bail!("measured already"));
+        let mut one = CampaignContestant::new(&line.name, || bail!("measured already"));
         one.rounds.push(vec![first.1, last.1, slope, first.2 / 1024.0, last.2 / 1024.0]);
         Some(one)
     };
-    let all: Vec<Contestant<'_>> = curve.lines.iter().filter_map(whole).collect();
+    let all: Vec<CampaignContestant<'_>> = curve.lines.iter().filter_map(whole).collect();
     let figures = [
         Figure::plain(0, "at first"),
         Figure::plain(1, "at last"),

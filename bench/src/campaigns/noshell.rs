@@ -9,7 +9,7 @@ use std::{
 use anyhow::Result;
 
 use super::{
-    race::{Contestant, race},
+    race::{CampaignContestant, race},
     record::{Figure, Table},
     session::{Common, Session, numbers},
 };
@@ -53,7 +53,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     let memory = options.memory;
     let new = |prefix: &str, way: &'static str, program: &Path| {
         let (program, hello) = (program.to_owned(), hello.clone());
-        Contestant::new(format!("{prefix}{way}"), move || {
+        CampaignContestant::new(format!("{prefix}{way}"), move || {
             let mut command = Command::new(&program);
             command.arg(way).args([count, memory].map(|number| number.to_string())).arg(&hello);
             let [wall, user, system] = numbers(&mut command)?[..] else { anyhow::bail!("not three numbers") };

@@ -12,7 +12,7 @@ use nix::{
 };
 
 /// One method: it is run once in each round, and each run gives the same figures.
-pub(crate) struct Contestant<'a> {
+pub(crate) struct CampaignContestant<'a> {
     pub(super) name: String,
     /// The contestant by whose figures its own are divided.
     pub(super) beside: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Contestant<'a> {
     pub(super) failures: Vec<String>,
 }
 
-impl<'a> Contestant<'a> {
+impl<'a> CampaignContestant<'a> {
     pub(super) fn new(name: impl Display, run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Self {
         let (rounds, failures) = Default::default();
         Self { name: name.to_string(), beside: None, is_peer: false, run: Box::new(run), rounds, failures }
@@ -62,7 +62,7 @@ impl<'a> Contestant<'a> {
 ///
 /// # Errors
 /// If a contestant of this project fails.
-pub(super) fn race(what: &str, rounds: usize, all: &mut [Contestant<'_>]) -> Result<()> {
+pub(super) fn race(what: &str, rounds: usize, all: &mut [CampaignContestant<'_>]) -> Result<()> {
     for round in 0..rounds {
         // Many short rounds need no line each.
         if rounds < 30 {
@@ -116,10 +116,10 @@ mod tests {
     #[test]
     fn nobody_is_always_first_or_behind_the_same_one() {
         let seen = RefCell::new(String::new());
-        let mut all: Vec<Contestant<'_>> = ["a", "b", "c"]
+        let mut all: Vec<CampaignContestant<'_>> = ["a", "b", "c"]
             .map(|name| {
                 let seen = &seen;
-                Contestant::new(name, move || {
+                CampaignContestant::new(name, move || {
                     seen.borrow_mut().push_str(name);
                     Ok(vec![1.0])
                 })
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn failures_of_others_are_counted_and_those_of_ours_end_the_race() {
-        let fails = || Contestant::new("x", || bail!("lost a job"));
+        let fails = || CampaignContestant::new("x", || bail!("lost a job"));
         let mut peer = [fails().peer(true)];
         race("one", 2, &mut peer).expect("a peer may fail");
         assert_eq!((peer[0].rounds.len(), peer[0].failures.join(", ")), (0, "lost a job, lost a job".to_owned()));

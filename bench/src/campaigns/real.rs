@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{
-    race::{Contestant, race},
+    race::{CampaignContestant, race},
     record::{Figure, Table},
     session::{Common, Session},
 };
@@ -98,7 +98,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
             let preload = inherit.map(|inherit| (library.as_path(), inherit));
             let place = &place;
             let run = move || Ok(vec![run(load, preload, place)?]);
-            Contestant::new(format!("{name}: {way}"), run).beside(format!("{name}: {}", WAYS[0].0))
+            CampaignContestant::new(format!("{name}: {way}"), run).beside(format!("{name}: {}", WAYS[0].0))
         });
         race(name, options.turns as usize, &mut all)?;
         everyone.extend(all);

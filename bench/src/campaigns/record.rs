@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use anyhow::Result;
 use serde::Serialize;
 
-use super::race::{Contestant, median, percentile};
+use super::race::{CampaignContestant, median, percentile};
 use crate::machine::Machine;
 
 /// Everything that was measured. `bench/FORMAT.md` describes the fields.
@@ -101,9 +101,9 @@ impl Table {
         title: impl Into<String>,
         about: impl Into<String>,
         figures: &[Figure],
-        all: &[Contestant<'_>],
+        all: &[CampaignContestant<'_>],
     ) -> Self {
-        let row = |one: &Contestant<'_>| {
+        let row = |one: &CampaignContestant<'_>| {
             let of = |percent| -> Vec<f64> {
                 figures.iter().map(|figure| percentile(one.figures(figure.at), percent)).collect()
             };
@@ -232,9 +232,9 @@ mod tests {
     fn rows_have_medians_ratios_and_what_failed() {
         let mut times = [100.0, 300.0, 200.0].into_iter();
         let mut all = [
-            Contestant::new("a", move || Ok(vec![times.next().unwrap_or(0.0), 7.0])),
-            Contestant::new("b", || Ok(vec![50.0, 7.0])).beside("a"),
-            Contestant::new("c", || bail!("lost one")).peer(true).beside("a"),
+            CampaignContestant::new("a", move || Ok(vec![times.next().unwrap_or(0.0), 7.0])),
+            CampaignContestant::new("b", || Ok(vec![50.0, 7.0])).beside("a"),
+            CampaignContestant::new("c", || bail!("lost one")).peer(true).beside("a"),
         ];
         race("three", 3, &mut all).expect("a peer may fail");
         let figures = [Figure::tail(0, "µs"), Figure::plain(1, "faults")];

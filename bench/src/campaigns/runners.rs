@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{
-    race::{Contestant, race},
+    race::{CampaignContestant, race},
     record::{Figure, Table},
     session::{Common, Session, cpus, numbers, output, versions, works},
 };
@@ -288,7 +288,7 @@ impl Field {
 
     /// A run with a single job, beside a shell that starts it.
     fn starts(&self, runners: &[Runner], exit0: &Path, rounds: usize) -> Result<Table> {
-        let mut all = vec![Contestant::new("sh -c", || {
+        let mut all = vec![CampaignContestant::new("sh -c", || {
             let start = std::time::Instant::now();
             output(Command::new("sh").args(["-c", "\"$0\" 1; exit $?"]).arg(exit0))?;
             Ok(vec![start.elapsed().as_secs_f64() * 1e3])
@@ -335,8 +335,8 @@ fn is_peer((name, ..): Runner) -> bool {
     !name.starts_with("forkless") && name != RUNNERS[0].0
 }
 
-fn contestant<'a>(runner: Runner, run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Contestant<'a> {
-    Contestant::new(runner.0, run).peer(is_peer(runner)).beside(RUNNERS[0].0)
+fn contestant<'a>(runner: Runner, run: impl FnMut() -> Result<Vec<f64>> + 'a) -> CampaignContestant<'a> {
+    CampaignContestant::new(runner.0, run).peer(is_peer(runner)).beside(RUNNERS[0].0)
 }
 
 /// The number of jobs of a trial or a trace, of which no time is reported: fewer for a slow runner.

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::{
-    race::{Contestant, median, race},
+    race::{CampaignContestant, median, race},
     record::{Figure, Table},
     session::{Common, Session, output, versions, works},
 };
@@ -96,7 +96,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         let contestant = |parent: &'_ Parent| {
             let (parent, tree, bytes) = (parent.clone(), &tree, &bytes);
             let stock = parents.iter().find(|other| other.name == parent.stock).map_or("", |stock| stock.name);
-            Contestant::new(parent.name, move || {
+            CampaignContestant::new(parent.name, move || {
                 let run = parent.run(situation, cycles, tree)?;
                 ensure!([0.0, run.bytes].contains(&bytes.replace(run.bytes)), "it has read {} bytes", run.bytes);
                 run.figures(cycles * tree.tools.len(), &tree.tools)

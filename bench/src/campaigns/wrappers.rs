@@ -13,7 +13,7 @@ use forkless::{Command, Stdio};
 use nix::sys::prctl::set_child_subreaper;
 
 use super::{
-    race::{Contestant, median, race, use_of_children},
+    race::{CampaignContestant, median, race, use_of_children},
     record::{Figure, Table},
     session::{Common, Session, output},
 };
@@ -62,7 +62,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     let bytes = std::process::Command::new(&ours).arg("sandbox-filter").output()?.stdout;
     ensure!(!bytes.is_empty(), "forkless sandbox-filter writes nothing");
     fs::write(&filter, bytes)?;
-    let mut all = vec![Contestant::new(PROGRAM, || Wrapper::new("", &ours, &filter).run())];
+    let mut all = vec![CampaignContestant::new(PROGRAM, || Wrapper::new("", &ours, &filter).run())];
     for line in PAIRS.iter().flat_map(|(theirs, ours)| [*theirs, *ours]) {
         let wrapper = Wrapper::new(line, &ours, &filter);
         if let Err(error) = wrapper.run() {
@@ -72,7 +72,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         let resident = wrapper.resident()?;
         let other = PAIRS.iter().find(|(_, ours)| *ours == line).map_or(line, |(theirs, _)| *theirs);
         let run = move || Ok([wrapper.run()?, vec![resident]].concat());
-        all.push(Contestant::new(line, run).beside(other));
+        all.push(CampaignContestant::new(line, run).beside(other));
     }
     race("wrappers", options.rounds as usize, &mut all)?;
     let alone = [0, 1].map(|at| median(all[0].figures(at)));
