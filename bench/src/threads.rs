@@ -53,7 +53,7 @@ pub(crate) fn race(
             progress.method(contestant.name());
             let ran = match engine {
                 Some(engine) => engine.turn(&goal, series),
-                None => Crowd { contestant: *contestant, condition, stage, slice, per_thread }.run(series),
+                None => LaunchingThreads { contestant: *contestant, condition, stage, slice, per_thread }.run(series),
             };
             budget.unless_stopped(ran.with_context(|| format!("method {}", contestant.name())))?;
             progress.inc(slice);
@@ -71,7 +71,7 @@ fn engine<'s>(contestant: Contestant, condition: &Condition, stage: &'s Stage) -
 }
 
 /// Threads that launch concurrently with one method.
-struct Crowd<'a> {
+struct LaunchingThreads<'a> {
     contestant: Contestant,
     condition: &'a Condition,
     stage: &'a Stage,
@@ -79,7 +79,7 @@ struct Crowd<'a> {
     per_thread: usize,
 }
 
-impl Crowd<'_> {
+impl LaunchingThreads<'_> {
     /// Runs one time slice, starting when all threads are ready.
     fn run(&self, series: &mut Series) -> Result<()> {
         let barrier = Barrier::new(self.condition.threads);
