@@ -108,9 +108,9 @@ const SOURCES: [(&str, &str); 9] = [
 
 /// How much to measure: one of three numbers.
 #[derive(Clone, Copy)]
-struct Effort(usize);
+struct BackgroundEffort(usize);
 
-impl Effort {
+impl BackgroundEffort {
     fn of<T: Copy>(self, all: [T; 3]) -> T {
         all[self.0]
     }
@@ -135,7 +135,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     for (name, library) in [("launch", "forkless"), ("checks", "popen_noshell"), ("launches", "popen_noshell")] {
         session.cc_with(name, library)?;
     }
-    let effort = Effort(if options.smoke { 2 } else { usize::from(options.quick) });
+    let effort = BackgroundEffort(if options.smoke { 2 } else { usize::from(options.quick) });
     if !options.smoke && options.quick {
         session.record.about.push(("a quick run".to_owned(), "few launches, so take no figure from it".to_owned()));
     }
@@ -170,7 +170,7 @@ fn launching<'a>(
     })
 }
 
-fn table(table: &PublishedTable, session: &mut Session, effort: Effort) -> Result<Table> {
+fn table(table: &PublishedTable, session: &mut Session, effort: BackgroundEffort) -> Result<Table> {
     let program = |name: &str| session.place.join(name);
     let preload = session.library("libforkless_preload.so")?;
     let (mut groups, mut skipped) = (BTreeMap::<&str, Vec<CampaignContestant<'_>>>::new(), Vec::new());
@@ -316,7 +316,7 @@ fn launch(program: PathBuf, way: &str, kind: &str, mebibytes: u32) -> impl Fn(u3
 /// The points of a line, and the resident size of the process in KiB at each.
 type Points = Vec<(f64, f64, f64)>;
 
-fn curve(curve: &PublishedCurve, session: &mut Session, effort: Effort) -> Result<Table> {
+fn curve(curve: &PublishedCurve, session: &mut Session, effort: BackgroundEffort) -> Result<Table> {
     let mut found = BTreeMap::<&str, Points>::new();
     match curve.name.as_str() {
         "growth" => {
