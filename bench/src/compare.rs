@@ -78,12 +78,12 @@ struct Comparison {
     tolerance: f64,
     /// The ratio of the vfork baselines of the small parent: the speed of the machine, not a change of forkless.
     machine: Option<f64>,
-    figures: Vec<Figure>,
+    figures: Vec<ComparedFigure>,
 }
 
 /// One median in both records.
 #[derive(Debug, Serialize)]
-struct Figure {
+struct ComparedFigure {
     /// The method, or the waiter with children alive.
     launcher: Name,
     condition: String,
@@ -99,7 +99,7 @@ struct Figure {
 }
 
 /// The columns of the changes. "by" is the method whose time both medians are divided by.
-const COLUMNS: [Column<Figure>; 9] = [
+const COLUMNS: [Column<ComparedFigure>; 9] = [
     ("launcher", 0, |figure| figure.launcher.to_owned()),
     ("time", 4, |figure| figure.time.to_owned()),
     ("before", 2, |figure| format!("{:.3}", figure.before.median)),
@@ -217,7 +217,7 @@ impl Comparison {
                 (_, children) => format!("{} children alive", thousands(children as u64)),
             };
             let (launcher, time) = (new.launcher, new.time);
-            found.figures.push(Figure { launcher, condition, time, by, before, after, ratio, verdict });
+            found.figures.push(ComparedFigure { launcher, condition, time, by, before, after, ratio, verdict });
         }
         ensure!(!found.figures.is_empty(), "the records have no row in common");
         let small = |all: &[Measured]| {
@@ -233,7 +233,8 @@ impl Comparison {
 
     /// The changes, a table for each condition, and the number of compared figures.
     fn words(&self, width: usize) -> String {
-        let changed: Vec<&Figure> = self.figures.iter().filter(|figure| figure.verdict != Verdict::Same).collect();
+        let changed: Vec<&ComparedFigure> =
+            self.figures.iter().filter(|figure| figure.verdict != Verdict::Same).collect();
         let chosen = fitting(&COLUMNS, &changed, width);
         let mut text = String::new();
         for of_one in changed.chunk_by(|a, b| a.condition == b.condition) {
