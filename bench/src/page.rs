@@ -14,7 +14,7 @@ use super::{
     summary::{finding, slower},
     svg::{element, escape, value_words},
     table::{ALIVE_COLUMNS, ALIVE_TITLE, COLUMNS, LEGEND, footnotes},
-    targets::Figure,
+    targets::TargetFigure,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -84,7 +84,7 @@ fn one(report: &Report, notes: &[String], targets: bool, prefix: &str, page: &mu
     }
     *page += "</section>\n";
     if targets {
-        let row = |figure: &Figure| {
+        let row = |figure: &TargetFigure| {
             let (class, verdict) = if figure.met { ("", "met") } else { ("missed", "not met") };
             let cells = [figure.figure.clone(), format!("{:.3}", figure.value), figure.goal(), verdict.to_owned()];
             (class, cells.to_vec())

@@ -16,7 +16,7 @@ use super::{
     machine::Machine,
     rows::{AliveRow, Row},
     statistics::round,
-    targets::Figure,
+    targets::TargetFigure,
 };
 
 /// Version of the format; `bench/FORMAT.md` says when it is increased.
@@ -36,7 +36,7 @@ pub(crate) struct Report {
     pub(crate) alive: Vec<AliveRow>,
     /// Computed again from the rows when a record is read, so that old rows are compared with current targets.
     #[serde(skip_deserializing)]
-    pub(crate) targets: Vec<Figure>,
+    pub(crate) targets: Vec<TargetFigure>,
 }
 
 impl Report {

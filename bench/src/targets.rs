@@ -14,7 +14,7 @@ use super::{
 
 /// One figure with its target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Figure {
+pub(crate) struct TargetFigure {
     /// What is compared.
     pub(crate) figure: String,
     pub(crate) value: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Figure {
     pub(crate) met: bool,
 }
 
-impl Figure {
+impl TargetFigure {
     fn new(figure: String, value: f64, relation: &'static str, target: f64) -> Self {
         let value = round(value);
         let met = if relation == "<=" { value <= target } else { value >= target };
@@ -49,7 +49,7 @@ type Place = (Name, Condition);
 type Target = (Metric, Place, Place, &'static str, f64);
 
 /// All figures for which the rows were measured. Others (`--only`, `--memory`…) are left out.
-pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], machine: &Machine) -> Vec<Figure> {
+pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], machine: &Machine) -> Vec<TargetFigure> {
     let find = |(launcher, condition): &Place| {
         rows.iter().find(|row| row.launcher == *launcher && row.condition() == *condition)
     };
@@ -57,7 +57,7 @@ pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], machine: &Machine) -> Vec<
         let value = metric(find(of)?) / metric(find(to)?);
         let words = |(launcher, condition): &Place| format!("{}, {}", shown(launcher), condition.words());
         let below = if of.0 == to.0 { to.1.words() } else { shown(to.0).to_owned() };
-        Some(Figure::new(format!("{name} of {} / {below}", words(of)), value, relation, *target))
+        Some(TargetFigure::new(format!("{name} of {} / {below}", words(of)), value, relation, *target))
     };
     let fds = rows.iter().filter(|row| row.tasks == 0 && row.close_on_exec).map(|row| row.fds).max().unwrap_or(0);
     let targets = [at_home(machine), growth(fds), by_libraries(fds)].concat();
@@ -144,14 +144,14 @@ fn by_libraries(fds: u64) -> Vec<Target> {
 }
 
 /// The cost of waiting for a child must not depend on the number of children.
-fn waiting(alive: &[AliveRow]) -> Vec<Figure> {
+fn waiting(alive: &[AliveRow]) -> Vec<TargetFigure> {
     let mut figures = Vec::new();
     for row in alive.iter().filter(|row| row.waiter.starts_with("forkless")) {
         let (waiter, children) = (row.waiter, thousands(row.children as u64));
         let cpu = format!("CPU per exit of {waiter}: {children} / {FEW} children alive");
-        figures.extend(row.ratio_to_few.map(|ratio| Figure::new(cpu, ratio, "<=", 1.2)));
+        figures.extend(row.ratio_to_few.map(|ratio| TargetFigure::new(cpu, ratio, "<=", 1.2)));
         let memory = format!("memory of the parent per child of {waiter}, {children} children alive, bytes");
-        figures.extend(row.parent_bytes.map(|bytes| Figure::new(memory, bytes, "<=", 512.0)));
+        figures.extend(row.parent_bytes.map(|bytes| TargetFigure::new(memory, bytes, "<=", 512.0)));
     }
     figures
 }
