@@ -99,7 +99,7 @@ pub(crate) fn measure(
     mut begins: impl FnMut(&str),
 ) -> Result<Vec<AliveRow>> {
     let program = Program::waiter()?;
-    let mut all: Vec<_> = available(engines).map(|waiter| (waiter, Found::default())).collect();
+    let mut all: Vec<_> = available(engines).map(|waiter| (waiter, WaitingFigures::default())).collect();
     for turn in 0..TURNS {
         let part = exits * (turn + 1) / TURNS - exits * turn / TURNS;
         for (waiter, found) in &mut all {
@@ -119,7 +119,7 @@ pub(crate) fn measure(
 
 /// The measurements of one waiting method.
 #[derive(Default)]
-struct Found {
+struct WaitingFigures {
     few: Vec<Exit>,
     many: Vec<Exit>,
     /// Memory of the parent for each of `many` children, measured the first time.
@@ -127,7 +127,7 @@ struct Found {
 }
 
 /// Measures few, many and few children again, so that a drift of the machine's speed does not look like a difference.
-fn series(crowd: &mut dyn Crowd, many: usize, exits: usize, budget: Budget, found: &mut Found) -> Result<()> {
+fn series(crowd: &mut dyn Crowd, many: usize, exits: usize, budget: Budget, found: &mut WaitingFigures) -> Result<()> {
     crowd.resize(FEW)?;
     run(crowd, FEW, exits / 2, budget, &mut found.few)?;
     let before = crowd.memory()?;
@@ -151,7 +151,7 @@ fn run(crowd: &mut dyn Crowd, children: usize, exits: usize, budget: Budget, int
     Ok(())
 }
 
-impl Found {
+impl WaitingFigures {
     fn rows(self, waiter: Name, many: usize) -> [AliveRow; 2] {
         let few = AliveRow::new(waiter, FEW, &self.few);
         let many = AliveRow::new(waiter, many, &self.many);
@@ -363,7 +363,7 @@ mod tests {
 
     fn check(crowd: &mut dyn Crowd) {
         let budget = Budget { time: Duration::ZERO, samples: 1, stop: &AtomicBool::new(false) };
-        let mut found = Found::default();
+        let mut found = WaitingFigures::default();
         series(crowd, 150, 21, budget, &mut found).expect("measured");
         let bytes = found.bytes;
         series(crowd, 150, 4, budget, &mut found).expect("measured");
