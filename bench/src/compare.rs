@@ -151,7 +151,7 @@ impl Bounded {
 }
 
 /// One median of a record.
-struct Measured {
+struct RecordMedian {
     launcher: Name,
     /// The condition, and the number of children alive, which is 0 in other rows.
     place: (Condition, usize),
@@ -164,7 +164,7 @@ struct Measured {
 }
 
 /// The medians of a record, two for each row.
-fn medians(report: &Report) -> Vec<Measured> {
+fn medians(report: &Report) -> Vec<RecordMedian> {
     let mut medians = Vec::new();
     let total = |row: &Row| Bounded::new(row.total_p50_us, row.total_p50_low_us, row.total_p50_high_us);
     for row in &report.rows {
@@ -175,7 +175,7 @@ fn medians(report: &Report) -> Vec<Measured> {
         // The total of the yardstick has the most samples.
         let yardstick = of("floor").or_else(|| of("tokio")).map(|row| (row.launcher, total(row)));
         for (time, value, is_repeated) in [("held", held, is_repeated), ("total", total(row), false)] {
-            medians.push(Measured { launcher, place, time, value, yardstick, is_repeated });
+            medians.push(RecordMedian { launcher, place, time, value, yardstick, is_repeated });
         }
     }
     let cpu = |row: &AliveRow| Bounded::new(row.cpu_p50_us, row.cpu_p50_low_us, row.cpu_p50_high_us);
@@ -186,7 +186,7 @@ fn medians(report: &Report) -> Vec<Measured> {
         for (time, of) in [("cpu", cpu as fn(&AliveRow) -> Bounded), ("latency", latency)] {
             let yardstick = epoll.map(|row| (row.waiter, of(row)));
             let (launcher, place, value) = (row.waiter, (Condition::SMALL, row.children), of(row));
-            medians.push(Measured { launcher, place, time, value, yardstick, is_repeated: false });
+            medians.push(RecordMedian { launcher, place, time, value, yardstick, is_repeated: false });
         }
     }
     medians
@@ -198,7 +198,8 @@ impl Comparison {
         let (before_all, after_all) = (medians(before), medians(after));
         let mut unmatched = before_all.len() + after_all.len();
         for new in &after_all {
-            let is_it = |old: &&Measured| (old.launcher, old.place, old.time) == (new.launcher, new.place, new.time);
+            let is_it =
+                |old: &&RecordMedian| (old.launcher, old.place, old.time) == (new.launcher, new.place, new.time);
             let Some(old) = before_all.iter().find(is_it) else { continue };
             unmatched -= 2;
             let yardsticks = old.yardstick.zip(new.yardstick).filter(|((old, _), (new, _))| old == new);
@@ -220,7 +221,7 @@ impl Comparison {
             found.figures.push(ComparedFigure { launcher, condition, time, by, before, after, ratio, verdict });
         }
         ensure!(!found.figures.is_empty(), "the records have no row in common");
-        let small = |all: &[Measured]| {
+        let small = |all: &[RecordMedian]| {
             let median = all.iter().find(|median| median.place == (Condition::SMALL, 0))?;
             Some(median.yardstick?.1.median)
         };
