@@ -44,7 +44,7 @@ impl Faulting {
     pub(crate) fn start(count: usize) -> Result<Self> {
         let mut faulting = Self { stop: Arc::default(), threads: Vec::new() };
         for _ in 0..count {
-            let memory = Memory::new()?;
+            let memory = ThreadMemory::new()?;
             let stop = Arc::clone(&faulting.stop);
             let (send, clock) = std::sync::mpsc::channel();
             let thread = thread::Builder::new().name("faulting".to_owned()).spawn(move || {
@@ -83,12 +83,12 @@ fn own_clock() -> Option<libc::clockid_t> {
 }
 
 /// The memory of a thread.
-struct Memory(*mut std::ffi::c_void);
+struct ThreadMemory(*mut std::ffi::c_void);
 
 // SAFETY: the value owns the mapping exclusively.
-unsafe impl Send for Memory {}
+unsafe impl Send for ThreadMemory {}
 
-impl Memory {
+impl ThreadMemory {
     fn new() -> Result<Self> {
         // SAFETY: a new private mapping at an address chosen by the kernel overlaps nothing.
         let start = unsafe {
@@ -111,7 +111,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for ThreadMemory {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `new`, and no other code has its address.
         let _ = unsafe { rustix::mm::munmap(self.0, LENGTH) };
