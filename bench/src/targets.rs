@@ -38,15 +38,15 @@ impl TargetFigure {
 }
 
 /// The compared figure of a row, with its name.
-type Metric = (&'static str, fn(&Row) -> f64);
-const TOTAL: Metric = ("total", |row| row.total_p50_us);
-const BLOCKED: Metric = ("blocked time", |row| row.held_p50_us);
-const RATE: Metric = ("launches/s", |row| row.rate_per_s);
+type TargetMetric = (&'static str, fn(&Row) -> f64);
+const TOTAL: TargetMetric = ("total", |row| row.total_p50_us);
+const BLOCKED: TargetMetric = ("blocked time", |row| row.held_p50_us);
+const RATE: TargetMetric = ("launches/s", |row| row.rate_per_s);
 
 /// A method under a condition.
 type Place = (Name, Condition);
 /// The metric of the first place, divided by that of the second; and its target with the relation.
-type Target = (Metric, Place, Place, &'static str, f64);
+type Target = (TargetMetric, Place, Place, &'static str, f64);
 
 /// All figures for which the rows were measured. Others (`--only`, `--memory`…) are left out.
 pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], machine: &Machine) -> Vec<TargetFigure> {
