@@ -44,18 +44,18 @@ const BLOCKED: TargetMetric = ("blocked time", |row| row.held_p50_us);
 const RATE: TargetMetric = ("launches/s", |row| row.rate_per_s);
 
 /// A method under a condition.
-type Place = (Name, Condition);
+type TargetPlace = (Name, Condition);
 /// The metric of the first place, divided by that of the second; and its target with the relation.
-type Target = (TargetMetric, Place, Place, &'static str, f64);
+type Target = (TargetMetric, TargetPlace, TargetPlace, &'static str, f64);
 
 /// All figures for which the rows were measured. Others (`--only`, `--memory`…) are left out.
 pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], machine: &Machine) -> Vec<TargetFigure> {
-    let find = |(launcher, condition): &Place| {
+    let find = |(launcher, condition): &TargetPlace| {
         rows.iter().find(|row| row.launcher == *launcher && row.condition() == *condition)
     };
     let figure = |((name, metric), of, to, relation, target): &Target| {
         let value = metric(find(of)?) / metric(find(to)?);
-        let words = |(launcher, condition): &Place| format!("{}, {}", shown(launcher), condition.words());
+        let words = |(launcher, condition): &TargetPlace| format!("{}, {}", shown(launcher), condition.words());
         let below = if of.0 == to.0 { to.1.words() } else { shown(to.0).to_owned() };
         Some(TargetFigure::new(format!("{name} of {} / {below}", words(of)), value, relation, *target))
     };
