@@ -93,7 +93,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         }
         // All parents have read the same.
         let bytes = Cell::new(0.0);
-        let contestant = |parent: &'_ Parent| {
+        let contestant = |parent: &'_ ToolParent| {
             let (parent, tree, bytes) = (parent.clone(), &tree, &bytes);
             let stock = parents.iter().find(|other| other.name == parent.stock).map_or("", |stock| stock.name);
             CampaignContestant::new(parent.name, move || {
@@ -148,7 +148,7 @@ fn raise_descriptors() -> Result<usize> {
 
 /// A program that makes the calls by one method.
 #[derive(Clone)]
-struct Parent {
+struct ToolParent {
     name: &'static str,
     /// The method of this language that forkless is compared with. Its own name, if it is one.
     stock: &'static str,
@@ -156,11 +156,11 @@ struct Parent {
 }
 
 /// Those that exist here. The last word of each is its method.
-fn parents(session: &mut Session) -> Result<Vec<Parent>> {
+fn parents(session: &mut Session) -> Result<Vec<ToolParent>> {
     let mut found = Vec::new();
     let mut add = |stock: &'static str, name: &'static str, words: &[&Path], mode: &Path| {
         let words = words.iter().copied().chain([mode]).map(Into::into).collect();
-        found.push(Parent { name, stock, words });
+        found.push(ToolParent { name, stock, words });
     };
     let own = env::current_exe()?;
     let rust = own.with_file_name("examples").join("tool_calls");
@@ -211,7 +211,7 @@ fn parents(session: &mut Session) -> Result<Vec<Parent>> {
         let mut build = Command::new("go");
         build.args(["build", "-o"]).arg(&go).arg("calls.go").current_dir(&session.place).env("GO111MODULE", "off");
         output(build.env("GOCACHE", session.place.join("go-cache")).env("GOTOOLCHAIN", "local"))?;
-        found.push(Parent { name: "Go: os/exec", stock: "Go: os/exec", words: vec![go.into()] });
+        found.push(ToolParent { name: "Go: os/exec", stock: "Go: os/exec", words: vec![go.into()] });
     } else {
         session.record.skip("Go because go is not installed");
     }
@@ -219,7 +219,7 @@ fn parents(session: &mut Session) -> Result<Vec<Parent>> {
     Ok(found)
 }
 
-impl Parent {
+impl ToolParent {
     /// Runs it once.
     fn run(&self, situation: Situation, cycles: usize, tree: &Tree) -> Result<Run> {
         let mut command = Command::new(&self.words[0]);
