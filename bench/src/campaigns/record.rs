@@ -28,7 +28,7 @@ pub(super) struct Table {
     /// What is measured, and how.
     about: String,
     figures: Vec<Figure>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<CampaignRow>,
 }
 
 /// A column: its name with the unit, and what is shown of it.
@@ -74,7 +74,7 @@ impl Figure {
 
 /// One contestant.
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct CampaignRow {
     pub(super) name: String,
     beside: Option<String>,
     /// Rounds that count, and what has failed in others.
@@ -112,7 +112,7 @@ impl Table {
             let p50 = of(50);
             let mut failures = BTreeMap::new();
             one.failures.iter().for_each(|failure| *failures.entry(failure.clone()).or_insert(0) += 1);
-            Row {
+            CampaignRow {
                 name: one.name.clone(),
                 beside: one.beside.clone(),
                 rounds: one.rounds.len(),
@@ -135,7 +135,7 @@ impl Table {
 
     fn markdown(&self, text: &mut String) {
         let is_published = self.rows.iter().any(|row| !row.published.is_empty());
-        let has = |of: fn(&Row) -> bool| self.rows.iter().any(of);
+        let has = |of: fn(&CampaignRow) -> bool| self.rows.iter().any(of);
         let (has_notes, has_failures) = (has(|row| !row.note.is_empty()), has(|row| !row.failures.is_empty()));
         let mut heads = vec![String::new()];
         if is_published {
