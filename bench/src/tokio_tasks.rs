@@ -62,7 +62,7 @@ pub(crate) fn race(
             let name = || format!("method {}", contestant.name());
             let way = Way::new(*contestant, &stage.job(condition)).with_context(name)?;
             progress.method(contestant.name());
-            let run = Run { way, launches, tasks: condition.tasks };
+            let run = TokioTurn { way, launches, tasks: condition.tasks };
             // The first round is not counted: the runtime starts its threads and its SIGCHLD handling in it.
             let ran = match round {
                 0 => run.go(&runtime, &mut Series::default()),
@@ -79,13 +79,13 @@ pub(crate) fn race(
 }
 
 /// One turn.
-struct Run {
+struct TokioTurn {
     way: Way,
     launches: u64,
     tasks: usize,
 }
 
-impl Run {
+impl TokioTurn {
     fn go(self, runtime: &Runtime, series: &mut Series) -> Result<()> {
         let left = Arc::new(AtomicU64::new(self.launches));
         let samples = Arc::new(Mutex::new(Vec::new()));
