@@ -221,20 +221,20 @@ fn parents(session: &mut Session) -> Result<Vec<ToolParent>> {
 
 impl ToolParent {
     /// Runs it once.
-    fn run(&self, situation: Situation, cycles: usize, tree: &Tree) -> Result<Run> {
+    fn run(&self, situation: Situation, cycles: usize, tree: &Tree) -> Result<ToolRun> {
         let mut command = Command::new(&self.words[0]);
         let [mebibytes, descriptors, slots] = situation;
         command.args(&self.words[1..]).args([slots, cycles, mebibytes, descriptors].map(|number| number.to_string()));
         command.args([&tree.directory, &tree.list]).current_dir(&tree.directory).envs(tree.environment());
         // cargo sets it for this program. A program is not launched warm with it.
         command.env_remove("LD_LIBRARY_PATH");
-        Run::read(&output(&mut command)?)
+        ToolRun::read(&output(&mut command)?)
     }
 }
 
 /// What one parent has reported.
 #[derive(Debug, Default)]
-struct Run {
+struct ToolRun {
     /// Milliseconds of the calls, by tool.
     calls: BTreeMap<String, Vec<f64>>,
     stop_ms: f64,
@@ -243,7 +243,7 @@ struct Run {
     bytes: f64,
 }
 
-impl Run {
+impl ToolRun {
     /// Reads the lines `NAME<tab>NUMBER` of a parent.
     fn read(text: &str) -> Result<Self> {
         let mut run = Self::default();
@@ -345,10 +345,10 @@ mod tests {
     #[test]
     fn a_report_without_an_end_is_refused() {
         let whole = "rg\t5e6\nrg\t7e6\nown\t1\nchildren\t2\nstop\t-3\nbytes\t4\n";
-        let run = Run::read(whole).expect("a report");
+        let run = ToolRun::read(whole).expect("a report");
         assert_eq!(run.figures(2, &["rg"]).expect("two calls"), [5.0, 7.0, 0.0, 0.5, 1.0, 5.0]);
         assert!(run.figures(3, &["rg"]).is_err());
-        assert!(Run::read(&whole.replace("bytes\t4\n", "")).is_err());
-        assert!(Run::read(&whole.replace("stop\t-3", "stop")).is_err());
+        assert!(ToolRun::read(&whole.replace("bytes\t4\n", "")).is_err());
+        assert!(ToolRun::read(&whole.replace("stop\t-3", "stop")).is_err());
     }
 }
