@@ -88,16 +88,16 @@ fn runner<'s>(
     stage: &'s Stage,
     budget: Budget,
     notes: &mut Vec<String>,
-) -> Result<Option<Runner<'s>>> {
+) -> Result<Option<RaceRunner<'s>>> {
     let job = stage.job(condition);
     let name = contestant.name();
-    let start = || -> Result<Runner<'s>> {
+    let start = || -> Result<RaceRunner<'s>> {
         let launcher = if condition.is_apart() && !contestant.is_engine() {
             Box::new(stage.engines.serve(contestant, &job)?)
         } else {
             stage.ready(contestant, condition)?
         };
-        Runner::warmed_up(contestant, launcher, budget)
+        RaceRunner::warmed_up(contestant, launcher, budget)
     };
     match start() {
         Ok(runner) => Ok(Some(runner)),
@@ -111,7 +111,7 @@ fn runner<'s>(
 
 /// Measures one engine in turns with the vfork baseline, if that takes part, and adds these launches to those of the baseline.
 fn beside_the_floor(
-    alone: Runner,
+    alone: RaceRunner,
     floor: Option<&mut Series>,
     condition: &Condition,
     stage: &Stage,
@@ -121,7 +121,7 @@ fn beside_the_floor(
     let mut pair = vec![alone];
     if floor.is_some() {
         let launcher = stage.ready(Contestant::Floor, condition)?;
-        pair.push(Runner::warmed_up(Contestant::Floor, launcher, budget)?);
+        pair.push(RaceRunner::warmed_up(Contestant::Floor, launcher, budget)?);
     }
     budget.unless_stopped(take_turns(&mut pair, budget, progress))?;
     if let (Some(floor), Some(stretch)) = (floor, pair.get_mut(1)) {
@@ -131,7 +131,7 @@ fn beside_the_floor(
 }
 
 /// A method with its launches so far.
-struct Runner<'p> {
+struct RaceRunner<'p> {
     contestant: Contestant,
     launcher: Box<dyn Launcher + 'p>,
     series: Series,
@@ -144,7 +144,7 @@ struct Quota {
     most: usize,
 }
 
-impl<'p> Runner<'p> {
+impl<'p> RaceRunner<'p> {
     fn warmed_up(contestant: Contestant, mut launcher: Box<dyn Launcher + 'p>, budget: Budget) -> Result<Self> {
         let start = Instant::now();
         for _ in 0..WARM_UP {
@@ -175,7 +175,7 @@ impl<'p> Runner<'p> {
 /// Runs rounds of turns, each in a random order, so that no method always follows the same one, which leaves CPUs and caches in a
 /// certain state. A method that has used more than its share of the time skips turns, so that also the few launches of a slow
 /// method are spread over the whole time.
-fn take_turns(runners: &mut [Runner], budget: Budget, progress: &Progress) -> Result<()> {
+fn take_turns(runners: &mut [RaceRunner], budget: Budget, progress: &Progress) -> Result<()> {
     let time = (budget.time / TURNS).clamp(SHORTEST, TURN);
     let rounds = u32::try_from((budget.time.as_nanos() / time.as_nanos()).max(1)).unwrap_or(u32::MAX);
     let samples = usize::try_from(budget.samples).unwrap_or(usize::MAX);
