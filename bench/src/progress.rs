@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// The progress of the whole bench. The measuring thread draws it between turns: another thread would disturb the measurement.
 pub(crate) struct Progress {
-    to: Target,
+    to: ProgressTarget,
     /// The expected time of everything.
     length: Duration,
     done: Cell<Duration>,
@@ -30,7 +30,7 @@ pub(crate) struct Progress {
     name: std::cell::RefCell<String>,
 }
 
-enum Target {
+enum ProgressTarget {
     None,
     Terminal(ProgressBar),
     Lines,
@@ -44,21 +44,21 @@ impl Progress {
 
     /// Shows nothing, but counts rows.
     pub(crate) fn hidden_of(rows: usize) -> Self {
-        Self::to(Target::None, Duration::ZERO, rows)
+        Self::to(ProgressTarget::None, Duration::ZERO, rows)
     }
 
     /// For so many rows, which are expected to take `length`.
     pub(crate) fn new(length: Duration, rows: usize) -> Self {
         if !stderr().is_terminal() {
-            return Self::to(Target::Lines, length, rows);
+            return Self::to(ProgressTarget::Lines, length, rows);
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(HERTZ));
         // The message is cut at the width of the terminal.
         let style = ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
-        Self::to(Target::Terminal(bar.with_style(style)), length, rows)
+        Self::to(ProgressTarget::Terminal(bar.with_style(style)), length, rows)
     }
 
-    fn to(to: Target, length: Duration, rows: usize) -> Self {
+    fn to(to: ProgressTarget, length: Duration, rows: usize) -> Self {
         let (done, printed, name) = Default::default();
         let (finished, current) = Default::default();
         Self { to, length, done, start: Instant::now(), printed, rows, finished, current, name }
@@ -83,7 +83,7 @@ impl Progress {
 
     /// This method is measured now.
     pub(crate) fn method(&self, name: &str) {
-        if matches!(self.to, Target::Terminal(_)) {
+        if matches!(self.to, ProgressTarget::Terminal(_)) {
             self.show(Some(name));
         }
     }
@@ -95,25 +95,25 @@ impl Progress {
 
     /// Removes the line from the terminal.
     pub(crate) fn clear(&self) {
-        if let Target::Terminal(bar) = &self.to {
+        if let ProgressTarget::Terminal(bar) = &self.to {
             bar.finish_and_clear();
         }
     }
 
     fn show(&self, method: Option<&str>) {
         let pause = match self.to {
-            Target::None => return,
-            Target::Terminal(_) => Duration::from_secs(1) / u32::from(HERTZ),
-            Target::Lines => PAUSE,
+            ProgressTarget::None => return,
+            ProgressTarget::Terminal(_) => Duration::from_secs(1) / u32::from(HERTZ),
+            ProgressTarget::Lines => PAUSE,
         };
         if self.printed.get().is_some_and(|last| last.elapsed() < pause) {
             return;
         }
         self.printed.set(Some(Instant::now()));
         match &self.to {
-            Target::None => {}
-            Target::Terminal(bar) => bar.set_message(self.words(method)),
-            Target::Lines => eprintln!("forkless: bench: {}", self.words(method)),
+            ProgressTarget::None => {}
+            ProgressTarget::Terminal(bar) => bar.set_message(self.words(method)),
+            ProgressTarget::Lines => eprintln!("forkless: bench: {}", self.words(method)),
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn line_names_rows_condition_and_method() {
-        let progress = Progress::to(Target::None, Duration::from_secs(100), 190);
+        let progress = Progress::to(ProgressTarget::None, Duration::from_secs(100), 190);
         progress.begin("small parent".to_owned(), 12);
         progress.inc(Duration::from_secs(3));
         assert_eq!(progress.words(None), "3 %, rows 1-12 of 190, about 97 s left: small parent");
