@@ -10,7 +10,7 @@ use testing::dist::output;
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// A kernel's packages, unpacked.
-pub struct Kernel {
+pub struct UnpackedKernel {
     pub arch: Arch,
     /// As `uname -r` has it.
     pub release: String,
@@ -31,7 +31,7 @@ pub(crate) struct Apt {
 ///
 /// # Errors
 /// Where there is none, the reason.
-pub fn fetch(version: &str, suites: &[&str], arch: Arch, place: &Path) -> Result<Kernel> {
+pub fn fetch(version: &str, suites: &[&str], arch: Arch, place: &Path) -> Result<UnpackedKernel> {
     let mut reasons = Vec::new();
     for suite in suites {
         match from_suite(version, suite, arch, &place.join(suite)) {
@@ -42,7 +42,7 @@ pub fn fetch(version: &str, suites: &[&str], arch: Arch, place: &Path) -> Result
     bail!("{}", reasons.join("; "))
 }
 
-fn from_suite(version: &str, suite: &str, arch: Arch, place: &Path) -> Result<Kernel> {
+fn from_suite(version: &str, suite: &str, arch: Arch, place: &Path) -> Result<UnpackedKernel> {
     let apt = Apt::new(suite, arch.debian(), place)?;
     apt.run("apt-get", &["-q", "update"], place)?;
     let all = apt.kernel_packages(&format!("linux-image-{}", arch.debian()))?;
@@ -60,7 +60,7 @@ fn from_suite(version: &str, suite: &str, arch: Arch, place: &Path) -> Result<Ke
 }
 
 /// The kernel in an unpacked tree: up to some version in /boot, later beside its modules.
-fn found(tree: &Path, package: String, arch: Arch) -> Result<Kernel> {
+fn found(tree: &Path, package: String, arch: Arch) -> Result<UnpackedKernel> {
     for modules in ["lib/modules", "usr/lib/modules"] {
         let Ok(releases) = fs::read_dir(tree.join(modules)) else { continue };
         for release in releases {
@@ -69,7 +69,7 @@ fn found(tree: &Path, package: String, arch: Arch) -> Result<Kernel> {
             let release = release.file_name().to_string_lossy().into_owned();
             let places = [tree.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
             if let Some(image) = places.into_iter().find(|place| place.exists()) {
-                return Ok(Kernel { arch, release, package, image, modules });
+                return Ok(UnpackedKernel { arch, release, package, image, modules });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A kernel in qemu without hardware support, with the host's root below a layer in memory: runs jobs, and gives what each wrote.
 
 use super::arch::Arch;
-use super::debian::{self, Kernel};
+use super::debian::{self, UnpackedKernel};
 use super::{image, suites};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -101,7 +101,7 @@ pub struct Machine {
 /// # Errors
 /// Without qemu, where the guest does not come up, or what `each` says.
 pub fn run(
-    kernel: &Kernel,
+    kernel: &UnpackedKernel,
     machine: &Machine,
     jobs: &[Job],
     directories: &[PathBuf],
@@ -169,7 +169,7 @@ fn done(job: &Job, name: &str, results: &Path) -> Result<Done> {
 
 /// Runs qemu to its end; the console goes to the file `log`. Shows, and gives to `each`, what the guest says of its jobs.
 fn boot(
-    kernel: &Kernel,
+    kernel: &UnpackedKernel,
     machine: &Machine,
     initramfs: &Path,
     work: &Path,

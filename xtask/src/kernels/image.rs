@@ -1,6 +1,6 @@
 //! The guest's initramfs: busybox, the modules that the host's root is mounted with, and the two scripts.
 
-use super::debian::Kernel;
+use super::debian::UnpackedKernel;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::fs;
@@ -26,7 +26,7 @@ pub struct Busybox {
 /// # Errors
 /// Without xz, or one of the modules.
 pub fn initramfs(
-    kernel: &Kernel,
+    kernel: &UnpackedKernel,
     busybox: &Busybox,
     system: Option<&Path>,
     directories: &[PathBuf],
@@ -56,7 +56,7 @@ pub fn initramfs(
 }
 
 /// Copies the modules and those they depend on, and names the files in the order in which they can be loaded.
-fn copy_modules(kernel: &Kernel, to: &Path) -> Result<Vec<String>> {
+fn copy_modules(kernel: &UnpackedKernel, to: &Path) -> Result<Vec<String>> {
     let mut files = HashMap::new();
     index(&kernel.modules.join("kernel"), &mut files)?;
     let builtin = fs::read_to_string(kernel.modules.join("modules.builtin")).context("modules.builtin")?;
