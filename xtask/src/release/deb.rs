@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use testing::dist::{output, root, run};
 
-struct Package {
+struct DebPackage {
     name: &'static str,
     /// Section of Debian's archive.
     section: &'static str,
@@ -19,8 +19,8 @@ struct Package {
     description: &'static str,
 }
 
-const PACKAGES: &[Package] = &[
-    Package {
+const PACKAGES: &[DebPackage] = &[
+    DebPackage {
         name: "forkless",
         section: "utils",
         files: &[
@@ -39,7 +39,7 @@ const PACKAGES: &[Package] = &[
             parallel run very many commands. forkless bench measures how long it takes to\n \
             start a process.\n",
     },
-    Package {
+    DebPackage {
         name: "libforkless0",
         section: "libs",
         files: &["@LIB/libforkless.so.0", "@LIB/libpopen_noshell.so.0"],
@@ -49,7 +49,7 @@ const PACKAGES: &[Package] = &[
             This library copies neither. It has functions like posix_spawn, popen and\n \
             system.\n",
     },
-    Package {
+    DebPackage {
         name: "libforkless-dev",
         section: "libdevel",
         files: &[
@@ -64,7 +64,7 @@ const PACKAGES: &[Package] = &[
         description: "process launcher whose cost does not grow with the caller (development)\n \
             Headers, static libraries and pkg-config files of libforkless.\n",
     },
-    Package {
+    DebPackage {
         name: "libforkless-preload",
         section: "libs",
         files: &["@LIB/libforkless_preload.so"],
@@ -107,7 +107,7 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Package {
+impl DebPackage {
     /// Moves its files from the tree of all to its own.
     fn fill(&self, all: &Path, tree: &Path, lib: &str) -> Result<()> {
         for name in self.files {
