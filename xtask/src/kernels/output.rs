@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 /// Reads it; it may have been cut off.
 pub fn read(done: &Done) -> Job {
-    let mut reader = Reader::default();
+    let mut reader = GuestReader::default();
     done.output.lines().for_each(|line| reader.line(line));
-    let Reader { tests, skipped, running, result, .. } = reader;
+    let GuestReader { tests, skipped, running, result, .. } = reader;
     let mut ended = match (done.status, &result) {
         (None, _) => Some("the guest ended first".to_owned()),
         (Some(137), _) => Some("not done within its time".to_owned()),
@@ -39,7 +39,7 @@ pub fn read(done: &Done) -> Job {
 const COUNTED: [&str; 4] = ["passed", "failed", "ignored", "filtered"];
 
 #[derive(Default)]
-struct Reader {
+struct GuestReader {
     /// The name of the test program and `: `, where cargo runs several.
     program: String,
     tests: BTreeMap<String, Outcome>,
@@ -54,7 +54,7 @@ struct Reader {
     result: Option<[u64; 4]>,
 }
 
-impl Reader {
+impl GuestReader {
     fn line(&mut self, line: &str) {
         if let Some(rest) = line.strip_prefix("test result: ") {
             let before = self.result.unwrap_or_default();
