@@ -85,7 +85,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     let known: BTreeSet<String> = all.iter().map(|fault| fault.name.clone()).collect();
     let mut faults = chosen(all, options)?;
     if options.missing {
-        let record = Record::read()?;
+        let record = FaultRecord::read()?;
         faults.retain(|fault| !record.has_caught(&fault.name));
     }
     let begun = Instant::now();
@@ -105,7 +105,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         println!("{}", line(&fault.name, verdict, begun.elapsed().as_secs_f64()));
         if options.record {
             // Another run may have added its own meanwhile.
-            let mut record = Record::read()?;
+            let mut record = FaultRecord::read()?;
             record.add(&fault.name, &commit, verdict, &known);
             record.write()?;
         }
@@ -296,12 +296,12 @@ fn tail(said: &str) -> String {
 }
 
 /// `bench/record/mutants.json`: the last result of each fault.
-struct Record {
+struct FaultRecord {
     file: PathBuf,
     tried: Vec<Tried>,
 }
 
-impl Record {
+impl FaultRecord {
     fn read() -> Result<Self> {
         let file = dist::root().join("bench/record/mutants.json");
         let tried = match fs::read_to_string(&file) {
