@@ -161,7 +161,7 @@ impl Suite {
         Ok(Row { stock: results::counts(&stock), ours: results::counts(&ours), differ })
     }
 
-    fn round(&self, format: &str, work: &Path, target: &Path) -> Result<(results::Results, results::Results)> {
+    fn round(&self, format: &str, work: &Path, target: &Path) -> Result<(results::TestResults, results::TestResults)> {
         let half = |name: &str, before: &str| {
             self.line(name, &format!("{before}\n{}", self.run), work, target)?;
             let log = work.join(format!("{name}.log"));

@@ -6,12 +6,12 @@ use regex::Regex;
 use std::collections::BTreeMap;
 
 /// The result of each test, by its name.
-pub type Results = BTreeMap<String, &'static str>;
+pub type TestResults = BTreeMap<String, &'static str>;
 
 /// Reads what a pattern with the groups `name`, `word` and perhaps `note` finds in each line.
-pub fn read(pattern: &str, text: &str) -> Result<Results> {
+pub fn read(pattern: &str, text: &str) -> Result<TestResults> {
     let pattern = Regex::new(pattern)?;
-    let (mut found, mut file) = (Results::new(), "");
+    let (mut found, mut file) = (TestResults::new(), "");
     for line in text.lines() {
         // prove names the file of the tests that follow.
         file = line.split_once(" ..").map_or(file, |(name, _)| if name.ends_with(".t") { name } else { file });
@@ -30,15 +30,15 @@ pub fn read(pattern: &str, text: &str) -> Result<Results> {
     Ok(found)
 }
 
-pub fn counts(results: &Results) -> Counts {
+pub fn counts(results: &TestResults) -> Counts {
     let count = |wanted| results.values().filter(|result| **result == wanted).count();
     Counts { passed: count("passed"), failed: count("failed"), skipped: count("skipped") }
 }
 
 /// Tests with another result: name, stock, ours.
-pub fn differences(stock: &Results, ours: &Results) -> Vec<(String, String, String)> {
+pub fn differences(stock: &TestResults, ours: &TestResults) -> Vec<(String, String, String)> {
     let names = stock.keys().chain(ours.keys().filter(|name| !stock.contains_key(*name)));
-    let word = |results: &Results, name: &str| (*results.get(name).unwrap_or(&"not run")).to_owned();
+    let word = |results: &TestResults, name: &str| (*results.get(name).unwrap_or(&"not run")).to_owned();
     let all = names.map(|name| (name.clone(), word(stock, name), word(ours, name)));
     all.filter(|(_, stock, ours)| stock != ours).collect()
 }
@@ -66,8 +66,10 @@ mod tests {
 
     #[test]
     fn a_test_that_one_run_lacks_is_a_difference() {
-        let (stock, ours) =
-            (Results::from([("a".into(), "passed"), ("b".into(), "failed")]), Results::from([("a".into(), "passed")]));
+        let (stock, ours) = (
+            TestResults::from([("a".into(), "passed"), ("b".into(), "failed")]),
+            TestResults::from([("a".into(), "passed")]),
+        );
         assert_eq!(differences(&stock, &ours), [("b".into(), "failed".into(), "not run".into())]);
     }
 }
