@@ -12,7 +12,7 @@ use testing::dist::{self, root};
 use testing::{modules, once, packages};
 
 /// A test program of cargo's.
-struct Suite {
+struct CargoSuite {
     package: &'static str,
     test: &'static str,
     /// Minutes of the guest's.
@@ -21,8 +21,8 @@ struct Suite {
     build: fn(&Path) -> Result<()>,
 }
 
-const fn suite(package: &'static str, test: &'static str, limit: u64, build: fn(&Path) -> Result<()>) -> Suite {
-    Suite { package, test, limit, build }
+const fn suite(package: &'static str, test: &'static str, limit: u64, build: fn(&Path) -> Result<()>) -> CargoSuite {
+    CargoSuite { package, test, limit, build }
 }
 
 /// Nothing to build.
@@ -52,7 +52,7 @@ const HOSTS: &str = "hosts";
 pub const WARM: &str = "warm";
 
 /// Last the one that leaves the system changed.
-static SUITES: [Suite; 21] = [
+static SUITES: [CargoSuite; 21] = [
     suite("forkless-tests", "faults", 20, nothing),
     suite("forkless-tests", "handle", 30, nothing),
     suite("forkless-tests", "visibility", 20, nothing),
@@ -79,7 +79,7 @@ static SUITES: [Suite; 21] = [
 ];
 
 /// Those that can run there: a Debian of another architecture has no compiler, and no modules for other languages.
-fn suites_of(arch: Arch) -> impl Iterator<Item = &'static Suite> {
+fn suites_of(arch: Arch) -> impl Iterator<Item = &'static CargoSuite> {
     SUITES.iter().filter(move |suite| arch.cross().is_none() || suite.package == "forkless-tests")
 }
 
@@ -150,7 +150,7 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<Job>> {
         bail!("no job {unknown}: there are {}", names().collect::<Vec<_>>().join(", "));
     }
     let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|other| other == name);
-    let suites: Vec<&Suite> = suites_of(arch).filter(|suite| chosen(suite.test)).collect();
+    let suites: Vec<&CargoSuite> = suites_of(arch).filter(|suite| chosen(suite.test)).collect();
     let built = build(arch)?;
     for suite in &suites {
         (suite.build)(target).with_context(|| format!("what {} would build", suite.test))?;
