@@ -45,7 +45,7 @@ pub struct Options {
 }
 
 #[derive(Deserialize)]
-struct Table {
+struct PageTable {
     distribution: Vec<Distribution>,
     part: Vec<Part>,
 }
@@ -73,7 +73,7 @@ pub struct Part {
     pub not_run: BTreeMap<String, String>,
 }
 
-fn table() -> Result<Table> {
+fn table() -> Result<PageTable> {
     Ok(toml::from_str(include_str!("distros.toml"))?)
 }
 
@@ -88,7 +88,7 @@ pub fn page(root: &Path) -> Result<String> {
         let part = parts.iter().find(|part| part.name == name)?;
         part.not_run.get(version).map(|why| format!("not run: {why}"))
     };
-    let table = page::Table { system: "Debian", rows: &names, not_run: &not_run, lists_skips: false };
+    let table = page::PageTable { system: "Debian", rows: &names, not_run: &not_run, lists_skips: false };
     page::with_table(root, RECORD, &table)
 }
 
@@ -104,7 +104,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.page {
         return write_page();
     }
-    let Table { distribution, part } = table()?;
+    let PageTable { distribution, part } = table()?;
     for name in &options.names {
         ensure!(distribution.iter().any(|one| one.name == *name), "no release {name}: there are 11, 12, 13 and sid");
     }

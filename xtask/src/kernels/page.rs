@@ -17,12 +17,12 @@ const END: &str = "<!-- Up to here. -->";
 /// A file cannot be read, or the page has no marks.
 pub fn page(root: &Path) -> Result<String> {
     let kernels: Vec<&str> = super::suites::names().collect();
-    let table = Table { system: "Linux", rows: &kernels, not_run: &|_, _| None, lists_skips: true };
+    let table = PageTable { system: "Linux", rows: &kernels, not_run: &|_, _| None, lists_skips: true };
     with_table(root, record::KERNELS, &table)
 }
 
 /// What a table shows beside its record.
-pub struct Table<'a> {
+pub struct PageTable<'a> {
     /// What the columns are versions of.
     pub system: &'a str,
     pub rows: &'a [&'a str],
@@ -36,7 +36,7 @@ pub struct Table<'a> {
 ///
 /// # Errors
 /// As above.
-pub fn with_table(root: &Path, what: &str, table: &Table<'_>) -> Result<String> {
+pub fn with_table(root: &Path, what: &str, table: &PageTable<'_>) -> Result<String> {
     let text = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let begin = format!("<!-- The following is written by `cargo xtask {what} --page` from the record. -->");
     let (before, rest) = text.split_once(&begin).with_context(|| format!("{PAGE} has no line {begin}"))?;
@@ -46,7 +46,7 @@ pub fn with_table(root: &Path, what: &str, table: &Table<'_>) -> Result<String> 
     Ok(format!("{before}{begin}\n\n[Record](../{})\n\n{table}\n{END}{after}", file.display()))
 }
 
-fn markdown(kernels: &[Kernel], &Table { system, rows, not_run, lists_skips }: &Table<'_>) -> String {
+fn markdown(kernels: &[Kernel], &PageTable { system, rows, not_run, lists_skips }: &PageTable<'_>) -> String {
     let heads: Vec<&str> = kernels.iter().map(|kernel| kernel.version.as_str()).collect();
     let mut text = format!("| {system} | {} |\n| --- |{}\n", heads.join(" | "), " --- |".repeat(kernels.len()));
     for name in rows {
@@ -95,7 +95,7 @@ mod tests {
         let kernel = |version: &str, jobs| Kernel { version: version.into(), jobs };
         let text = markdown(
             &[kernel("5.10", vec![job(3)]), kernel("6.1", vec![job(4)]), kernel("7.2", Vec::new())],
-            &Table {
+            &PageTable {
                 system: "Linux",
                 rows: &["faults"],
                 lists_skips: true,
