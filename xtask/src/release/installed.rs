@@ -1,6 +1,6 @@
 //! Installs the packages in a new, minimal Debian, and uses them there.
 
-use super::Kind;
+use super::PackageKind;
 use crate::kernels::debian::mirror;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -11,7 +11,7 @@ use testing::dist::output;
 /// What somebody does with packages, in a system that has little beside them.
 struct Check {
     /// The kinds that it uses, all of which must be wanted.
-    kinds: &'static [Kind],
+    kinds: &'static [PackageKind],
     /// The Debian packages that it needs, and the earlier checks must not have.
     debian: &'static str,
     script: &'static str,
@@ -20,13 +20,18 @@ struct Check {
 
 /// In this order: only the last ones have a compiler.
 const CHECKS: [Check; 6] = [
-    Check { kinds: &[Kind::Archive], debian: "", script: include_str!("archive.sh"), what: "archive" },
-    Check { kinds: &[Kind::Deb], debian: "", script: include_str!("use.sh"), what: "Debian packages" },
-    Check { kinds: &[Kind::Python], debian: "python3-venv", script: include_str!("python.sh"), what: "Python" },
-    Check { kinds: &[Kind::Npm], debian: "npm", script: include_str!("node.sh"), what: "Node" },
-    Check { kinds: &[Kind::Raku, Kind::Deb], debian: "raku-zef", script: include_str!("raku.sh"), what: "Raku" },
+    Check { kinds: &[PackageKind::Archive], debian: "", script: include_str!("archive.sh"), what: "archive" },
+    Check { kinds: &[PackageKind::Deb], debian: "", script: include_str!("use.sh"), what: "Debian packages" },
+    Check { kinds: &[PackageKind::Python], debian: "python3-venv", script: include_str!("python.sh"), what: "Python" },
+    Check { kinds: &[PackageKind::Npm], debian: "npm", script: include_str!("node.sh"), what: "Node" },
     Check {
-        kinds: &[Kind::Archive, Kind::Deb, Kind::Perl],
+        kinds: &[PackageKind::Raku, PackageKind::Deb],
+        debian: "raku-zef",
+        script: include_str!("raku.sh"),
+        what: "Raku",
+    },
+    Check {
+        kinds: &[PackageKind::Archive, PackageKind::Deb, PackageKind::Perl],
         debian: "gcc libc6-dev libcrypt-dev make perl pkgconf",
         script: include_str!("develop.sh"),
         what: "a compiler",
@@ -42,7 +47,7 @@ pub(super) fn check(
     packages: &Path,
     root: &Path,
     release: &str,
-    wanted: impl Fn(Kind) -> bool,
+    wanted: impl Fn(PackageKind) -> bool,
 ) -> Result<Vec<&'static str>> {
     let is_root = output_is(Command::new("id").arg("-u"), "0\n");
     ensure!(is_root, "--check needs root: it makes a Debian system with debootstrap and enters it with chroot");

@@ -26,7 +26,7 @@ use testing::dist::{self, Place, output, root, run};
 #[derive(Debug, Parser)]
 pub struct Options {
     /// Kinds of packages (default: all)
-    kinds: Vec<Kind>,
+    kinds: Vec<PackageKind>,
     /// Directory of the packages
     #[arg(long, value_name = "DIR", default_value = "target/packages")]
     out: PathBuf,
@@ -39,7 +39,7 @@ pub struct Options {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum PackageKind {
     /// Files for a registry of Rust crates, each built from what it contains
     Crates,
     /// A tar.gz with the command, man pages, completions and the C libraries
@@ -64,26 +64,26 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
     let out = std::path::absolute(&options.out)?;
     fs::create_dir_all(&out).with_context(|| format!("{}", out.display()))?;
     let wanted = |kind| options.kinds.is_empty() || options.kinds.contains(&kind);
-    if wanted(Kind::Crates) {
+    if wanted(PackageKind::Crates) {
         crates::make(&out, target)?;
     }
     let build = Build::new(target)?;
-    if wanted(Kind::Archive) {
+    if wanted(PackageKind::Archive) {
         build.archive(&out)?;
     }
-    if wanted(Kind::Deb) {
+    if wanted(PackageKind::Deb) {
         deb::make(&build, &out)?;
     }
-    if wanted(Kind::Python) {
+    if wanted(PackageKind::Python) {
         modules::python(&build, &out)?;
     }
-    if wanted(Kind::Perl) {
+    if wanted(PackageKind::Perl) {
         modules::perl(&build, &out)?;
     }
-    if wanted(Kind::Npm) {
+    if wanted(PackageKind::Npm) {
         npm::make(&build, &out)?;
     }
-    if wanted(Kind::Raku) {
+    if wanted(PackageKind::Raku) {
         raku::make(&build, &out)?;
     }
     let mut files: Vec<_> = fs::read_dir(&out)?.flatten().map(|entry| entry.path()).collect();
@@ -91,7 +91,7 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
     for path in files {
         println!("{:>10} bytes  {}", fs::metadata(&path)?.len(), path.display());
     }
-    if wanted(Kind::Crates) {
+    if wanted(PackageKind::Crates) {
         println!("order of the crates: {}", crates::CRATES.join(", "));
     }
     if options.twice {
@@ -100,10 +100,10 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
         twice::compare(&kinds, &out, &std::path::absolute(target)?.join("release-packages/twice"))?;
     }
     if options.check {
-        if wanted(Kind::Crates) {
+        if wanted(PackageKind::Crates) {
             crates::check(&out, &std::path::absolute(target)?.join("release-packages/crates"))?;
         }
-        if options.kinds != [Kind::Crates] {
+        if options.kinds != [PackageKind::Crates] {
             let root = std::path::absolute(target)?.join("release-packages/debian");
             installed::check(&out, &root, &own_suite(), wanted)?;
         }
@@ -117,7 +117,7 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
 /// If a command there fails: it says which.
 pub(crate) fn use_in(suite: &str, packages: &Path, place: &Path) -> Result<Vec<&'static str>> {
     // The Debian packages are for the glibc of this machine and later ones; npm's need a Node that bullseye does not have.
-    let portable = [Kind::Archive, Kind::Python];
+    let portable = [PackageKind::Archive, PackageKind::Python];
     installed::check(packages, place, suite, |kind| suite != "bullseye" || portable.contains(&kind))
 }
 
