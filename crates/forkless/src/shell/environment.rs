@@ -13,7 +13,7 @@ use crate::once::Once;
 use crate::plan::compile::environment_of;
 use crate::request::command;
 use crate::request::environment::unchanged;
-use crate::request::environment::{Block, Held, Kept};
+use crate::request::environment::{Block, Held, KeptEnvironment};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -91,18 +91,18 @@ pub(super) enum Given<'a> {
 
 /// What is computed from the unchanged environment, once for the life of the process.
 pub(super) struct Unchanged {
-    block: &'static Kept,
+    block: &'static KeptEnvironment,
     path: Option<&'static [u8]>,
     pwd: Option<&'static [u8]>,
     /// The environment that dash would pass on, if PWD is right.
-    dash: Result<Kept, Reason>,
+    dash: Result<KeptEnvironment, Reason>,
 }
 
 impl Unchanged {
-    fn of(block: &'static Kept) -> Self {
+    fn of(block: &'static KeptEnvironment) -> Self {
         let [path, pwd] = [&b"PATH"[..], b"PWD"].map(|name| last(block, name));
         let given: Vec<Variable<'_>> = block.variables().collect();
-        let dash = dash(&given, Vec::new(), pwd.unwrap_or_default()).map(Kept::new);
+        let dash = dash(&given, Vec::new(), pwd.unwrap_or_default()).map(KeptEnvironment::new);
         Self { block, path, pwd, dash }
     }
 }

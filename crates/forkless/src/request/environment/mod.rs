@@ -14,7 +14,7 @@ pub(crate) struct Block {
 }
 
 /// A block at a fixed address, so that a child can read it there.
-pub(crate) struct Kept {
+pub(crate) struct KeptEnvironment {
     block: Block,
     /// The addresses of its strings and a zero word, as `execve(2)` reads them.
     vector: Vec<usize>,
@@ -24,12 +24,12 @@ pub(crate) struct Kept {
 #[derive(Clone)]
 pub(crate) enum Held {
     /// The process: the block exists until it ends.
-    Process(&'static Kept),
+    Process(&'static KeptEnvironment),
     /// This value.
-    Shared(Arc<Kept>),
+    Shared(Arc<KeptEnvironment>),
 }
 
-impl Kept {
+impl KeptEnvironment {
     pub(crate) fn new(block: Block) -> Self {
         let base = block.text.as_ptr() as usize;
         let vector = block.starts.iter().map(|start| base + start).chain([0]).collect();
@@ -41,7 +41,7 @@ impl Kept {
     }
 }
 
-impl Deref for Kept {
+impl Deref for KeptEnvironment {
     type Target = Block;
 
     fn deref(&self) -> &Block {
@@ -51,14 +51,14 @@ impl Deref for Kept {
 
 impl Held {
     pub(crate) fn of(block: Block) -> Self {
-        Self::Shared(Arc::new(Kept::new(block)))
+        Self::Shared(Arc::new(KeptEnvironment::new(block)))
     }
 }
 
 impl Deref for Held {
-    type Target = Kept;
+    type Target = KeptEnvironment;
 
-    fn deref(&self) -> &Kept {
+    fn deref(&self) -> &KeptEnvironment {
         match self {
             Self::Process(kept) => kept,
             Self::Shared(kept) => kept,

@@ -7,7 +7,7 @@
 //! again, because a new entry is not one of the kernel's strings. The strings themselves are compared too: a program
 //! may overwrite a secret in its environment, and its children must not get it.
 
-use super::{Block, Kept};
+use super::{Block, KeptEnvironment};
 use crate::once::Once;
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
@@ -33,7 +33,7 @@ unsafe extern "C" {
 struct Seen {
     list: List,
     entries: Vec<*mut c_char>,
-    block: Kept,
+    block: KeptEnvironment,
 }
 
 // SAFETY: the addresses are read with atomic loads only.
@@ -42,12 +42,12 @@ unsafe impl Send for Seen {}
 unsafe impl Sync for Seen {}
 
 /// The environment, if it is certainly unchanged since the kernel gave it.
-pub(crate) fn get() -> Option<&'static Kept> {
+pub(crate) fn get() -> Option<&'static KeptEnvironment> {
     first().filter(|seen| seen.is_still_so()).map(|seen| &seen.block)
 }
 
 /// The environment that the kernel gave, even if it has been changed since.
-pub(crate) fn given() -> Option<&'static Kept> {
+pub(crate) fn given() -> Option<&'static KeptEnvironment> {
     first().map(|seen| &seen.block)
 }
 
@@ -111,7 +111,7 @@ impl Seen {
         if !strings.clone().all(|text| text.to_bytes().iter().skip(1).any(|&byte| byte == b'=')) {
             return None;
         }
-        let block = Kept::new(Block::copy_of(strings));
+        let block = KeptEnvironment::new(Block::copy_of(strings));
         // The kernel stores the strings one after the other, so they can be compared as one.
         let first = entries.first().map_or(0, |&entry| entry as usize);
         if !entries.iter().zip(&block.starts).all(|(&entry, start)| entry as usize == first + start) {
