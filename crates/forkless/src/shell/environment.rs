@@ -84,7 +84,7 @@ pub(super) enum Given<'a> {
     /// The process's environment, which the process has not changed.
     Unchanged(&'static Unchanged),
     /// The same with values that the command sets: not those of PATH and PWD.
-    Set(&'static Unchanged, &'a command::Environment),
+    Set(&'static Unchanged, &'a command::EnvironmentChanges),
     /// That of this command, or of this moment.
     Other(Held),
 }
@@ -174,7 +174,7 @@ impl<'a> Given<'a> {
 /// the directory is its value of PWD.
 fn by_pattern(
     patterns: &Patterns,
-    command: &command::Environment,
+    command: &command::EnvironmentChanges,
     kind: ShellKind,
     form: &SimpleCommand,
     place: &ProgramPlace<'_>,
@@ -197,7 +197,7 @@ fn by_pattern(
 }
 
 /// Whether bash passes on the same for any values that the command sets, and for any words of the line.
-fn is_same_for_bash(form: &SimpleCommand, command: &command::Environment) -> bool {
+fn is_same_for_bash(form: &SimpleCommand, command: &command::EnvironmentChanges) -> bool {
     const BY_VALUE: [&str; 6] = ["_", "LANG", "LC_ALL", "LC_CTYPE", "OLDPWD", "SHLVL"];
     let is_ascii = form.words.iter().flatten().all(u8::is_ascii);
     is_ascii && !form.exec && !BY_VALUE.iter().any(|name| command.changes.contains_key(OsStr::new(name)))
@@ -357,9 +357,9 @@ mod tests {
     use super::*;
     use std::ffi::CStr;
 
-    fn setting(values: &[(&str, &str)]) -> command::Environment {
+    fn setting(values: &[(&str, &str)]) -> command::EnvironmentChanges {
         let changes = values.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value)))).collect();
-        command::Environment { clear: false, changes }
+        command::EnvironmentChanges { clear: false, changes }
     }
 
     fn parts(block: &Block) -> (Vec<u8>, Vec<usize>) {

@@ -36,7 +36,7 @@ pub(super) struct Pattern {
 
 impl Patterns {
     /// The pattern for a command that sets these variables, if the last one was for the same.
-    pub(super) fn find(&self, maker: Maker<'_>, command: &command::Environment) -> Option<Arc<Pattern>> {
+    pub(super) fn find(&self, maker: Maker<'_>, command: &command::EnvironmentChanges) -> Option<Arc<Pattern>> {
         // In a forked copy of the process another thread may hold the lock for ever.
         let kept = self.0.try_lock().ok()?.clone()?;
         let is_same = command.changes.keys().eq(&kept.names);
@@ -56,7 +56,7 @@ impl Pattern {
         Maker { kind: self.kind, shell: self.shell, program: &self.program }
     }
 
-    pub(super) fn of(block: &Block, maker: Maker<'_>, command: &command::Environment) -> Self {
+    pub(super) fn of(block: &Block, maker: Maker<'_>, command: &command::EnvironmentChanges) -> Self {
         let names: Vec<OsString> = command.changes.keys().cloned().collect();
         let Maker { kind, shell, program } = maker;
         let (text, program) = (Vec::new(), program.to_vec());
@@ -75,7 +75,7 @@ impl Pattern {
     }
 
     /// The environment with the values that the command sets.
-    pub(super) fn with(&self, command: &command::Environment) -> Block {
+    pub(super) fn with(&self, command: &command::EnvironmentChanges) -> Block {
         let values: Vec<&[u8]> =
             command.changes.values().map(|value| value.as_deref().map_or(&[][..], OsStr::as_bytes)).collect();
         let room = self.text.len() + values.iter().map(|value| value.len()).sum::<usize>();

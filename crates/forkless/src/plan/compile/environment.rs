@@ -1,6 +1,6 @@
 //! The environment of the child.
 
-use crate::request::command::Environment;
+use crate::request::command::EnvironmentChanges;
 use crate::request::environment::{Block, Held, unchanged};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The caller's environment with the command's changes. It is a copy, because another thread may change the caller's
 /// environment before the child has executed its program.
-pub(crate) fn compile(environment: &Environment) -> Held {
+pub(crate) fn compile(environment: &EnvironmentChanges) -> Held {
     let unchanged = if environment.clear { None } else { unchanged::get() };
     if let Some(all) = unchanged.filter(|_| environment.changes.is_empty()) {
         return Held::Process(all);
@@ -36,7 +36,7 @@ pub(crate) fn compile(environment: &Environment) -> Held {
 
 impl Block {
     /// Copies another block, except the variables that the command changes.
-    fn copy(&mut self, all: &Self, environment: &Environment) {
+    fn copy(&mut self, all: &Self, environment: &EnvironmentChanges) {
         for (key, value) in all.variables() {
             let (key, value) = (OsStr::from_bytes(key), OsStr::from_bytes(value));
             if !environment.changes.contains_key(key) {
@@ -47,7 +47,7 @@ impl Block {
 
     /// Copies libc's `environ`, except the variables that the command changes. Skips entries that are not
     /// `NAME=value`, as `std::env` does.
-    fn copy_environ(&mut self, environment: &Environment) {
+    fn copy_environ(&mut self, environment: &EnvironmentChanges) {
         unsafe extern "C" {
             static environ: *const *const c_char;
         }
@@ -57,7 +57,7 @@ impl Block {
 
     /// # Safety
     /// `list` is null, or a list of strings that ends in a null pointer and that no other code changes meanwhile.
-    unsafe fn copy_list(&mut self, list: *const *const c_char, environment: &Environment) {
+    unsafe fn copy_list(&mut self, list: *const *const c_char, environment: &EnvironmentChanges) {
         // SAFETY: as this function requires.
         unsafe {
             let entry = |n: usize| if list.is_null() { list } else { list.add(n) };
@@ -109,7 +109,7 @@ mod tests {
     /// All methods of reading the environment have the same result. (No test of this crate changes the environment.)
     #[test]
     fn all_ways_to_read_it_agree() {
-        let environment = Environment::default();
+        let environment = EnvironmentChanges::default();
         let empty = || Block::with_room(0);
         let (mut direct, mut copied, mut locked) = (empty(), empty(), empty());
         let seen = unchanged::get().expect("the kernel's");
@@ -135,7 +135,7 @@ mod tests {
     fn all_ways_leave_out_what_is_changed() {
         let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).take(2).collect();
         let [removed, replaced] = &names[..] else { panic!("an environment of two variables: {names:?}") };
-        let mut environment = Environment::default();
+        let mut environment = EnvironmentChanges::default();
         environment.changes.insert(removed.clone(), None);
         environment.changes.insert(replaced.clone(), Some("new".into()));
         let seen = unchanged::get().expect("the kernel's");
@@ -162,7 +162,7 @@ mod tests {
         let list = [c"A=1".as_ptr(), c"nothing".as_ptr(), c"=B=2".as_ptr(), null_mut()];
         let mut block = Block::with_room(0);
         // SAFETY: a local list, which no other code changes.
-        unsafe { block.copy_list(list.as_ptr(), &Environment::default()) };
+        unsafe { block.copy_list(list.as_ptr(), &EnvironmentChanges::default()) };
         assert_eq!(block.text, b"A=1\0=B=2\0");
         assert_eq!(block.starts, [0, 4]);
     }

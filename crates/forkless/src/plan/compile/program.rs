@@ -1,7 +1,7 @@
 //! The look-up of a program's name.
 
 use crate::error::Error;
-use crate::request::command::{Command, Environment, Namespace, Paths};
+use crate::request::command::{Command, EnvironmentChanges, Namespace, Paths};
 use crate::step::Step;
 use forkless_core::sys::errno;
 use std::borrow::Cow;
@@ -71,7 +71,7 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
 }
 
 /// The child's PATH if the command changes it, else the caller's.
-fn search_path(environment: &Environment) -> OsString {
+fn search_path(environment: &EnvironmentChanges) -> OsString {
     let path = match environment.changes.get(OsStr::new("PATH")) {
         Some(changed) => changed.clone(),
         None if environment.clear => None,

@@ -135,7 +135,7 @@ pub struct Command {
     pub(crate) tries_all: bool,
     pub(crate) program_fd: Option<Arc<OwnedFd>>,
     pub(crate) args: Vec<OsString>,
-    pub(crate) env: Environment,
+    pub(crate) env: EnvironmentChanges,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) fds: BTreeMap<RawFd, Source>,
     pub(crate) inherit_all: bool,
@@ -186,7 +186,7 @@ pub(crate) enum ReadyFile {
 
 /// Changes to the environment that the child inherits.
 #[derive(Clone, Default)]
-pub(crate) struct Environment {
+pub(crate) struct EnvironmentChanges {
     /// Does the child start without the variables of the caller?
     pub(crate) clear: bool,
     /// Set (some) or removed (none).
@@ -229,7 +229,7 @@ impl Command {
             candidates: Vec::new(),
             tries_all: false,
             program_fd: None,
-            env: Environment::default(),
+            env: EnvironmentChanges::default(),
             directory: None,
             fds: BTreeMap::new(),
             inherit_all: false,
