@@ -7,7 +7,7 @@ use crate::launch::cloned::late_error;
 use crate::launch::pending::Pending;
 use crate::launch::pipes::{self, Pipes, Theirs};
 use crate::launch::run::{Origin, Running};
-use crate::launch::wait::{self, Ended};
+use crate::launch::wait::{self, Reaped};
 use crate::launch::watch;
 use crate::plan::Plan;
 use crate::process;
@@ -564,7 +564,7 @@ impl Child {
         }
     }
 
-    fn end(&mut self, ended: io::Result<Ended>) -> io::Result<ExitStatus> {
+    fn end(&mut self, ended: io::Result<Reaped>) -> io::Result<ExitStatus> {
         match ended {
             Ok(ended) => {
                 self.inner.state = State::Ended(ended.status);

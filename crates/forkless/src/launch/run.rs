@@ -4,7 +4,7 @@ use super::dumps;
 use super::maps::MapError;
 use super::stack::Stack;
 use crate::error::Error;
-use crate::launch::wait::Ended;
+use crate::launch::wait::Reaped;
 use crate::plan::{Creator, Plan};
 use crate::procfs;
 use crate::route::Route;
@@ -94,7 +94,7 @@ pub(crate) struct Running {
     pub(crate) stack: Stack,
     pub(crate) left: bool,
     /// With [`Form::End`]: how it ended.
-    pub(crate) ended: Option<io::Result<Ended>>,
+    pub(crate) ended: Option<io::Result<Reaped>>,
     pub(crate) started: Instant,
     pub(crate) route: Route,
     /// The result of writing the ID maps, once they have been written.

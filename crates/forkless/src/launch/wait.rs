@@ -25,7 +25,7 @@ pub(crate) const NOBODY: i32 = i32::MAX;
 
 /// A child that has ended and been reaped.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
+pub(crate) struct Reaped {
     pub(crate) status: ExitStatus,
     /// None where another part of the program reaped the child.
     pub(crate) usage: Option<Usage>,
@@ -38,7 +38,7 @@ pub fn sigchld_discards() -> bool {
 }
 
 /// Waits for the end of a child and reaps it.
-pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Ended> {
+pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Reaped> {
     loop {
         if let Some(ended) = look(pid, pidfd, started, 0)? {
             return Ok(ended);
@@ -47,7 +47,7 @@ pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::R
 }
 
 /// The same, but fails with EINTR when a signal handler has run.
-pub(crate) fn wait_interruptible(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Ended> {
+pub(crate) fn wait_interruptible(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Reaped> {
     loop {
         if let Some(ended) = told(ask_once(pid, pidfd, 0), pid, pidfd, started, 0)? {
             return Ok(ended);
@@ -56,7 +56,7 @@ pub(crate) fn wait_interruptible(pid: i32, pidfd: Option<&OwnedFd>, started: Ins
 }
 
 /// Reaps the child if it has ended.
-pub(crate) fn try_wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Option<Ended>> {
+pub(crate) fn try_wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Option<Reaped>> {
     look(pid, pidfd, started, uapi::WNOHANG)
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn is_reaped(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
     answer == Err(errno::ECHILD)
 }
 
-fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io::Result<Option<Ended>> {
+fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io::Result<Option<Reaped>> {
     told(ask(pid, pidfd, options), pid, pidfd, started, options)
 }
 
@@ -102,9 +102,9 @@ fn told(
     pidfd: Option<&OwnedFd>,
     started: Instant,
     options: u32,
-) -> io::Result<Option<Ended>> {
+) -> io::Result<Option<Reaped>> {
     match answer {
-        Ok(found) => Ok(found.map(|(status, usage)| Ended {
+        Ok(found) => Ok(found.map(|(status, usage)| Reaped {
             status: ExitStatus::from_raw(status),
             usage: Some(Usage::new(&usage, started.elapsed())),
         })),
@@ -243,14 +243,14 @@ fn look_for_change(kind: u32, id: i32, once: u32) -> sys::Result<Option<News>> {
 
 /// Another part of the program has reaped the child, or the kernel has because SIGCHLD is ignored. A pidfd may still
 /// have the status.
-fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Result<Option<Ended>> {
+fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Result<Option<Reaped>> {
     if let Some(pidfd) = pidfd {
         if options & uapi::WNOHANG == 0 {
             wait_readable(pidfd.as_fd(), None)?;
         }
         let kept = kept_status(pidfd.as_fd()).ok().flatten();
         if let Some(status) = kept {
-            return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None }));
+            return Ok(Some(Reaped { status: ExitStatus::from_raw(status), usage: None }));
         }
     }
     let why = if pidfd.is_some() {
@@ -263,14 +263,14 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
 
 /// An autoreaped child has ended. (Or this is a forked copy of the process whose child it is, where the status is not
 /// available and the answer is ECHILD.)
-fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Ended>> {
+fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Reaped>> {
     let limit = (options & uapi::WNOHANG != 0).then_some(Duration::ZERO);
     if !wait_readable(pidfd, limit)? {
         return Ok(None);
     }
     loop {
         match kept_status(pidfd) {
-            Ok(Some(status)) => return Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: None })),
+            Ok(Some(status)) => return Ok(Some(Reaped { status: ExitStatus::from_raw(status), usage: None })),
             // The kernel has reaped it and is about to store the status.
             Ok(None) if limit.is_none() => {}
             Ok(None) => return Ok(None),
