@@ -180,7 +180,7 @@ impl Situation {
         let mut question = Question::FIRST;
         loop {
             let (yes, why) = self.answer(question, refusal);
-            path.push(Answer { question, yes, why });
+            path.push(AnsweredQuestion { question, yes, why });
             match question.then(yes) {
                 Next::Ask(next) => question = next,
                 Next::Take(way) => return Advice { way, path },
@@ -227,7 +227,7 @@ impl Situation {
 
 /// One question with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct AnsweredQuestion {
     /// The question.
     pub(crate) question: Question,
     /// The answer.
@@ -242,7 +242,7 @@ pub(crate) struct Advice {
     /// The recommended method.
     pub(crate) way: AdvisedMethod,
     /// The questions that led there, in their order.
-    pub(crate) path: Vec<Answer>,
+    pub(crate) path: Vec<AnsweredQuestion>,
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 pub(crate) use options::DoctorOptions;
 
 use self::{
-    advice::{Advice, Answer, Situation},
+    advice::{Advice, AnsweredQuestion, Situation},
     chart::Chart,
     limits::Holder,
     report::{Caller, FORMAT_VERSION, Launch, Report, Step, Verdict},
@@ -164,7 +164,7 @@ fn launch(
     command: Option<&Prepared>,
     fork: Option<measure::Parentage>,
 ) -> Launch {
-    let step = |answer: &Answer| Step {
+    let step = |answer: &AnsweredQuestion| Step {
         question: answer.question.name(),
         words: answer.question.words(),
         answer: answer.yes,
