@@ -13,7 +13,7 @@ use crate::near::did_you_mean;
 
 /// Where a file descriptor of the program comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum FdSource {
     /// The stream of forkless.
     Inherit,
     /// `/dev/null`.
@@ -55,7 +55,7 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FdRequest {
     pub(crate) number: i32,
-    pub(crate) source: Source,
+    pub(crate) source: FdSource,
 }
 
 /// A signal, or all signals that can be changed.
@@ -100,15 +100,15 @@ pub(crate) fn variable(word: OsString) -> Result<OsString, String> {
 }
 
 /// The value of `--stdin`.
-pub(crate) fn input(word: OsString) -> Result<Source, String> {
+pub(crate) fn input(word: OsString) -> Result<FdSource, String> {
     stream(word, Mode::Read)
 }
 
 /// The value of `--stdout` and `--stderr`.
-pub(crate) fn output(word: OsString) -> Result<Source, String> {
+pub(crate) fn output(word: OsString) -> Result<FdSource, String> {
     match word.as_bytes() {
-        b"stdout" => Ok(Source::SameAs(1)),
-        b"stderr" => Ok(Source::SameAs(2)),
+        b"stdout" => Ok(FdSource::SameAs(1)),
+        b"stderr" => Ok(FdSource::SameAs(2)),
         _ => match prefixed(&word, b"append:") {
             Some(path) => file(path, Mode::Append),
             None => stream(word, Mode::Write),
@@ -116,12 +116,12 @@ pub(crate) fn output(word: OsString) -> Result<Source, String> {
     }
 }
 
-fn stream(word: OsString, mode: Mode) -> Result<Source, String> {
+fn stream(word: OsString, mode: Mode) -> Result<FdSource, String> {
     match word.as_bytes() {
-        b"inherit" => Ok(Source::Inherit),
-        b"null" => Ok(Source::Null),
+        b"inherit" => Ok(FdSource::Inherit),
+        b"null" => Ok(FdSource::Null),
         _ => match prefixed(&word, b"fd:") {
-            Some(number) => Ok(Source::Fd(fd_number(&number)?)),
+            Some(number) => Ok(FdSource::Fd(fd_number(&number)?)),
             None => file(word, mode),
         },
     }
@@ -134,9 +134,9 @@ pub(crate) fn fd_request(word: OsString) -> Result<FdRequest, String> {
     let modes: [(&[u8], Mode); 4] =
         [(b"r:", Mode::Read), (b"w:", Mode::Write), (b"a:", Mode::Append), (b"rw:", Mode::ReadWrite)];
     let source = if source == "null" {
-        Source::Null
+        FdSource::Null
     } else if let Ok(ours) = fd_number(&source) {
-        Source::Fd(ours)
+        FdSource::Fd(ours)
     } else {
         let opened = modes.iter().find_map(|(prefix, mode)| Some((prefixed(&source, prefix)?, *mode)));
         let (path, mode) = opened.ok_or("the source must be a number, null, r:FILE, w:FILE, a:FILE or rw:FILE")?;
@@ -148,16 +148,16 @@ pub(crate) fn fd_request(word: OsString) -> Result<FdRequest, String> {
 /// The value of `--open`: the same as for `--fd`, but only files.
 pub(crate) fn open_request(word: OsString) -> Result<FdRequest, String> {
     match fd_request(word)? {
-        request @ FdRequest { source: Source::File(..), .. } => Ok(request),
+        request @ FdRequest { source: FdSource::File(..), .. } => Ok(request),
         _ => Err("the source must be r:FILE, w:FILE, a:FILE or rw:FILE".to_owned()),
     }
 }
 
-fn file(path: OsString, mode: Mode) -> Result<Source, String> {
+fn file(path: OsString, mode: Mode) -> Result<FdSource, String> {
     if path.is_empty() {
         return Err("the file name is empty".to_owned());
     }
-    Ok(Source::File(path.into(), mode))
+    Ok(FdSource::File(path.into(), mode))
 }
 
 /// A file descriptor number.
@@ -406,25 +406,25 @@ mod tests {
 
     #[test]
     fn streams_and_descriptors_accept_each_kind_of_source() {
-        assert_eq!(input("null".into()), Ok(Source::Null));
-        assert_eq!(input("fd:7".into()), Ok(Source::Fd(7)));
-        assert_eq!(input("./null".into()), Ok(Source::File("./null".into(), Mode::Read)));
-        assert_eq!(output("stdout".into()), Ok(Source::SameAs(1)));
-        assert_eq!(output("append:log".into()), Ok(Source::File("log".into(), Mode::Append)));
+        assert_eq!(input("null".into()), Ok(FdSource::Null));
+        assert_eq!(input("fd:7".into()), Ok(FdSource::Fd(7)));
+        assert_eq!(input("./null".into()), Ok(FdSource::File("./null".into(), Mode::Read)));
+        assert_eq!(output("stdout".into()), Ok(FdSource::SameAs(1)));
+        assert_eq!(output("append:log".into()), Ok(FdSource::File("log".into(), Mode::Append)));
         for word in ["fd:", "fd:x", "fd:-1", ""] {
             assert!(input(word.into()).is_err(), "{word}");
         }
-        assert_eq!(fd_request("5=3".into()), Ok(FdRequest { number: 5, source: Source::Fd(3) }));
+        assert_eq!(fd_request("5=3".into()), Ok(FdRequest { number: 5, source: FdSource::Fd(3) }));
         assert_eq!(
             fd_request("5=rw:a=b".into()),
-            Ok(FdRequest { number: 5, source: Source::File("a=b".into(), Mode::ReadWrite) })
+            Ok(FdRequest { number: 5, source: FdSource::File("a=b".into(), Mode::ReadWrite) })
         );
         for word in ["5", "x=3", "5=", "5=file", "=3", "5=r:"] {
             assert!(fd_request(word.into()).is_err(), "{word}");
         }
         assert_eq!(
             open_request("0=r:x".into()),
-            Ok(FdRequest { number: 0, source: Source::File("x".into(), Mode::Read) })
+            Ok(FdRequest { number: 0, source: FdSource::File("x".into(), Mode::Read) })
         );
         for word in ["0=3", "0=null", "0=x", "0=r:"] {
             assert!(open_request(word.into()).is_err(), "{word}");

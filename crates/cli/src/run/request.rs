@@ -13,7 +13,7 @@ use forkless::{Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio};
 use super::{
     failure::{Failure, reason},
     options::RunOptions,
-    parse::{self, Assignment, Mode, Source},
+    parse::{self, Assignment, FdSource, Mode},
     sandbox::{self, Sandbox},
 };
 
@@ -127,10 +127,10 @@ fn set_files(command: &mut Command, options: &RunOptions) -> Result<(), Failure>
             return Err(Failure::before(format_args!("{flag}: fd {number} is already set by {other}")));
         }
         let stdio = match source {
-            Source::File(path, mode) if flag == "--open" => Stdio::open(path, open_flags(*mode), 0o666),
+            FdSource::File(path, mode) if flag == "--open" => Stdio::open(path, open_flags(*mode), 0o666),
             // `--explain` must not truncate the file. Any other file gives the same output.
-            Source::File(..) if options.explain => {
-                stdio(&Source::File("/dev/null".into(), Mode::ReadWrite), number, flag)?
+            FdSource::File(..) if options.explain => {
+                stdio(&FdSource::File("/dev/null".into(), Mode::ReadWrite), number, flag)?
             }
             _ => stdio(source, number, flag)?,
         };
@@ -151,19 +151,19 @@ fn open_flags(mode: Mode) -> i32 {
 }
 
 /// Opens files here and not in the child, so that relative paths do not depend on `--chdir`.
-fn stdio(source: &Source, number: RawFd, flag: &str) -> Result<Stdio, Failure> {
+fn stdio(source: &FdSource, number: RawFd, flag: &str) -> Result<Stdio, Failure> {
     Ok(match source {
-        Source::Inherit => Stdio::inherit(),
-        Source::Null => Stdio::null(),
+        FdSource::Inherit => Stdio::inherit(),
+        FdSource::Null => Stdio::null(),
         // Otherwise its number could be that of a descriptor that forkless has opened for itself.
-        Source::Fd(ours) if !parse::is_inherited(*ours) => {
+        FdSource::Fd(ours) if !parse::is_inherited(*ours) => {
             return Err(Failure::before(format_args!("{flag}: {}", parse::not_inherited(*ours))));
         }
         // SAFETY: the descriptor was inherited from the caller of this program, who asks to pass it on.
-        Source::Fd(ours) => unsafe { Stdio::fd(*ours) },
-        Source::SameAs(other) if *other == number => Stdio::inherit(),
-        Source::SameAs(other) => Stdio::dup_of(*other),
-        Source::File(path, mode) => Stdio::from(open(path, *mode, flag)?),
+        FdSource::Fd(ours) => unsafe { Stdio::fd(*ours) },
+        FdSource::SameAs(other) if *other == number => Stdio::inherit(),
+        FdSource::SameAs(other) => Stdio::dup_of(*other),
+        FdSource::File(path, mode) => Stdio::from(open(path, *mode, flag)?),
     })
 }
 

@@ -15,7 +15,7 @@ use super::{
     failure::{FAILED, Failure, say},
     job_control::has_terminal,
     options::{OwnGroup, RunOptions, SessionAndGroup},
-    parse::Source,
+    parse::FdSource,
     remedy,
     report::{Ended, Reports},
     request::Asked,
@@ -165,7 +165,7 @@ fn taken(options: &RunOptions) -> [bool; 2] {
 fn open_terminal(command: &mut Command, options: &RunOptions) -> Result<Option<Terminal>, Failure> {
     let Some(size) = options.child.pty else { return Ok(None) };
     // If the program reads standard input directly, forkless must not: each would get only a part of it.
-    let reads = !matches!(options.stdin, Some(Source::Inherit | Source::Fd(0)));
+    let reads = !matches!(options.stdin, Some(FdSource::Inherit | FdSource::Fd(0)));
     let terminal = Terminal::open(size, reads).map_err(Failure::before)?;
     if let Some(pty) = terminal.pty() {
         command.pty(pty);

@@ -29,7 +29,7 @@ use forkless::{BpfInstruction, Step};
 use super::{
     captured::When,
     failure::Failure,
-    parse::{self, Assignment, FdRequest, Source},
+    parse::{self, Assignment, FdRequest, FdSource},
 };
 
 pub(crate) use arguments::expand;
@@ -78,15 +78,15 @@ pub(crate) struct RunOptions {
 
     /// Set standard input: inherit, null, fd:N or a file to read (default: inherit)
     #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::input))]
-    pub(crate) stdin: Option<Source>,
+    pub(crate) stdin: Option<FdSource>,
 
     /// Set standard output: inherit, null, fd:N, stderr, append:FILE or a file to write (default: inherit)
     #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::output))]
-    pub(crate) stdout: Option<Source>,
+    pub(crate) stdout: Option<FdSource>,
 
     /// Set standard error: inherit, null, fd:N, stdout, append:FILE or a file to write (default: inherit)
     #[arg(help_heading = FILES, long, value_name = "SOURCE", value_parser = OsStringValueParser::new().try_map(parse::output))]
-    pub(crate) stderr: Option<Source>,
+    pub(crate) stderr: Option<FdSource>,
 
     /// Set file descriptor N of the program: the number of an inherited descriptor, null, r:FILE, w:FILE, a:FILE (append)
     /// or rw:FILE

@@ -249,7 +249,7 @@ enum Word {
     Mount(Mount),
     Size(u64),
     Mode(u32),
-    Source(PathBuf),
+    FdSource(PathBuf),
     /// A mount whose source does not exist, and need not.
     Absent,
 }
@@ -382,7 +382,7 @@ impl Flags {
             ("perms", 1, self.perms.into_iter().map(Word::Mode).collect()),
             ("proc", 1, one(self.proc, Mount::Proc)),
             ("dev", 1, one(self.dev, Mount::Devices)),
-            ("overlay_src", 1, self.overlay_src.into_iter().map(Word::Source).collect()),
+            ("overlay_src", 1, self.overlay_src.into_iter().map(Word::FdSource).collect()),
             ("overlay", 3, self.overlay.chunks_exact(3).map(overlay).collect()),
             ("ro_overlay", 1, one(self.ro_overlay, |target| Mount::Overlay(Vec::new(), None, target))),
             ("dir", 1, one(self.dir, |target| Mount::Directory(target, 0o755))),
@@ -422,7 +422,7 @@ fn with_modifiers(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, Strin
                 once("--perms", mode.replace(bits))?;
                 continue;
             }
-            Word::Source(path) => {
+            Word::FdSource(path) => {
                 sources.push(path);
                 continue;
             }
