@@ -9,7 +9,7 @@ use super::template::{Length, Numbers, Template};
 
 /// What fits in one job.
 #[derive(Debug, Clone)]
-pub(super) struct Limits {
+pub(super) struct PackLimits {
     /// So many rows at most.
     pub(super) rows: usize,
     /// One row is read, and none of its values is used (`-n 0`).
@@ -22,7 +22,7 @@ pub(super) struct Limits {
     pub(super) length: usize,
 }
 
-impl Default for Limits {
+impl Default for PackLimits {
     fn default() -> Self {
         Self { rows: 1, drops_values: false, fills: false, spreads: false, length: LONGEST }
     }
@@ -35,7 +35,7 @@ pub(super) const LONGEST: usize = 131_072;
 #[derive(Debug)]
 pub(super) struct RowPacker {
     sources: Sources,
-    pub(super) limits: Limits,
+    pub(super) limits: PackLimits,
     /// Rows of the job that is under way.
     rows: Vec<Row>,
     /// For each of them, how many values come before it.
@@ -50,7 +50,7 @@ pub(super) struct RowPacker {
 }
 
 impl RowPacker {
-    pub(super) fn new(sources: Sources, limits: Limits) -> Self {
+    pub(super) fn new(sources: Sources, limits: PackLimits) -> Self {
         let (rows, starts, length) = Default::default();
         Self { sources, limits, rows, starts, length, next: None, last: VecDeque::new(), taken: 0 }
     }
@@ -165,7 +165,7 @@ mod tests {
     use crate::parallel::sources::{Combine, Reading, Stream};
     use crate::parallel::template::{Fill, Strings};
 
-    fn lines(command: &str, count: usize, fill: Fill, limits: Limits, slots: usize) -> Vec<String> {
+    fn lines(command: &str, count: usize, fill: Fill, limits: PackLimits, slots: usize) -> Vec<String> {
         let values: Vec<_> = (1..=count).map(|number| number.to_string().into_bytes()).collect();
         let streams = vec![(Stream::Arguments(values.into_iter()), false)];
         let mut packer = RowPacker::new(Sources::new(streams, Reading::default(), Combine::Product), limits);
@@ -183,23 +183,23 @@ mod tests {
 
     #[test]
     fn so_many_rows_make_a_job() {
-        let limits = Limits { rows: 2, ..Limits::default() };
+        let limits = PackLimits { rows: 2, ..PackLimits::default() };
         assert_eq!(lines("echo", 5, Fill::Arguments, limits.clone(), 2), ["echo 1 2", "echo 3 4", "echo 5"]);
         assert_eq!(lines("echo {2} {1}", 3, Fill::Arguments, limits, 2), ["echo 2 1", "echo  3"]);
-        let limits = Limits { drops_values: true, ..Limits::default() };
+        let limits = PackLimits { drops_values: true, ..PackLimits::default() };
         assert_eq!(lines("echo", 2, Fill::Arguments, limits, 2), ["echo ", "echo "]);
     }
 
     #[test]
     fn as_many_rows_as_fit_make_a_job_and_the_last_ones_go_to_all_slots() {
-        let limits = Limits { rows: usize::MAX, fills: true, spreads: true, length: 20, ..Limits::default() };
+        let limits = PackLimits { rows: usize::MAX, fills: true, spreads: true, length: 20, ..PackLimits::default() };
         let made = lines("echo", 30, Fill::Arguments, limits.clone(), 3);
         let expected = ["echo 1 2 3 4 5 6 7", "echo 8 9 10 11 12", "echo 13 14 15 16 17", "echo 18 19 20 21 22"];
         assert_eq!(made[..4], expected);
         assert_eq!(made[4..], ["echo 23 24 25 26 27", "echo 28", "echo 29", "echo 30"]);
-        let full = Limits { rows: 3, ..limits.clone() };
+        let full = PackLimits { rows: 3, ..limits.clone() };
         assert_eq!(lines("echo", 6, Fill::Arguments, full, 3), ["echo 1 2 3", "echo 4", "echo 5", "echo 6"]);
-        let limits = Limits { spreads: false, ..limits };
+        let limits = PackLimits { spreads: false, ..limits };
         assert_eq!(lines("echo x{}y", 3, Fill::Words, limits.clone(), 3), ["echo x1y x2y x3y"]);
         assert_eq!(lines("echo {1} {}", 6, Fill::Words, limits, 3), ["echo 1 1 2 3 4 5 6"]);
     }
@@ -211,7 +211,7 @@ mod tests {
         for command in ["echo", "echo {1} {}", "echo {1} {-1}", "echo x{}{2}"] {
             for (fill, fills) in [(Fill::Arguments, false), (Fill::Words, true)] {
                 let before = counted::arguments();
-                let limits = Limits { rows: COUNT, fills, ..Limits::default() };
+                let limits = PackLimits { rows: COUNT, fills, ..PackLimits::default() };
                 let made = lines(command, COUNT, fill, limits, 2);
                 assert_eq!(made.len(), 1, "{command}");
                 let measured = counted::arguments() - before;

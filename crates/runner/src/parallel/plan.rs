@@ -22,7 +22,7 @@ use super::joblog::LogFile;
 use super::lines::{Lines, Maker, Supply};
 use super::message::say;
 use super::options::{ParallelOptions, Retries};
-use super::pack::{LONGEST, Limits, RowPacker};
+use super::pack::{LONGEST, PackLimits, RowPacker};
 use super::records::Records;
 use super::report::{Above, Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
@@ -519,7 +519,7 @@ fn repeats_words(given: &ParallelOptions) -> bool {
 }
 
 /// What fits in a job.
-fn limits(given: &ParallelOptions) -> Result<(Limits, Fill), String> {
+fn limits(given: &ParallelOptions) -> Result<(PackLimits, Fill), String> {
     let rows = given.max_args.or(given.max_replace_args).or(max_lines(given)?);
     let fills = given.context || given.multiple || given.xargs;
     let most_rows = match rows {
@@ -532,7 +532,7 @@ fn limits(given: &ParallelOptions) -> Result<(Limits, Fill), String> {
         true => LONGEST,
         false => LONGEST.min(crate::xargs::Limits::now().with_pointers()),
     };
-    let limits = Limits {
+    let limits = PackLimits {
         rows: most_rows,
         drops_values: rows == Some(0),
         fills,
