@@ -95,7 +95,7 @@ fn without_nul(record: &[u8]) -> Vec<u8> {
 
 /// One source.
 #[derive(Debug)]
-struct Source {
+struct RowSource {
     stream: Stream,
     ended: bool,
     /// The start of a record that goes on.
@@ -108,7 +108,7 @@ struct Source {
     has_values: bool,
 }
 
-impl Source {
+impl RowSource {
     fn pull(&mut self, reading: &Reading) -> io::Result<Pull<Row>> {
         while !self.ended {
             let mut record = std::mem::take(&mut self.begun);
@@ -157,7 +157,7 @@ impl Source {
 /// Sources that are linked (`:::+`): one row of each makes one row.
 #[derive(Debug)]
 struct Group {
-    sources: Vec<Source>,
+    sources: Vec<RowSource>,
     /// The place in all of them.
     place: usize,
     /// What has been read of the row that is under way.
@@ -195,7 +195,7 @@ impl Sources {
         let mut groups: Vec<Group> = Vec::new();
         let several = streams.len() > 1;
         for (stream, is_linked) in streams {
-            let source = Source {
+            let source = RowSource {
                 stream,
                 ended: false,
                 begun: Vec::new(),
