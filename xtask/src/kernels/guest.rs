@@ -17,7 +17,7 @@ const STEADY: &str = "no_timer_check tsc=reliable nowatchdog rcupdate.rcu_expedi
     init_on_alloc=0 randomize_kstack_offset=off hardened_usercopy=off audit=0";
 
 /// What is run in the guest.
-pub struct Job {
+pub struct GuestJob {
     pub name: String,
     /// For bash, as root.
     pub script: String,
@@ -103,7 +103,7 @@ pub struct Machine {
 pub fn run(
     kernel: &UnpackedKernel,
     machine: &Machine,
-    jobs: &[Job],
+    jobs: &[GuestJob],
     directories: &[PathBuf],
     programs: &Programs,
     place: &Path,
@@ -115,7 +115,7 @@ pub fn run(
     for directory in [&work.join("results"), &work.join("jobs"), &logs] {
         fs::create_dir_all(directory)?;
     }
-    let numbered = |(n, job): (usize, &Job)| format!("{n:02}-{}", job.name);
+    let numbered = |(n, job): (usize, &GuestJob)| format!("{n:02}-{}", job.name);
     let names: Vec<String> = jobs.iter().enumerate().map(numbered).collect();
     fs::write(work.join("programs"), format!("{}\n{}\n", programs.copy.display(), programs.built.display()))?;
     for (job, name) in jobs.iter().zip(&names) {
@@ -157,7 +157,7 @@ pub fn run(
     }
 }
 
-fn done(job: &Job, name: &str, results: &Path) -> Result<Done> {
+fn done(job: &GuestJob, name: &str, results: &Path) -> Result<Done> {
     let output = fs::read(results.join(format!("{name}.log"))).unwrap_or_default();
     let told = fs::read_to_string(results.join(format!("{name}.status"))).unwrap_or_default();
     let mut numbers = told.split_whitespace().filter_map(|word| word.parse::<i64>().ok());

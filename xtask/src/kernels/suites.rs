@@ -1,7 +1,7 @@
 //! What is run in each guest: test programs that this machine has built, and scenarios that only a real kernel can play.
 
 use super::arch::Arch;
-use super::guest::Job;
+use super::guest::GuestJob;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fmt::Write as _;
@@ -141,10 +141,10 @@ struct Profile {
 ///
 /// # Errors
 /// What cargo says, or where nothing is chosen.
-pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<Job>> {
+pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<GuestJob>> {
     if let Some(line) = &choice.run {
         let script = format!("{}cd {}\n{line}\n", choice.environment(), quoted(&root().canonicalize()?));
-        return Ok(vec![Job { name: "run".into(), script, limit: Duration::from_secs(3600) }]);
+        return Ok(vec![GuestJob { name: "run".into(), script, limit: Duration::from_secs(3600) }]);
     }
     if let Some(unknown) = choice.only.iter().find(|only| !names().any(|name| name == only.as_str())) {
         bail!("no job {unknown}: there are {}", names().collect::<Vec<_>>().join(", "));
@@ -175,7 +175,7 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<Job>> {
         }
         writeln!(script, "exec {program} --show-output{threads}{words}")?;
         let limit = Duration::from_secs(choice.minutes.unwrap_or(suite.limit) * 60);
-        jobs.push(Job { name: suite.test.into(), script, limit });
+        jobs.push(GuestJob { name: suite.test.into(), script, limit });
     }
     Ok(jobs)
 }
@@ -246,7 +246,7 @@ fn build(arch: Arch) -> Result<Vec<Message>> {
 }
 
 /// Signals that dump core, to children before their exec: before Linux 5.16 they end a host that takes no care.
-fn dumps(choice: &Choice, built: &[Message]) -> Result<Job> {
+fn dumps(choice: &Choice, built: &[Message]) -> Result<GuestJob> {
     let is_it = |message: &&Message| message.is("bin", "scenario") && !message.is_test();
     let scenario = built.iter().find(is_it).and_then(|message| message.executable.as_deref());
     let scenario = quoted(scenario.context("cargo built no scenario")?);
@@ -272,7 +272,7 @@ echo "test result: . $passed passed; $failed failed; 0 ignored"
 "#,
         choice.environment()
     );
-    Ok(Job { name: DUMPS.into(), script, limit: Duration::from_secs(600) })
+    Ok(GuestJob { name: DUMPS.into(), script, limit: Duration::from_secs(600) })
 }
 
 /// A word for a shell.
