@@ -2,7 +2,7 @@
 
 use super::{Engine, Finished};
 use crate::options::Output;
-use crate::output::{self, Capture, Way};
+use crate::output::{self, Capture, OutputPath};
 use crate::slot::{Running, Slot};
 use crate::wake::{Kind, Token};
 use rustix::io::ioctl_fionread;
@@ -98,7 +98,7 @@ impl Engine<'_> {
             }
             return;
         }
-        let way = Way { seq: place.seq, job, sink: &mut self.sink, spill: &mut self.output.spill };
+        let way = OutputPath { seq: place.seq, job, sink: &mut self.sink, spill: &mut self.output.spill };
         let lines = self.options.output == Output::Lines;
         let (seq, answer) = (place.seq, capture.take(index, &self.output.scratch[..count], lines, way, turn));
         let copy_error = capture.copy_error.take();
@@ -147,7 +147,8 @@ impl Engine<'_> {
     fn take_rest(&mut self, finished: &mut Finished, turn: bool) {
         let Finished { ended, capture, .. } = finished;
         let Some(capture) = capture else { return };
-        let way = Way { seq: ended.place.seq, job: &ended.job, sink: &mut self.sink, spill: &mut self.output.spill };
+        let way =
+            OutputPath { seq: ended.place.seq, job: &ended.job, sink: &mut self.sink, spill: &mut self.output.spill };
         let answer = capture.finish(&mut self.output.scratch, way, turn);
         ended.received = capture.received;
         let (seq, copy_error) = (ended.place.seq, capture.copy_error.take());
@@ -164,8 +165,12 @@ impl Engine<'_> {
         self.take_rest(&mut finished, true);
         let Finished { ended, capture } = finished;
         if capture.is_none() {
-            let way =
-                &mut Way { seq: ended.place.seq, job: &ended.job, sink: &mut self.sink, spill: &mut self.output.spill };
+            let way = &mut OutputPath {
+                seq: ended.place.seq,
+                job: &ended.job,
+                sink: &mut self.sink,
+                spill: &mut self.output.spill,
+            };
             if let Err(error) = output::head(way) {
                 self.sink_failed(error);
             }
@@ -211,7 +216,7 @@ impl Engine<'_> {
             _ => None,
         });
         let Some(Running { job, capture: Some(capture), .. }) = found.map(|running| &mut **running) else { return };
-        let way = &mut Way { seq: due, job, sink: &mut self.sink, spill: &mut self.output.spill };
+        let way = &mut OutputPath { seq: due, job, sink: &mut self.sink, spill: &mut self.output.spill };
         if let Err(error) = capture.write(way) {
             self.sink_failed(error);
         }

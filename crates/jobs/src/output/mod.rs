@@ -59,7 +59,7 @@ pub(crate) struct Captured {
 }
 
 /// Where output goes whose turn has come.
-pub(crate) struct Way<'a> {
+pub(crate) struct OutputPath<'a> {
     pub(crate) seq: u64,
     pub(crate) job: &'a Job,
     pub(crate) sink: &'a mut dyn Sink,
@@ -110,7 +110,7 @@ impl Capture {
         index: usize,
         bytes: &[u8],
         lines: bool,
-        mut way: Way<'_>,
+        mut way: OutputPath<'_>,
         turn: bool,
     ) -> io::Result<()> {
         let bytes = within(bytes, &mut self.received, self.most);
@@ -168,7 +168,7 @@ impl Capture {
     }
 
     /// Writes what is kept.
-    pub(crate) fn write(&mut self, way: &mut Way<'_>) -> io::Result<()> {
+    pub(crate) fn write(&mut self, way: &mut OutputPath<'_>) -> io::Result<()> {
         if !self.headed {
             self.headed = true;
             head(way)?;
@@ -185,7 +185,7 @@ impl Capture {
 
     /// The job has ended: closes the pipes, after what they hold has been read. Each stream's rest is written if its
     /// turn has come.
-    pub(crate) fn finish(&mut self, scratch: &mut Vec<u8>, mut way: Way<'_>, turn: bool) -> io::Result<()> {
+    pub(crate) fn finish(&mut self, scratch: &mut Vec<u8>, mut way: OutputPath<'_>, turn: bool) -> io::Result<()> {
         if turn && !self.headed {
             self.headed = true;
             head(&mut way)?;
@@ -244,14 +244,14 @@ impl Captured {
         }
     }
 
-    fn write(&mut self, way: &mut Way<'_>) -> io::Result<()> {
+    fn write(&mut self, way: &mut OutputPath<'_>) -> io::Result<()> {
         let kept = std::mem::take(&mut self.kept);
         let Self { stream, fresh, .. } = self;
-        let Way { seq, job, sink, spill } = way;
+        let OutputPath { seq, job, sink, spill } = way;
         kept.drain(spill, |bytes| tagged(&job.tag, fresh, bytes, |piece| sink.write(*seq, *stream, piece)))
     }
 
-    fn emit(&mut self, bytes: &[u8], way: &mut Way<'_>) -> io::Result<()> {
+    fn emit(&mut self, bytes: &[u8], way: &mut OutputPath<'_>) -> io::Result<()> {
         let stream = self.stream;
         tagged(&way.job.tag, &mut self.fresh, bytes, |piece| way.sink.write(way.seq, stream, piece))
     }
@@ -265,7 +265,7 @@ fn within<'a>(bytes: &'a [u8], received: &mut u64, most: u64) -> &'a [u8] {
 }
 
 /// Writes the job's head.
-pub(crate) fn head(way: &mut Way<'_>) -> io::Result<()> {
+pub(crate) fn head(way: &mut OutputPath<'_>) -> io::Result<()> {
     if way.job.head.is_empty() { Ok(()) } else { way.sink.write(way.seq, Stream::Out, &way.job.head) }
 }
 
