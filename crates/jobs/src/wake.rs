@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What a descriptor is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WakeKind {
     /// The pidfd of a job.
     Child,
     /// The pipe of a job's standard output.
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 /// A descriptor that is ready.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: WakeKind,
     pub(crate) slot: usize,
     /// The launch that the descriptor belongs to. Events may come after the job has ended: a process may hold a copy of
     /// the descriptor between its clone and its exec.
@@ -40,7 +40,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    pub(crate) fn of_run(kind: Kind) -> Self {
+    pub(crate) fn of_run(kind: WakeKind) -> Self {
         Self { kind, slot: 0, turn: 0 }
     }
 
@@ -50,8 +50,16 @@ impl Token {
     }
 
     fn from_data(data: EventData) -> Option<Self> {
-        const KINDS: [Kind; 8] =
-            [Kind::Child, Kind::Out, Kind::Err, Kind::In, Kind::Control, Kind::Source, Kind::Remote, Kind::Pool];
+        const KINDS: [WakeKind; 8] = [
+            WakeKind::Child,
+            WakeKind::Out,
+            WakeKind::Err,
+            WakeKind::In,
+            WakeKind::Control,
+            WakeKind::Source,
+            WakeKind::Remote,
+            WakeKind::Pool,
+        ];
         let data = data.u64();
         let kind = *KINDS.get((data >> 29 & 7) as usize)?;
         Some(Self { kind, slot: (data & SLOT) as usize, turn: (data >> 32) as u32 })
@@ -74,9 +82,14 @@ impl Wake {
     pub(crate) fn add(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
         let flags = match token.kind {
             // Under a tracer it is readable before the job can be reaped, and a second edge comes when it can.
-            Kind::Child => EventFlags::IN | EventFlags::ET,
-            Kind::In => EventFlags::OUT,
-            Kind::Out | Kind::Err | Kind::Control | Kind::Source | Kind::Remote | Kind::Pool => EventFlags::IN,
+            WakeKind::Child => EventFlags::IN | EventFlags::ET,
+            WakeKind::In => EventFlags::OUT,
+            WakeKind::Out
+            | WakeKind::Err
+            | WakeKind::Control
+            | WakeKind::Source
+            | WakeKind::Remote
+            | WakeKind::Pool => EventFlags::IN,
         };
         Ok(epoll::add(&self.0, fd, token.to_data(), flags)?)
     }
@@ -110,8 +123,16 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_from_its_number() {
-        for kind in [Kind::Child, Kind::Out, Kind::Err, Kind::In, Kind::Control, Kind::Source, Kind::Remote, Kind::Pool]
-        {
+        for kind in [
+            WakeKind::Child,
+            WakeKind::Out,
+            WakeKind::Err,
+            WakeKind::In,
+            WakeKind::Control,
+            WakeKind::Source,
+            WakeKind::Remote,
+            WakeKind::Pool,
+        ] {
             let token = Token { kind, slot: 123_456, turn: u32::MAX };
             let back = Token::from_data(token.to_data()).expect("a token");
             assert_eq!((back.kind, back.slot, back.turn), (kind, 123_456, u32::MAX));

@@ -4,7 +4,7 @@ use super::{Engine, Finished};
 use crate::options::Output;
 use crate::output::{self, Capture, OutputPath};
 use crate::slot::{Running, Slot};
-use crate::wake::{Kind, Token};
+use crate::wake::{Token, WakeKind};
 use rustix::io::ioctl_fionread;
 use std::io;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ impl Engine<'_> {
         let Slot::Running(running) = &self.slots[slot] else { return };
         let Some(capture) = &running.capture else { return };
         let mut unwatched = false;
-        for (kind, one) in [Kind::Out, Kind::Err].into_iter().zip(&capture.streams) {
+        for (kind, one) in [WakeKind::Out, WakeKind::Err].into_iter().zip(&capture.streams) {
             let Some(pipe) = &one.pipe else { continue };
             match self.wake.add(pipe, Token { kind, slot, turn }) {
                 Ok(()) => {}

@@ -4,7 +4,7 @@ use super::{Engine, Supply};
 use crate::control::Flow;
 use crate::slot::{Running, Slot};
 use crate::source::More;
-use crate::wake::{Kind, Token};
+use crate::wake::{Token, WakeKind};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
@@ -40,7 +40,7 @@ impl Engine<'_> {
                 Ok(count) => feed.at += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let token = Token { kind: Kind::In, slot, turn };
+                    let token = Token { kind: WakeKind::In, slot, turn };
                     match self.wake.add(&feed.pipe, token) {
                         Ok(()) => return,
                         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return,
@@ -118,7 +118,7 @@ impl Engine<'_> {
 
     /// Waits for input that the streams need.
     fn wait_for_more(&mut self) {
-        let answer = self.source.waits_for().map(|fd| self.wake.add(fd, Token::of_run(Kind::Source)));
+        let answer = self.source.waits_for().map(|fd| self.wake.add(fd, Token::of_run(WakeKind::Source)));
         match answer {
             Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => self.streams.waits_for_input = true,
             // A regular file is always readable.

@@ -10,7 +10,7 @@ use crate::pool::Pool;
 use crate::slot::Slot;
 use crate::source::{Events, Sink, Source};
 use crate::summary::{Ended, Progress, Summary};
-use crate::wake::{Kind, Token, Wake};
+use crate::wake::{Token, Wake, WakeKind};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, VecDeque};
@@ -121,10 +121,10 @@ impl<'a> Engine<'a> {
     ) -> io::Result<Self> {
         let control = options.control.take().map_or_else(Control::new, Ok)?;
         let wake = Wake::new()?;
-        wake.add(&control, Token::of_run(Kind::Control))?;
+        wake.add(&control, Token::of_run(WakeKind::Control))?;
         options.slots = options.slots.max(1);
         if let Some(remote) = &options.remote {
-            wake.add(remote.waits_for(), Token::of_run(Kind::Remote))?;
+            wake.add(remote.waits_for(), Token::of_run(WakeKind::Remote))?;
             if options.output == Output::Inherit {
                 options.output = Output::Group;
             }
@@ -139,7 +139,7 @@ impl<'a> Engine<'a> {
             false => None,
         };
         if let Some(pool) = &pool {
-            wake.add(pool, Token::of_run(Kind::Pool))?;
+            wake.add(pool, Token::of_run(WakeKind::Pool))?;
         }
         let captures = options.output != Output::Inherit;
         let mut spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
@@ -263,16 +263,16 @@ impl<'a> Engine<'a> {
 
     fn handle(&mut self, token: Token) {
         match token.kind {
-            Kind::Control => self.control.slept(),
+            WakeKind::Control => self.control.slept(),
             // Before each sleep it is pumped anyway.
-            Kind::Remote => {}
+            WakeKind::Remote => {}
             // The answers are taken before the next launch.
-            Kind::Pool => self.pool.iter().for_each(Pool::slept),
-            Kind::Source => self.input_came(),
+            WakeKind::Pool => self.pool.iter().for_each(Pool::slept),
+            WakeKind::Source => self.input_came(),
             kind if matches!(&self.slots[token.slot], Slot::Running(job) if job.turn == token.turn) => match kind {
-                Kind::Child => self.reap(token.slot),
-                Kind::In => self.feed(token.slot),
-                Kind::Err => self.read(token.slot, 1),
+                WakeKind::Child => self.reap(token.slot),
+                WakeKind::In => self.feed(token.slot),
+                WakeKind::Err => self.read(token.slot, 1),
                 _ => self.read(token.slot, 0),
             },
             _ => {}

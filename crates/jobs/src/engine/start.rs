@@ -10,7 +10,7 @@ use crate::pool::{Answer, Pool};
 use crate::slot::{Feed, Running, Slot, Starting, Waiting};
 use crate::source::{Next, Sink, Stream};
 use crate::summary::{Ended, Ending};
-use crate::wake::{Kind, Token};
+use crate::wake::{Token, WakeKind};
 use forkless::Child;
 use rustix::fs::{OFlags, fcntl_setfl};
 use std::fs::File;
@@ -166,7 +166,7 @@ impl Engine<'_> {
 
     fn wait_for_source(&mut self) {
         let answer = match self.source.waits_for() {
-            Some(fd) => self.wake.add(fd, Token::of_run(Kind::Source)),
+            Some(fd) => self.wake.add(fd, Token::of_run(WakeKind::Source)),
             None => Err(io::Error::other("the source of the jobs waits for nothing")),
         };
         match answer {
@@ -255,7 +255,7 @@ impl Engine<'_> {
         if !known {
             self.events.started(&job, place, child.id());
         }
-        let token = Token { kind: Kind::Child, slot, turn: self.turn };
+        let token = Token { kind: WakeKind::Child, slot, turn: self.turn };
         let watched = child.pidfd().is_some_and(|pidfd| self.wake.add(pidfd, token).is_ok());
         self.unwatched += usize::from(!watched);
         self.running += 1;
