@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
 /// What has become of a launch.
-pub(crate) struct Answer {
+pub(crate) struct PoolAnswer {
     pub(crate) slot: usize,
     pub(crate) launched: io::Result<Launched>,
 }
@@ -37,7 +37,7 @@ struct Bell {
 
 pub(crate) struct Pool {
     orders: Vec<Sender<Order>>,
-    answers: Receiver<Answer>,
+    answers: Receiver<PoolAnswer>,
     bell: Arc<Bell>,
     threads: Vec<JoinHandle<()>>,
     /// How many orders have no answer yet.
@@ -73,14 +73,14 @@ impl Pool {
     }
 
     /// The next answer, if there is one.
-    pub(crate) fn answer(&mut self) -> Option<Answer> {
+    pub(crate) fn answer(&mut self) -> Option<PoolAnswer> {
         let answer = self.answers.try_recv().ok()?;
         self.sent -= 1;
         Some(answer)
     }
 
     /// The next answer. Waits for it. `None`: nothing was sent.
-    pub(crate) fn await_answer(&mut self) -> Option<Answer> {
+    pub(crate) fn await_answer(&mut self) -> Option<PoolAnswer> {
         if self.sent == 0 {
             return None;
         }
@@ -125,7 +125,7 @@ impl Drop for Pool {
     }
 }
 
-fn work(mut prepare: Prepare, orders: &Receiver<Order>, answers: &Sender<Answer>, bell: &Bell) {
+fn work(mut prepare: Prepare, orders: &Receiver<Order>, answers: &Sender<PoolAnswer>, bell: &Bell) {
     while let Ok(Order { slot, mut ready }) = orders.recv() {
         // The run waits for each answer, so there is one after a panic too.
         let launched = catch_unwind(AssertUnwindSafe(|| {
@@ -133,7 +133,7 @@ fn work(mut prepare: Prepare, orders: &Receiver<Order>, answers: &Sender<Answer>
             ready.launch()
         }));
         let launched = launched.unwrap_or_else(|_| Err(io::Error::other("the launch has panicked")));
-        if answers.send(Answer { slot, launched }).is_err() {
+        if answers.send(PoolAnswer { slot, launched }).is_err() {
             return;
         }
         // The run stores first and looks at the channel then, so one of the two sees the other.

@@ -6,7 +6,7 @@ use crate::job::{Job, Place, Stdin};
 use crate::launch::{Launched, Ready, is_lack, is_struck};
 use crate::options::Output;
 use crate::output::Capture;
-use crate::pool::{Answer, Pool};
+use crate::pool::{Pool, PoolAnswer};
 use crate::slot::{Feed, Running, Slot, Starting, Waiting};
 use crate::source::{Next, Sink, Stream};
 use crate::summary::{Ended, Ending};
@@ -214,7 +214,7 @@ impl Engine<'_> {
     }
 
     /// A thread has launched a job, or failed to.
-    pub(super) fn answered(&mut self, Answer { slot, launched }: Answer) {
+    pub(super) fn answered(&mut self, PoolAnswer { slot, launched }: PoolAnswer) {
         if let Slot::Starting(starting) = std::mem::replace(&mut self.slots[slot], Slot::Free) {
             self.running -= 1;
             self.begin(*starting, launched);
