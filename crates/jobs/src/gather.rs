@@ -4,7 +4,7 @@
 //! other processes, such as workers on other machines: it takes them from the source, and puts what comes back in order.
 
 use crate::control::{Control, Flow};
-use crate::job::{Job, Place, Run, Stdin};
+use crate::job::{Job, JobPlace, Run, Stdin};
 use crate::log::Outlet;
 use crate::options::{HaltWhen, Options};
 use crate::output::kept::Kept;
@@ -136,7 +136,7 @@ impl<'a> Gather<'a> {
             if self.options.keep_order && self.held.len() >= self.options.window {
                 return Offer::Full;
             }
-            match self.source.next(Place { seq: self.seq + 1, slot: 1 }) {
+            match self.source.next(JobPlace { seq: self.seq + 1, slot: 1 }) {
                 Ok(Next::Job(job)) => {
                     self.seq += 1;
                     if self.options.done.contains(self.seq) {
@@ -208,7 +208,7 @@ impl<'a> Gather<'a> {
         }
         (job.run, job.stdin, job.env) = (Run::default(), Stdin::Null, Vec::new());
         let Came { ending, timed_out, started, runtime, tries, slot, .. } = came;
-        let place = Place { seq, slot };
+        let place = JobPlace { seq, slot };
         let ended = Ended { job, place, ending, timed_out, cut_short: false, started, runtime, tries, received };
         match ended.ending {
             Ending::NotStarted(_) => self.summary.not_started += 1,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Where and when the next job would run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct JobPlace {
     /// The number of the job, from 1.
     pub seq: u64,
     /// The lowest free slot, from 1.

@@ -74,7 +74,7 @@ pub use control::{Control, Flow};
 pub use engine::run;
 pub use gather::{Came, Gather, Offer};
 pub use input::{Filled, Input};
-pub use job::{Job, Place, Run, Stdin};
+pub use job::{Job, JobPlace, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Prepare, Setup, Timeout};
 pub use remote::{Away, Remote};

@@ -1,6 +1,6 @@
 //! Jobs that run elsewhere.
 
-use crate::job::{Job, Place};
+use crate::job::{Job, JobPlace};
 use crate::summary::Ending;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 /// happens on the way, or keep it for ever: the run waits for all.
 pub trait Remote {
     /// Takes a job. Its limit of time is here: nothing here measures it.
-    fn submit(&mut self, job: &Job, place: Place, timeout: Option<Duration>);
+    fn submit(&mut self, job: &Job, place: JobPlace, timeout: Option<Duration>);
 
     /// The descriptor that becomes readable when there is something to do.
     fn waits_for(&self) -> BorrowedFd<'_>;

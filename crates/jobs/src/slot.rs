@@ -1,6 +1,6 @@
 //! The slots: each is free, or has a job that runs or is to be launched.
 
-use crate::job::{Job, Place, Stdin};
+use crate::job::{Job, JobPlace, Stdin};
 use crate::output::Capture;
 use forkless::{Child, ShellEnding};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,7 +24,7 @@ pub(crate) enum Slot {
 
 pub(crate) struct Absent {
     pub(crate) job: Job,
-    pub(crate) place: Place,
+    pub(crate) place: JobPlace,
     /// How often it has been submitted.
     pub(crate) tries: u32,
     pub(crate) started: Instant,
@@ -33,7 +33,7 @@ pub(crate) struct Absent {
 
 pub(crate) struct Waiting {
     pub(crate) job: Job,
-    pub(crate) place: Place,
+    pub(crate) place: JobPlace,
     /// How often it has been launched.
     pub(crate) tries: u32,
     /// When its launch first failed for lack of resources.
@@ -53,7 +53,7 @@ pub(crate) struct Starting {
 
 pub(crate) struct Running {
     pub(crate) job: Job,
-    pub(crate) place: Place,
+    pub(crate) place: JobPlace,
     pub(crate) tries: u32,
     /// Distinguishes it from other jobs in the same slot.
     pub(crate) turn: u32,

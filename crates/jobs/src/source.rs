@@ -1,7 +1,7 @@
 //! What the caller gives: where jobs come from, what is told of them, where their output goes.
 
 use crate::control::Flow;
-use crate::job::{Job, Place};
+use crate::job::{Job, JobPlace};
 use crate::summary::{Ended, Progress};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use std::time::Instant;
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, and it is moved at once")]
 pub enum Next {
-    /// A job. It gets the number and the slot of the [`Place`].
+    /// A job. It gets the number and the slot of the [`JobPlace`].
     Job(Job),
     /// Input must come first, at [`Source::waits_for`].
     Later,
@@ -42,7 +42,7 @@ pub trait Source {
     /// # Errors
     /// The run starts no further job, waits for those that run, and returns the error in
     /// [`Summary::errors`](crate::Summary).
-    fn next(&mut self, place: Place) -> io::Result<Next>;
+    fn next(&mut self, place: JobPlace) -> io::Result<Next>;
 
     /// The descriptor that becomes readable when a source that has answered [`Next::Later`] can go on.
     fn waits_for(&self) -> Option<BorrowedFd<'_>> {
@@ -87,7 +87,7 @@ pub trait Source {
 pub fn from_iter(jobs: impl IntoIterator<Item = Job>) -> impl Source {
     struct FromIter<I>(I);
     impl<I: Iterator<Item = Job>> Source for FromIter<I> {
-        fn next(&mut self, _: Place) -> io::Result<Next> {
+        fn next(&mut self, _: JobPlace) -> io::Result<Next> {
             Ok(self.0.next().map_or(Next::End, Next::Job))
         }
 
@@ -102,7 +102,7 @@ pub fn from_iter(jobs: impl IntoIterator<Item = Job>) -> impl Source {
 /// Is told of what happens.
 pub trait Events {
     /// A job has been launched.
-    fn started(&mut self, job: &Job, place: Place, pid: u32) {
+    fn started(&mut self, job: &Job, place: JobPlace, pid: u32) {
         let _ = (job, place, pid);
     }
 

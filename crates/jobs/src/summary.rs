@@ -1,7 +1,7 @@
 //! What has come of the jobs.
 
 use crate::control::Flow;
-use crate::job::{Job, Place};
+use crate::job::{Job, JobPlace};
 use std::fmt;
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -44,7 +44,7 @@ pub struct Ended {
     /// The job. Its arguments may be gone.
     pub job: Job,
     /// Its number and slot.
-    pub place: Place,
+    pub place: JobPlace,
     /// How it ended.
     pub ending: Ending,
     /// It was killed because of [`Options::timeout`](crate::Options::timeout).

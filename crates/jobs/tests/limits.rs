@@ -250,7 +250,7 @@ fn a_full_disk_under_the_log_loses_no_job() {
 fn a_delay_separates_the_launches() {
     struct Starts(Vec<std::time::Instant>);
     impl Events for Starts {
-        fn started(&mut self, _: &Job, _: forkless_jobs::Place, _: u32) {
+        fn started(&mut self, _: &Job, _: forkless_jobs::JobPlace, _: u32) {
             self.0.push(std::time::Instant::now());
         }
     }
@@ -278,7 +278,7 @@ fn a_delay_ends_with_the_last_job() {
 fn the_end_of_a_source_that_fails_is_reported() {
     struct Broken(u32);
     impl forkless_jobs::Source for Broken {
-        fn next(&mut self, _: forkless_jobs::Place) -> std::io::Result<forkless_jobs::Next> {
+        fn next(&mut self, _: forkless_jobs::JobPlace) -> std::io::Result<forkless_jobs::Next> {
             self.0 += 1;
             if self.0 < 4 { Ok(forkless_jobs::Next::Job(sh("exit 0"))) } else { Err(std::io::Error::other("broken")) }
         }
@@ -320,7 +320,7 @@ fn no_job_starts_while_memory_is_short_or_the_load_is_high() {
     for limit in limits {
         struct Stop(forkless_jobs::Control);
         impl Events for Stop {
-            fn started(&mut self, _: &Job, _: forkless_jobs::Place, _: u32) {
+            fn started(&mut self, _: &Job, _: forkless_jobs::JobPlace, _: u32) {
                 panic!("a job was launched");
             }
 

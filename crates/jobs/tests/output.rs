@@ -361,7 +361,7 @@ fn output_that_waits_has_a_descriptor_when_no_other_is_left() {
         ticks: u32,
     }
     impl Events for Take {
-        fn started(&mut self, _: &Job, place: forkless_jobs::Place, _: u32) {
+        fn started(&mut self, _: &Job, place: forkless_jobs::JobPlace, _: u32) {
             self.starts = self.starts.max(place.seq);
         }
 

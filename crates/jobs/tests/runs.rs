@@ -6,7 +6,7 @@ mod common;
 
 use common::{again_with_threads, run};
 use forkless_jobs::{
-    Control, Ended, Ending, Events, Flow, Input, Job, Next, Nothing, Options, Place, Source, Standard, Summary,
+    Control, Ended, Ending, Events, Flow, Input, Job, JobPlace, Next, Nothing, Options, Source, Standard, Summary,
     from_iter,
 };
 use std::io::{self, Write};
@@ -81,7 +81,7 @@ fn a_job_is_tried_again_until_it_succeeds() {
 fn slots_bound_the_jobs_at_once() {
     struct Peak(usize, usize);
     impl Events for Peak {
-        fn started(&mut self, _: &Job, place: Place, _: u32) {
+        fn started(&mut self, _: &Job, place: JobPlace, _: u32) {
             self.0 += 1;
             assert!(self.0 <= 3 && (1..=3).contains(&place.slot), "{} jobs, slot {}", self.0, place.slot);
             self.1 = self.1.max(self.0);
@@ -102,7 +102,7 @@ fn slots_bound_the_jobs_at_once() {
 struct Lines(Input);
 
 impl Source for Lines {
-    fn next(&mut self, _: Place) -> io::Result<Next> {
+    fn next(&mut self, _: JobPlace) -> io::Result<Next> {
         loop {
             if let Some(end) = self.0.bytes().iter().position(|&byte| byte == b'\n') {
                 let line = String::from_utf8_lossy(&self.0.bytes()[..end]).into_owned();
@@ -163,7 +163,7 @@ fn slots_change_while_it_runs() {
     let control = Control::new().expect("a control");
     struct Grow(Control, usize);
     impl Events for Grow {
-        fn started(&mut self, _: &Job, place: Place, _: u32) {
+        fn started(&mut self, _: &Job, place: JobPlace, _: u32) {
             self.1 = self.1.max(place.slot);
         }
 
@@ -188,7 +188,7 @@ fn slots_change_while_it_runs() {
 struct Starts(Vec<u64>, Vec<(i32, u32)>);
 
 impl Events for Starts {
-    fn started(&mut self, _: &Job, place: Place, _: u32) {
+    fn started(&mut self, _: &Job, place: JobPlace, _: u32) {
         self.0.push(place.seq);
     }
 

@@ -8,7 +8,7 @@ use common::{again_with_threads, run};
 use forkless::{CallArg, Stdio, Step};
 use forkless_core::sys::uapi as nr;
 use forkless_jobs::{
-    Control, Ended, Ending, Events, Flow, Job, Log, Options, Place, Standard, Stdin, Summary, from_iter,
+    Control, Ended, Ending, Events, Flow, Job, JobPlace, Log, Options, Standard, Stdin, Summary, from_iter,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
@@ -116,7 +116,7 @@ fn a_job_whose_children_are_all_killed_before_their_exec_fails() {
 struct Strike(PathBuf, Option<File>, Ends);
 
 impl Events for Strike {
-    fn started(&mut self, _: &Job, _: Place, pid: u32) {
+    fn started(&mut self, _: &Job, _: JobPlace, pid: u32) {
         if self.1.is_none() {
             kill_process(Pid::from_raw(pid as i32).expect("a child"), Signal::TERM).expect("it waits");
             // If the child has the signal blocked, it goes on, and dies when it unblocks it.

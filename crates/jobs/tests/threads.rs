@@ -11,7 +11,8 @@ use forkless_core::sys::{
     uapi as nr,
 };
 use forkless_jobs::{
-    Control, Ended, Events, Flow, Halt, HaltOn, HaltWhen, Job, Limit, Nothing, Options, Place, Standard, from_iter, run,
+    Control, Ended, Events, Flow, Halt, HaltOn, HaltWhen, Job, JobPlace, Limit, Nothing, Options, Standard, from_iter,
+    run,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -134,7 +135,7 @@ fn a_panic_ends_one_job() {
 fn launches_with_a_delay_are_made_in_turn() {
     struct Starts(Vec<Instant>);
     impl Events for Starts {
-        fn started(&mut self, _: &Job, _: Place, _: u32) {
+        fn started(&mut self, _: &Job, _: JobPlace, _: u32) {
             self.0.push(Instant::now());
         }
 

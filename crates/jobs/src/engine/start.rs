@@ -2,7 +2,7 @@
 
 use super::{Engine, PAUSE, Supply};
 use crate::control::Flow;
-use crate::job::{Job, Place, Stdin};
+use crate::job::{Job, JobPlace, Stdin};
 use crate::launch::{Launched, Ready, is_lack, is_struck};
 use crate::options::Output;
 use crate::output::Capture;
@@ -90,7 +90,7 @@ impl Engine<'_> {
 
     /// The next job of the source.
     fn pull(&mut self, slot: usize) -> Pulled {
-        let place = Place { seq: self.seq + 1, slot: slot + 1 };
+        let place = JobPlace { seq: self.seq + 1, slot: slot + 1 };
         match self.source.next(place) {
             Ok(Next::Job(job)) => {
                 self.seq += 1;

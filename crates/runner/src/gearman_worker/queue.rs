@@ -24,7 +24,7 @@ use forkless_gearman::{
     packet::{Kind, Packet},
     record::Request,
 };
-use forkless_jobs::{Ended, Events, Flow, Job, Next, Place, Progress, Sink, Source, Stream};
+use forkless_jobs::{Ended, Events, Flow, Job, JobPlace, Next, Progress, Sink, Source, Stream};
 
 use super::{allow::Allowed, reply, say};
 
@@ -241,7 +241,7 @@ impl QueueState {
     }
 
     /// A job of a packet. `None`: it has been answered already.
-    fn job(&mut self, packet: &Packet, place: Place) -> Option<Job> {
+    fn job(&mut self, packet: &Packet, place: JobPlace) -> Option<Job> {
         let is_check = self.worker.checks.iter().any(|name| name.as_bytes() == packet.argument(1));
         let mut task = Task {
             generation: self.generation,
@@ -352,7 +352,7 @@ pub(super) fn seconds(time: SystemTime) -> f64 {
 pub(super) struct Jobs(pub(super) Queue);
 
 impl Source for Jobs {
-    fn next(&mut self, place: Place) -> io::Result<Next> {
+    fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         let mut state = self.0.state.borrow_mut();
         state.is_awaited = false;
         if state.assigned.is_empty() {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use forkless_jobs::{Filled, Input, More, Next, Place, Source, Stdin};
+use forkless_jobs::{Filled, Input, JobPlace, More, Next, Source, Stdin};
 use memchr::memmem;
 use regex::bytes::Regex;
 
@@ -348,7 +348,7 @@ impl Blocks {
         }
     }
 
-    fn job(&mut self, mut block: Vec<u8>, place: Place) -> io::Result<Next> {
+    fn job(&mut self, mut block: Vec<u8>, place: JobPlace) -> io::Result<Next> {
         let mut args = Row::new();
         let stdin = match (&self.files, &self.round) {
             // Nothing reads them in a dry run.
@@ -398,7 +398,7 @@ impl Blocks {
 }
 
 impl Source for Blocks {
-    fn next(&mut self, place: Place) -> io::Result<Next> {
+    fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         if self.round.as_ref().is_some_and(|round| round.is_over || round.started == round.jobs) {
             return Ok(Next::End);
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use forkless_gearman::packet::{Kind, Packet};
 use forkless_gearman::record::{Record, Request};
 use forkless_gearman::{Happening, Link, Trust};
-use forkless_jobs::{Away, Ending, Job, Place, Remote, Run};
+use forkless_jobs::{Away, Ending, Job, JobPlace, Remote, Run};
 
 use super::message::say;
 use super::options::ParallelOptions;
@@ -155,7 +155,7 @@ fn away(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> Away {
 }
 
 impl Remote for Feeder {
-    fn submit(&mut self, job: &Job, place: Place, timeout: Option<Duration>) {
+    fn submit(&mut self, job: &Job, place: JobPlace, timeout: Option<Duration>) {
         let line = match &job.run {
             Run::Line(line) => line.clone(),
             Run::Program { .. } => job.text.clone(),

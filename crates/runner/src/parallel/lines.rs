@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use forkless_jobs::{Job, Next, Place, Run, Source};
+use forkless_jobs::{Job, JobPlace, Next, Run, Source};
 
 use super::options::Retries;
 use super::pack::RowPacker;
@@ -43,12 +43,12 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    pub(super) fn numbers(&self, place: Place) -> Numbers {
+    pub(super) fn numbers(&self, place: JobPlace) -> Numbers {
         Numbers { seq: place.seq, slot: place.slot, slots: self.slots, total: self.total }
     }
 
     /// The first value of the job is its working directory, or empty; the others are the arguments.
-    pub(super) fn job(&self, line: Vec<u8>, args: &Row, place: Place) -> Job {
+    pub(super) fn job(&self, line: Vec<u8>, args: &Row, place: JobPlace) -> Job {
         let numbers = self.numbers(place);
         let mut job = Job { text: line.clone(), ..Job::default() };
         if let Some(tag) = &self.tag {
@@ -76,7 +76,7 @@ impl Maker {
         job
     }
 
-    pub(super) fn environment(&self, place: Place) -> Vec<(OsString, OsString)> {
+    pub(super) fn environment(&self, place: JobPlace) -> Vec<(OsString, OsString)> {
         let mut env = self.env.clone();
         env.push(("PARALLEL_SEQ".into(), place.seq.to_string().into()));
         env.push(("PARALLEL_JOBSLOT".into(), place.slot.to_string().into()));
@@ -131,7 +131,7 @@ impl Lines {
         let Supply::Packed(_) = self.supply else { return Ok(()) };
         let mut rows = Vec::new();
         loop {
-            let numbers = self.maker.numbers(Place { seq: rows.len() as u64 + 1, slot: 1 });
+            let numbers = self.maker.numbers(JobPlace { seq: rows.len() as u64 + 1, slot: 1 });
             match self.args(numbers)? {
                 Pull::Item(args) => rows.push(args),
                 Pull::Later => {
@@ -153,7 +153,7 @@ impl Lines {
 }
 
 impl Source for Lines {
-    fn next(&mut self, place: Place) -> io::Result<Next> {
+    fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         if let Supply::Again(lines) = &mut self.supply {
             if lines.is_empty() {
                 return Ok(Next::End);
@@ -189,7 +189,7 @@ impl Source for Lines {
         if let Supply::Again(lines) = &self.supply {
             return Some(lines.len() as u64);
         }
-        let numbers = self.maker.numbers(Place { seq: 1, slot: 1 });
+        let numbers = self.maker.numbers(JobPlace { seq: 1, slot: 1 });
         let begun = Instant::now();
         loop {
             match self.args(numbers).ok()? {

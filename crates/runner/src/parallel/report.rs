@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forkless_jobs::{Control, Ended, Events, Flow, HaltOn, Job, Place, Progress, Sink, Stream};
+use forkless_jobs::{Control, Ended, Events, Flow, HaltOn, Job, JobPlace, Progress, Sink, Stream};
 
 use super::files::Files;
 use super::message::say;
@@ -55,7 +55,7 @@ impl SlotsFile {
 }
 
 impl Events for Report {
-    fn started(&mut self, job: &Job, place: Place, pid: u32) {
+    fn started(&mut self, job: &Job, place: JobPlace, pid: u32) {
         self.running.insert(place.seq, job.text.clone());
         if let Some(files) = &self.files {
             files.start(place.seq, pid);

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use forkless_jobs::{Filled, Input, Job, Next, Place, Run, Source, Stdin};
+use forkless_jobs::{Filled, Input, Job, JobPlace, Next, Run, Source, Stdin};
 
 use super::read::{Found, Reader, Separator, TOO_LONG};
 
@@ -233,7 +233,7 @@ impl Packer {
         Ok(matches!(answer.first(), Some(b'y' | b'Y')))
     }
 
-    fn job(&self, words: Vec<OsString>, place: Place) -> io::Result<Job> {
+    fn job(&self, words: Vec<OsString>, place: JobPlace) -> io::Result<Job> {
         let mut words = words.into_iter();
         let program = words.next().unwrap_or_default();
         let mut job = Job { run: Run::Program { program, args: words.collect() }, ..Job::default() };
@@ -250,7 +250,7 @@ impl Packer {
 }
 
 impl Source for Packer {
-    fn next(&mut self, place: Place) -> io::Result<Next> {
+    fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         loop {
             if !self.advance()? {
                 return Ok(Next::Later);

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use forkless_jobs::{
-    Control, Ended, Ending, Events, Flow, Job, Next, Options, Place, Progress, Run, Sink, Source, Stream, run,
+    Control, Ended, Ending, Events, Flow, Job, JobPlace, Next, Options, Progress, Run, Sink, Source, Stream, run,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -273,7 +273,7 @@ struct Orders {
 }
 
 impl Source for Orders {
-    fn next(&mut self, place: Place) -> io::Result<Next> {
+    fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
         let mut inner = self.shared.lock();
         let Some(WaitingOrder { seq, directory, line }) = inner.queue.pop_front() else {
