@@ -1,6 +1,6 @@
 //! A connection to a server that is made again when it breaks. Nothing here waits, except for the look-up of a name.
 
-use crate::packet::{Decoder, From, Kind, Packet, encode};
+use crate::packet::{Decoder, From, Packet, PacketKind, encode};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
@@ -116,7 +116,7 @@ impl Link {
 
     /// Adds a packet to what is written by the next [`pump`](Self::pump). Without a connection it is dropped:
     /// [`Happening::Up`] says when to send again.
-    pub fn send(&mut self, kind: Kind, arguments: &[&[u8]]) {
+    pub fn send(&mut self, kind: PacketKind, arguments: &[&[u8]]) {
         if self.is_up() {
             encode(From::Client, kind, arguments, &mut self.outgoing);
         }
@@ -338,13 +338,13 @@ mod tests {
         let mut link = Link::new(&address.to_string(), Trust::Loopback).expect("a link");
         assert!(matches!(wait(&mut link), Happening::Up));
         let (mut peer, _) = server.accept().expect("a connection");
-        link.send(Kind::GRAB_JOB_UNIQ, &[]);
+        link.send(PacketKind::GRAB_JOB_UNIQ, &[]);
         link.pump();
         let mut seen = [0; 12];
         peer.read_exact(&mut seen).expect("a packet");
         assert_eq!(&seen, b"\0REQ\0\0\0\x1e\0\0\0\0");
         peer.write_all(b"\0RES\0\0\0\x0a\0\0\0\0").expect("written");
-        assert!(matches!(wait(&mut link), Happening::Packet(Packet { kind: Kind::NO_JOB, .. })));
+        assert!(matches!(wait(&mut link), Happening::Packet(Packet { kind: PacketKind::NO_JOB, .. })));
         drop((peer, server));
         assert!(matches!(wait(&mut link), Happening::Down(_)));
         assert!(!link.is_up());

@@ -7,9 +7,9 @@ use std::fmt;
 
 /// The type of a packet, by the name that the protocol gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kind(pub u32);
+pub struct PacketKind(pub u32);
 
-impl Kind {
+impl PacketKind {
     /// A worker can run jobs of a function.
     pub const CAN_DO: Self = Self(1);
     /// A worker sleeps until NOOP.
@@ -92,7 +92,7 @@ const HEAD: usize = 12;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// Its type.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// Its arguments, as many as its type has. Of an unknown type: one.
     pub arguments: Vec<Vec<u8>>,
 }
@@ -112,7 +112,7 @@ pub enum Broken {
     /// The packet is longer than allowed.
     Long(u32),
     /// An argument is missing.
-    Arguments(Kind),
+    Arguments(PacketKind),
 }
 
 impl fmt::Display for Broken {
@@ -128,7 +128,7 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 /// Appends a packet. The arguments before the last one must have no NUL byte.
-pub fn encode(from: From, kind: Kind, arguments: &[&[u8]], to: &mut Vec<u8>) {
+pub fn encode(from: From, kind: PacketKind, arguments: &[&[u8]], to: &mut Vec<u8>) {
     let separators = arguments.len().saturating_sub(1);
     let length = arguments.iter().map(|argument| argument.len()).sum::<usize>() + separators;
     to.reserve(HEAD + length);
@@ -191,7 +191,7 @@ impl Decoder {
         }
         let Some((head, rest)) = bytes.split_at_checked(HEAD) else { return Ok(None) };
         let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        let (kind, length) = (Kind(number(4)), number(8));
+        let (kind, length) = (PacketKind(number(4)), number(8));
         if length > self.most {
             return Err(Broken::Long(length));
         }
@@ -203,7 +203,7 @@ impl Decoder {
 }
 
 /// Splits the arguments. The last one gets the rest, with its NUL bytes.
-fn split(kind: Kind, body: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
+fn split(kind: PacketKind, body: &[u8]) -> Result<Vec<Vec<u8>>, Broken> {
     let count = kind.arguments().unwrap_or(1);
     if count == 0 {
         return Ok(Vec::new());
@@ -223,16 +223,16 @@ mod tests {
     #[test]
     fn a_packet_has_the_bytes_of_the_protocols_description() {
         let mut bytes = Vec::new();
-        encode(From::Client, Kind::SUBMIT_JOB, &[b"reverse", b"", b"test"], &mut bytes);
+        encode(From::Client, PacketKind::SUBMIT_JOB, &[b"reverse", b"", b"test"], &mut bytes);
         assert_eq!(bytes, b"\0REQ\0\0\0\x07\0\0\0\x0dreverse\0\0test");
     }
 
     #[test]
     fn packets_come_back_however_they_are_cut() {
         let mut bytes = Vec::new();
-        encode(From::Server, Kind::NOOP, &[], &mut bytes);
-        encode(From::Server, Kind::JOB_ASSIGN_UNIQ, &[b"H:1", b"f", b"u", b"a\0b"], &mut bytes);
-        encode(From::Server, Kind(99), &[b"any", b"thing"], &mut bytes);
+        encode(From::Server, PacketKind::NOOP, &[], &mut bytes);
+        encode(From::Server, PacketKind::JOB_ASSIGN_UNIQ, &[b"H:1", b"f", b"u", b"a\0b"], &mut bytes);
+        encode(From::Server, PacketKind(99), &[b"any", b"thing"], &mut bytes);
         for size in 1..=bytes.len() {
             let (mut decoder, mut found) = (decoder(), Vec::new());
             for part in bytes.chunks(size) {
@@ -242,7 +242,7 @@ mod tests {
                 }
             }
             assert_eq!(found.len(), 3, "in pieces of {size}");
-            assert_eq!(found[0], Packet { kind: Kind::NOOP, arguments: vec![] });
+            assert_eq!(found[0], Packet { kind: PacketKind::NOOP, arguments: vec![] });
             assert_eq!(found[1].arguments, [&b"H:1"[..], b"f", b"u", b"a\0b"]);
             assert_eq!(found[2].arguments, [b"any\0thing"]);
         }
@@ -261,6 +261,6 @@ mod tests {
         assert_eq!(long.next(), Err(Broken::Long(u32::MAX)));
         let mut short = decoder();
         short.push(b"\0RES\0\0\0\x1f\0\0\0\x03a\0b");
-        assert_eq!(short.next(), Err(Broken::Arguments(Kind::JOB_ASSIGN_UNIQ)));
+        assert_eq!(short.next(), Err(Broken::Arguments(PacketKind::JOB_ASSIGN_UNIQ)));
     }
 }

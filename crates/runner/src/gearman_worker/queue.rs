@@ -21,7 +21,7 @@ use forkless_gearman::{
     Happening, Link,
     cipher::Envelope,
     monitoring::{Check, End},
-    packet::{Kind, Packet},
+    packet::{Packet, PacketKind},
     record::Request,
 };
 use forkless_jobs::{Ended, Events, Flow, Job, JobPlace, Next, Progress, Sink, Source, Stream};
@@ -145,7 +145,7 @@ impl Queue {
             Some(false) => false,
             None => {
                 if state.worker.link.is_up() {
-                    state.worker.link.send(Kind::ECHO_REQ, &[b"end"]);
+                    state.worker.link.send(PacketKind::ECHO_REQ, &[b"end"]);
                     state.worker.link.flush();
                     state.echo = Some(false);
                 }
@@ -176,12 +176,12 @@ impl QueueState {
         self.generation += 1;
         (self.asked, self.is_dry, self.echo) = (0, false, None);
         let Worker { link, functions, checks, name, .. } = &mut self.worker;
-        link.send(Kind::SET_CLIENT_ID, &[format!("forkless-{name}-{}", std::process::id()).as_bytes()]);
+        link.send(PacketKind::SET_CLIENT_ID, &[format!("forkless-{name}-{}", std::process::id()).as_bytes()]);
         for function in functions.iter().chain(checks.iter()) {
-            link.send(Kind::CAN_DO, &[function.as_bytes()]);
+            link.send(PacketKind::CAN_DO, &[function.as_bytes()]);
         }
         for (queue, id, payload) in &self.results {
-            link.send(Kind::SUBMIT_JOB_BG, &[queue, id.as_bytes(), payload]);
+            link.send(PacketKind::SUBMIT_JOB_BG, &[queue, id.as_bytes(), payload]);
         }
     }
 
@@ -197,25 +197,25 @@ impl QueueState {
 
     fn take(&mut self, packet: Packet) {
         match packet.kind {
-            Kind::JOB_ASSIGN_UNIQ => {
+            PacketKind::JOB_ASSIGN_UNIQ => {
                 self.asked = self.asked.saturating_sub(1);
                 // A job may have come to the queue between the answers to two requests.
                 self.is_dry = false;
                 self.assigned.push_back(packet);
             }
-            Kind::NO_JOB => {
+            PacketKind::NO_JOB => {
                 self.asked = self.asked.saturating_sub(1);
                 self.is_dry = true;
                 if self.asked == 0 {
-                    self.worker.link.send(Kind::PRE_SLEEP, &[]);
+                    self.worker.link.send(PacketKind::PRE_SLEEP, &[]);
                 }
             }
-            Kind::NOOP => self.is_dry = false,
-            Kind::JOB_CREATED => {
+            PacketKind::NOOP => self.is_dry = false,
+            PacketKind::JOB_CREATED => {
                 self.results.pop_front();
             }
-            Kind::ECHO_RES => self.echo = Some(true),
-            Kind::ERROR => {
+            PacketKind::ECHO_RES => self.echo = Some(true),
+            PacketKind::ERROR => {
                 let text = |index| String::from_utf8_lossy(packet.argument(index)).into_owned();
                 let (code, words) = (text(0), text(1));
                 say(format_args!("{} reports {code}: {words}", self.worker.link.server()));
@@ -235,7 +235,7 @@ impl QueueState {
         }
         let free = self.worker.slots.saturating_sub(self.busy + self.assigned.len());
         while self.asked < free.min(ASKED) {
-            self.worker.link.send(Kind::GRAB_JOB_UNIQ, &[]);
+            self.worker.link.send(PacketKind::GRAB_JOB_UNIQ, &[]);
             self.asked += 1;
         }
     }
@@ -253,7 +253,7 @@ impl QueueState {
             let opened = self.worker.envelope.open(packet.argument(3));
             let Some(check) = opened.as_deref().and_then(Check::parse) else {
                 say("a job is no check: is the key the server's?");
-                self.worker.link.send(Kind::WORK_FAIL, &[&task.handle]);
+                self.worker.link.send(PacketKind::WORK_FAIL, &[&task.handle]);
                 return None;
             };
             let (line, timeout) = (check.line.clone(), check.timeout.unwrap_or(self.worker.check_timeout));
@@ -298,12 +298,12 @@ impl QueueState {
     }
 
     /// Sends a packet about a job, if the connection that it came by is still there.
-    fn reply(&mut self, task: &Task, kind: Kind, bytes: &[u8]) {
+    fn reply(&mut self, task: &Task, kind: PacketKind, bytes: &[u8]) {
         if task.generation != self.generation {
             return;
         }
         match kind {
-            Kind::WORK_FAIL => self.worker.link.send(kind, &[&task.handle]),
+            PacketKind::WORK_FAIL => self.worker.link.send(kind, &[&task.handle]),
             _ => self.worker.link.send(kind, &[&task.handle, bytes]),
         }
     }
@@ -318,10 +318,10 @@ impl QueueState {
             self.sent_results += 1;
             // Two results of one check must not be taken for the same job.
             let id = format!("forkless-{name}-{}-{begun:.6}-{}", std::process::id(), self.sent_results);
-            link.send(Kind::SUBMIT_JOB_BG, &[&check.result_queue, id.as_bytes(), &sealed]);
+            link.send(PacketKind::SUBMIT_JOB_BG, &[&check.result_queue, id.as_bytes(), &sealed]);
             self.results.push_back((check.result_queue.clone(), id, sealed));
         }
-        self.reply(task, Kind::WORK_COMPLETE, b"");
+        self.reply(task, PacketKind::WORK_COMPLETE, b"");
     }
 
     /// A job has ended, and its output is complete.

@@ -1,12 +1,12 @@
 //! What a client gets for a job.
 
-use forkless_gearman::{monitoring::End, packet::Kind, record::Record};
+use forkless_gearman::{monitoring::End, packet::PacketKind, record::Record};
 use forkless_jobs::{Ended, Ending};
 
 use super::queue::{ReplyForm, Task, seconds};
 
 /// The packets that answer a job of lines.
-pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(Kind, Vec<u8>)> {
+pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(PacketKind, Vec<u8>)> {
     let [out, err] = &task.outputs;
     let (exit, signal) = ended.ending.numbers();
     let refused = match &ended.ending {
@@ -27,10 +27,10 @@ pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(Kind, Vec<u8>)> 
             out: out.clone(),
             err: err.clone(),
         };
-        return vec![(Kind::WORK_COMPLETE, record.to_reply())];
+        return vec![(PacketKind::WORK_COMPLETE, record.to_reply())];
     }
     let mut packets = Vec::new();
-    let mut warn = |words: Vec<u8>| packets.push((Kind::WORK_WARNING, words));
+    let mut warn = |words: Vec<u8>| packets.push((PacketKind::WORK_WARNING, words));
     if !err.is_empty() {
         warn(err.clone());
     }
@@ -38,7 +38,7 @@ pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(Kind, Vec<u8>)> 
         warn(format!("forkless: the output is cut after {most} bytes of {}\n", ended.received).into_bytes());
     }
     if !ended.is_failure() {
-        packets.push((Kind::WORK_COMPLETE, out.clone()));
+        packets.push((PacketKind::WORK_COMPLETE, out.clone()));
         return packets;
     }
     let how = match (&refused[..], signal) {
@@ -50,19 +50,22 @@ pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(Kind, Vec<u8>)> 
     warn(format!("forkless: {how} after {runtime:.3} s\n").into_bytes());
     // A failure has no result, so the output goes ahead of it.
     if !out.is_empty() {
-        packets.push((Kind::WORK_DATA, out.clone()));
+        packets.push((PacketKind::WORK_DATA, out.clone()));
     }
-    packets.push((Kind::WORK_FAIL, Vec::new()));
+    packets.push((PacketKind::WORK_FAIL, Vec::new()));
     packets
 }
 
 /// The packets for a line that may not run.
-pub(super) fn refusal(form: &ReplyForm, why: &str) -> Vec<(Kind, Vec<u8>)> {
+pub(super) fn refusal(form: &ReplyForm, why: &str) -> Vec<(PacketKind, Vec<u8>)> {
     if matches!(form, ReplyForm::Record) {
         let record = Record { exit: 126, refused: why.to_owned(), ..Record::default() };
-        return vec![(Kind::WORK_COMPLETE, record.to_reply())];
+        return vec![(PacketKind::WORK_COMPLETE, record.to_reply())];
     }
-    vec![(Kind::WORK_WARNING, format!("forkless: refused: {why}\n").into_bytes()), (Kind::WORK_FAIL, Vec::new())]
+    vec![
+        (PacketKind::WORK_WARNING, format!("forkless: refused: {why}\n").into_bytes()),
+        (PacketKind::WORK_FAIL, Vec::new()),
+    ]
 }
 
 /// How a check ended.

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, SystemTime};
 
-use forkless_gearman::packet::{Kind, Packet};
+use forkless_gearman::packet::{Packet, PacketKind};
 use forkless_gearman::record::{Record, Request};
 use forkless_gearman::{Happening, Link, Trust};
 use forkless_jobs::{Away, Ending, Job, JobPlace, Remote, Run};
@@ -75,7 +75,7 @@ impl Feeder {
         let Some(job) = self.jobs.get(&seq).filter(|_| self.link.is_up()) else { return };
         self.count += 1;
         let id = format!("{}-{}", self.run, self.count);
-        self.link.send(Kind::SUBMIT_JOB, &[self.queue.as_bytes(), id.as_bytes(), &job.workload]);
+        self.link.send(PacketKind::SUBMIT_JOB, &[self.queue.as_bytes(), id.as_bytes(), &job.workload]);
         self.submitted.push_back(seq);
     }
 
@@ -97,13 +97,13 @@ impl Feeder {
 
     fn take(&mut self, packet: &Packet, ended: &mut Vec<Away>) {
         match packet.kind {
-            Kind::JOB_CREATED => {
+            PacketKind::JOB_CREATED => {
                 if let Some(seq) = self.submitted.pop_front() {
                     self.handles.insert(packet.argument(0).to_vec(), seq);
                 }
                 return;
             }
-            Kind::ERROR => {
+            PacketKind::ERROR => {
                 let text = |index| String::from_utf8_lossy(packet.argument(index)).into_owned();
                 say(format_args!("{} reports {}: {}", self.link.server(), text(0), text(1)));
                 // Which job it has refused is not known.
@@ -115,12 +115,12 @@ impl Feeder {
         let Some(&seq) = self.handles.get(packet.argument(0)) else { return };
         let Some(job) = self.jobs.get_mut(&seq) else { return };
         match packet.kind {
-            Kind::WORK_DATA => job.out.extend_from_slice(packet.argument(1)),
-            Kind::WORK_WARNING => job.err.extend_from_slice(packet.argument(1)),
-            Kind::WORK_COMPLETE | Kind::WORK_FAIL => {
+            PacketKind::WORK_DATA => job.out.extend_from_slice(packet.argument(1)),
+            PacketKind::WORK_WARNING => job.err.extend_from_slice(packet.argument(1)),
+            PacketKind::WORK_COMPLETE | PacketKind::WORK_FAIL => {
                 self.handles.remove(packet.argument(0));
                 let Some(job) = self.jobs.remove(&seq) else { return };
-                let exit = i32::from(packet.kind == Kind::WORK_FAIL);
+                let exit = i32::from(packet.kind == PacketKind::WORK_FAIL);
                 ended.push(away(seq, job, exit, packet.argument(1)));
             }
             _ => {}
