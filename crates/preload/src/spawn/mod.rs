@@ -53,7 +53,7 @@ type Aside = &'static str;
 
 /// The result of a call that is handled here.
 #[derive(Clone, Copy)]
-enum Answer {
+enum SpawnAnswer {
     /// The pid, or the pidfd.
     Started(c_int),
     Failed(c_int),
@@ -68,7 +68,7 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
         // SAFETY: the caller's contract.
         let answer = unsafe { try_here(call, mask) };
         match answer {
-            Ok(Answer::Started(number)) if !call.out.is_null() => {
+            Ok(SpawnAnswer::Started(number)) if !call.out.is_null() => {
                 // SAFETY: `out` is a valid pointer of the caller.
                 unsafe { call.out.write(number) };
             }
@@ -78,12 +78,12 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
         answer
     });
     match answer {
-        Ok(Answer::Started(_)) => 0,
-        Ok(Answer::Failed(error)) => error,
+        Ok(SpawnAnswer::Started(_)) => 0,
+        Ok(SpawnAnswer::Failed(error)) => error,
         // To the caller, the child was started and then killed. That child was never visible, so another one is started
         // and killed by the same signal.
         // SAFETY: the caller's contract.
-        Ok(Answer::Killed(signal)) => unsafe { left_to_libc(call, Some(signal)) },
+        Ok(SpawnAnswer::Killed(signal)) => unsafe { left_to_libc(call, Some(signal)) },
         // SAFETY: the caller's contract.
         Err(_) => unsafe { left_to_libc(call, None) },
     }
@@ -118,7 +118,7 @@ unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
 
 /// # Safety
 /// As for [`spawn`].
-unsafe fn try_here(call: &Call, mask: &Mask) -> Result<Answer, Aside> {
+unsafe fn try_here(call: &Call, mask: &Mask) -> Result<SpawnAnswer, Aside> {
     // SAFETY: the caller's contract.
     if !unsafe { heap::has_room([call.argv, call.envp], 0) } {
         return Err(NO_MEMORY);
@@ -138,7 +138,7 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<Answer, Aside> {
     // SAFETY: the caller's contract.
     let words = match unsafe { Words::of(call) } {
         Ok(words) => words,
-        Err(error) => return Ok(Answer::Failed(error)),
+        Err(error) => return Ok(SpawnAnswer::Failed(error)),
     };
     let story = Story::begin();
     let started = shielded(|| {
@@ -160,9 +160,9 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<Answer, Aside> {
             match child.release() {
                 Ok(Released::Running { pid, pidfd }) => {
                     let pidfd = pidfd.filter(|_| call.gives_pidfd).map(IntoRawFd::into_raw_fd);
-                    return Ok(Answer::Started(pidfd.unwrap_or(pid)));
+                    return Ok(SpawnAnswer::Started(pidfd.unwrap_or(pid)));
                 }
-                Ok(Released::Killed(signal)) => return Ok(Answer::Killed(signal)),
+                Ok(Released::Killed(signal)) => return Ok(SpawnAnswer::Killed(signal)),
                 Err(error) => error,
             }
         }
@@ -179,8 +179,8 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<Answer, Aside> {
         _ => {}
     }
     Ok(match killed_by(&error) {
-        Some(signal) => Answer::Killed(signal),
-        None => Answer::Failed(Failure::from(error).errno()),
+        Some(signal) => SpawnAnswer::Killed(signal),
+        None => SpawnAnswer::Failed(Failure::from(error).errno()),
     })
 }
 
