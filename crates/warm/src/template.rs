@@ -57,12 +57,12 @@ struct State {
 
 /// Each begins a page: a page that both the template and the child write to would be copied for both.
 #[repr(align(4096))]
-struct Place<T>(UnsafeCell<T>);
+struct OwnPages<T>(UnsafeCell<T>);
 
 // SAFETY: one thread uses it (crate contract).
-unsafe impl<T> Sync for Place<T> {}
+unsafe impl<T> Sync for OwnPages<T> {}
 
-static STATE: Place<State> = Place(UnsafeCell::new(State {
+static STATE: OwnPages<State> = OwnPages(UnsafeCell::new(State {
     count: 0,
     lost_some: false,
     descriptors: [0; MAX_PATCHES],
@@ -73,7 +73,7 @@ static STATE: Place<State> = Place(UnsafeCell::new(State {
 }));
 
 /// Nothing writes to it once a template serves.
-static PROGRAM: Place<Program> = Place(UnsafeCell::new(Program::EMPTY));
+static PROGRAM: OwnPages<Program> = OwnPages(UnsafeCell::new(Program::EMPTY));
 
 /// Serves, if this process was started as a template; returns in each child with the child's arguments. Otherwise
 /// returns the arguments at once. `has_fork_handlers`: those of `pthread_atfork(3)` would have to run in a child.
