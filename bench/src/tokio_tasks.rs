@@ -60,7 +60,7 @@ pub(crate) fn race(
         for turn in 0..count {
             let (contestant, series) = &mut series[(round + turn) % count];
             let name = || format!("method {}", contestant.name());
-            let way = Way::new(*contestant, &stage.job(condition)).with_context(name)?;
+            let way = TaskMethod::new(*contestant, &stage.job(condition)).with_context(name)?;
             progress.method(contestant.name());
             let run = TokioTurn { way, launches, tasks: condition.tasks };
             // The first round is not counted: the runtime starts its threads and its SIGCHLD handling in it.
@@ -80,7 +80,7 @@ pub(crate) fn race(
 
 /// One turn.
 struct TokioTurn {
-    way: Way,
+    way: TaskMethod,
     launches: u64,
     tasks: usize,
 }
@@ -118,7 +118,7 @@ impl TokioTurn {
 }
 
 /// The method and the program of a task.
-struct Way {
+struct TaskMethod {
     contestant: Contestant,
     path: PathBuf,
     args: Vec<OsString>,
@@ -128,7 +128,7 @@ struct Way {
     plan: Option<Prepared>,
 }
 
-impl Way {
+impl TaskMethod {
     fn new(contestant: Contestant, job: &Job) -> Result<Self> {
         let (path, args) = (job.program.path.clone(), job.program.args.clone());
         let prepare = || Ok::<_, io::Error>(Prepared::from(forkless::Command::new(&path).args(&args).prepare()?));
