@@ -45,7 +45,7 @@ pub(crate) struct Engines {
     /// Engines that cannot run, with the reason.
     missing: Vec<(Contestant, String)>,
     /// Idle large engines, kept for the next condition with a parent of the same size.
-    idle: Mutex<Vec<(Kind, Process)>>,
+    idle: Mutex<Vec<(EngineKind, Process)>>,
     /// The library that gives engines open files and mappings, or why it cannot be built.
     parent: OnceLock<Result<PathBuf, String>>,
     /// Inherited descriptors, which engines inherit, too.
@@ -56,7 +56,7 @@ pub(crate) struct Engines {
 
 /// The properties of an engine that never change.
 #[derive(PartialEq, Eq)]
-struct Kind {
+struct EngineKind {
     contestant: Contestant,
     program: Vec<OsString>,
     parent_mib: u64,
@@ -64,7 +64,7 @@ struct Kind {
     path_misses: u64,
 }
 
-impl Kind {
+impl EngineKind {
     fn new(contestant: Contestant, job: &Job) -> Self {
         let Condition { parent_mib, environment, path_misses, .. } = job.condition;
         let path = job.program.path.as_os_str();
@@ -212,7 +212,7 @@ impl Engines {
     /// If it does not run or rejects a request.
     pub(crate) fn start(&self, contestant: Contestant, job: &Job) -> Result<Engine<'_>> {
         let found = self.get(contestant).context("not installed")?;
-        let kind = Kind::new(contestant, job);
+        let kind = EngineKind::new(contestant, job);
         let mut process = match self.take_idle(&kind) {
             Some(process) => process,
             None => {
@@ -243,7 +243,7 @@ impl Engines {
     /// # Errors
     /// If it does not run or rejects a request.
     pub(crate) fn serve(&self, contestant: Contestant, job: &Job) -> Result<Engine<'_>> {
-        let kind = Kind::new(contestant, job);
+        let kind = EngineKind::new(contestant, job);
         let mut command = Command::new("/proc/self/exe");
         command.args(["--serve", contestant.name(), "--"]).args(&kind.program).inherit_all(true);
         let mut process = self.start_process(command, job)?;
@@ -300,7 +300,7 @@ impl Engines {
         Ok(env::join_paths(directories)?)
     }
 
-    fn take_idle(&self, kind: &Kind) -> Option<Process> {
+    fn take_idle(&self, kind: &EngineKind) -> Option<Process> {
         let mut idle = self.idle.lock().ok()?;
         let at = idle.iter().position(|(other, _)| other == kind)?;
         Some(idle.swap_remove(at).1)
@@ -387,7 +387,7 @@ pub(crate) struct Engine<'e> {
     /// None after a failure, which ends the engine.
     process: Option<Process>,
     /// The list of idle engines to which it returns, and its properties.
-    home: Option<(&'e Engines, Kind)>,
+    home: Option<(&'e Engines, EngineKind)>,
     /// Number of threads that launch concurrently.
     threads: usize,
 }
