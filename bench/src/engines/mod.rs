@@ -23,7 +23,7 @@ use forkless::Command;
 pub(crate) use process::{ANSWERS, GREETING, REQUESTS};
 
 use self::process::Process;
-use self::sources::{PRELOAD, SOURCES, Source};
+use self::sources::{EngineSource, PRELOAD, SOURCES};
 use super::budget::Goal;
 use super::budget::TURN;
 use super::condition::Condition;
@@ -76,7 +76,7 @@ impl EngineKind {
 }
 
 struct Found {
-    source: &'static Source,
+    source: &'static EngineSource,
     version: String,
     can: Vec<Feature>,
     /// Does it launch from several threads?
@@ -109,7 +109,7 @@ impl Engines {
         let made: Vec<(Contestant, Result<Found>)> = std::thread::scope(|scope| {
             let engines = &engines;
             let make =
-                |source: &'static Source| (source.contestant, scope.spawn(move || engines.make(source, preload)));
+                |source: &'static EngineSource| (source.contestant, scope.spawn(move || engines.make(source, preload)));
             let makers: Vec<_> = wanted.into_iter().map(make).collect();
             makers.into_iter().map(|(contestant, maker)| (contestant, maker.join().expect("no maker panics"))).collect()
         });
@@ -126,7 +126,7 @@ impl Engines {
         self.directory.as_ref().map_or_else(PathBuf::new, |directory| directory.path().to_owned())
     }
 
-    fn make(&self, source: &'static Source, preload: Option<&Path>) -> Result<Found> {
+    fn make(&self, source: &'static EngineSource, preload: Option<&Path>) -> Result<Found> {
         // A separate file for each, since they are built concurrently.
         let directory = self.directory().join(source.contestant.name());
         fs::create_dir(&directory)?;
@@ -254,7 +254,7 @@ impl Engines {
     }
 
     /// The command that runs the engine.
-    fn command(&self, source: &Source, program: &[OsString]) -> Command {
+    fn command(&self, source: &EngineSource, program: &[OsString]) -> Command {
         let directory = self.directory().join(source.contestant.name());
         let word = |word: &str| match word.strip_prefix('@') {
             Some(rest) => directory.join(rest.trim_start_matches('/')).into_os_string(),

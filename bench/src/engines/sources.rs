@@ -3,7 +3,7 @@
 use super::super::contestant::Contestant;
 
 /// The engine of a method.
-pub(super) struct Source {
+pub(super) struct EngineSource {
     pub(super) contestant: Contestant,
     pub(super) file: &'static str,
     pub(super) text: &'static str,
@@ -15,14 +15,14 @@ pub(super) struct Source {
     pub(super) environment: &'static [(&'static str, &'static str)],
 }
 
-impl Source {
+impl EngineSource {
     /// Is it this program under the preload library?
     pub(super) fn is_preloaded(&self) -> bool {
         self.environment.iter().any(|(name, _)| *name == "LD_PRELOAD")
     }
 }
 
-const CPYTHON: Source = Source {
+const CPYTHON: EngineSource = EngineSource {
     contestant: Contestant::CPython,
     file: "engine.py",
     text: include_str!("../../engines/cpython/engine.py"),
@@ -31,7 +31,7 @@ const CPYTHON: Source = Source {
     environment: &[],
 };
 
-const PERL: Source = Source {
+const PERL: EngineSource = EngineSource {
     contestant: Contestant::PerlSystem,
     file: "engine.pl",
     text: include_str!("../../engines/perl/engine.pl"),
@@ -40,7 +40,7 @@ const PERL: Source = Source {
     environment: &[],
 };
 
-const NODE: Source = Source {
+const NODE: EngineSource = EngineSource {
     contestant: Contestant::NodeSpawn,
     file: "engine.js",
     text: include_str!("../../engines/node/engine.js"),
@@ -53,7 +53,7 @@ const NODE: Source = Source {
 pub(super) const PRELOAD: &str = "libforkless_preload.so";
 const LOADED: (&str, &str) = ("LD_PRELOAD", "@/libforkless_preload.so");
 
-const PRELOADED: Source = Source {
+const PRELOADED: EngineSource = EngineSource {
     contestant: Contestant::ForklessPreloadPosixSpawn,
     file: "",
     text: "",
@@ -63,8 +63,8 @@ const PRELOADED: Source = Source {
 };
 
 /// All engines, grouped by language.
-pub(super) const SOURCES: [Source; 25] = [
-    Source {
+pub(super) const SOURCES: [EngineSource; 25] = [
+    EngineSource {
         contestant: Contestant::Go,
         file: "engine.go",
         text: include_str!("../../engines/go/main.go"),
@@ -73,14 +73,18 @@ pub(super) const SOURCES: [Source; 25] = [
         environment: &[],
     },
     CPYTHON,
-    Source { contestant: Contestant::CPythonAsyncio, run: &["python3", "-I", "@/engine.py", "asyncio"], ..CPYTHON },
+    EngineSource {
+        contestant: Contestant::CPythonAsyncio,
+        run: &["python3", "-I", "@/engine.py", "asyncio"],
+        ..CPYTHON
+    },
     PERL,
-    Source { contestant: Contestant::PerlBackticks, run: &["perl", "@/engine.pl", "backticks"], ..PERL },
-    Source { contestant: Contestant::PerlFastSpawn, run: &["perl", "@/engine.pl", "fastspawn"], ..PERL },
-    Source { contestant: Contestant::PerlIpcRun, run: &["perl", "@/engine.pl", "ipc-run"], ..PERL },
+    EngineSource { contestant: Contestant::PerlBackticks, run: &["perl", "@/engine.pl", "backticks"], ..PERL },
+    EngineSource { contestant: Contestant::PerlFastSpawn, run: &["perl", "@/engine.pl", "fastspawn"], ..PERL },
+    EngineSource { contestant: Contestant::PerlIpcRun, run: &["perl", "@/engine.pl", "ipc-run"], ..PERL },
     NODE,
-    Source { contestant: Contestant::NodeSpawnSync, run: &["node", "@/engine.js", "spawnSync"], ..NODE },
-    Source {
+    EngineSource { contestant: Contestant::NodeSpawnSync, run: &["node", "@/engine.js", "spawnSync"], ..NODE },
+    EngineSource {
         contestant: Contestant::Java,
         file: "Engine.java",
         text: include_str!("../../engines/java/Engine.java"),
@@ -89,7 +93,7 @@ pub(super) const SOURCES: [Source; 25] = [
         run: &["java", "-XX:MaxDirectMemorySize=1t", "-cp", "@", "Engine"],
         environment: &[],
     },
-    Source {
+    EngineSource {
         contestant: Contestant::Glib,
         file: "glib.c",
         text: include_str!("../../engines/glib/engine.c"),
@@ -97,7 +101,7 @@ pub(super) const SOURCES: [Source; 25] = [
         run: &["@/engine-glib"],
         environment: &[],
     },
-    Source {
+    EngineSource {
         contestant: Contestant::Libuv,
         file: "libuv.c",
         text: include_str!("../../engines/libuv/engine.c"),
@@ -105,51 +109,59 @@ pub(super) const SOURCES: [Source; 25] = [
         run: &["@/engine-libuv"],
         environment: &[],
     },
-    Source { contestant: Contestant::ForklessPerlSystem, run: &["perl", "@/engine.pl", "forkless-system"], ..PERL },
-    Source {
+    EngineSource {
+        contestant: Contestant::ForklessPerlSystem,
+        run: &["perl", "@/engine.pl", "forkless-system"],
+        ..PERL
+    },
+    EngineSource {
         contestant: Contestant::ForklessPerlBackticks,
         run: &["perl", "@/engine.pl", "forkless-backticks"],
         ..PERL
     },
-    Source {
+    EngineSource {
         contestant: Contestant::ForklessPerlFastSpawn,
         run: &["perl", "@/engine.pl", "forkless-fastspawn"],
         ..PERL
     },
-    Source { contestant: Contestant::ForklessCPython, run: &["python3", "-I", "@/engine.py", "forkless"], ..CPYTHON },
-    Source {
+    EngineSource {
+        contestant: Contestant::ForklessCPython,
+        run: &["python3", "-I", "@/engine.py", "forkless"],
+        ..CPYTHON
+    },
+    EngineSource {
         contestant: Contestant::ForklessCPythonRun,
         run: &["python3", "-I", "@/engine.py", "forkless-run"],
         ..CPYTHON
     },
-    Source {
+    EngineSource {
         contestant: Contestant::ForklessCPythonAsyncio,
         run: &["python3", "-I", "@/engine.py", "forkless-asyncio"],
         ..CPYTHON
     },
-    Source { contestant: Contestant::ForklessNodeSpawn, run: &["node", "@/engine.js", "forkless-spawn"], ..NODE },
-    Source {
+    EngineSource { contestant: Contestant::ForklessNodeSpawn, run: &["node", "@/engine.js", "forkless-spawn"], ..NODE },
+    EngineSource {
         contestant: Contestant::ForklessNodeSpawnSync,
         run: &["node", "@/engine.js", "forkless-spawnSync"],
         ..NODE
     },
     PRELOADED,
-    Source {
+    EngineSource {
         contestant: Contestant::ForklessPreloadClosefrom,
         run: &["/proc/self/exe", "--serve", "posix_spawn-closefrom", "--"],
         ..PRELOADED
     },
-    Source {
+    EngineSource {
         contestant: Contestant::ForklessPreloadStdio,
         environment: &[LOADED, ("FORKLESS_INHERIT", "stdio")],
         ..PRELOADED
     },
-    Source {
+    EngineSource {
         contestant: Contestant::ForklessPreloadSystem,
         run: &["/proc/self/exe", "--serve", "system", "--"],
         ..PRELOADED
     },
-    Source {
+    EngineSource {
         contestant: Contestant::ForklessPreloadPopen,
         run: &["/proc/self/exe", "--serve", "popen", "--"],
         ..PRELOADED
