@@ -17,7 +17,7 @@ use super::{
 
 /// The calls that launch and wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum CallForm {
     /// `spawn()`, then `wait()`
     Spawn,
     /// `launch()`, then `wait()`
@@ -89,11 +89,11 @@ fn captured(start: Instant, status: ExitStatus, stdout: &[u8], job: &Job) -> Res
 /// A `Command` built for each launch. Building it is included in the time, as for `std`.
 pub(crate) struct OneShot<'p> {
     job: Job<'p>,
-    form: Form,
+    form: CallForm,
 }
 
 impl<'p> OneShot<'p> {
-    pub(crate) fn new(job: &Job<'p>, form: Form) -> Self {
+    pub(crate) fn new(job: &Job<'p>, form: CallForm) -> Self {
         Self { job: *job, form }
     }
 }
@@ -103,20 +103,20 @@ impl Launcher for OneShot<'_> {
         let start = Instant::now();
         let mut command = command(&self.job)?;
         match self.form {
-            Form::Spawn => finish(start, command.spawn().context("not launched")?),
-            Form::Inherit => finish(start, command.inherit_all(true).spawn().context("not launched")?),
-            Form::By(launcher) => finish(start, command.launcher(launcher).spawn().context("not launched")?),
-            Form::Launch => finish(start, command.launch().context("not launched")?),
-            Form::Status => whole(start, command.status().context("not launched")?),
-            Form::Output => {
+            CallForm::Spawn => finish(start, command.spawn().context("not launched")?),
+            CallForm::Inherit => finish(start, command.inherit_all(true).spawn().context("not launched")?),
+            CallForm::By(launcher) => finish(start, command.launcher(launcher).spawn().context("not launched")?),
+            CallForm::Launch => finish(start, command.launch().context("not launched")?),
+            CallForm::Status => whole(start, command.status().context("not launched")?),
+            CallForm::Output => {
                 let output = command.output().context("not launched")?;
                 captured(start, output.status, &output.stdout, &self.job)
             }
-            Form::MemoryFile => {
+            CallForm::MemoryFile => {
                 let output = command.capture(&memory_file()).context("not launched")?;
                 captured(start, output.status, &output.stdout, &self.job)
             }
-            Form::Zygote => {
+            CallForm::Zygote => {
                 let plan = command.prepare().context("not prepared")?;
                 finish(start, zygote().spawn(&plan).context("not launched")?)
             }
@@ -128,18 +128,18 @@ impl Launcher for OneShot<'_> {
 pub(crate) struct Planned<'p> {
     job: Job<'p>,
     plan: Prepared,
-    form: Form,
+    form: CallForm,
 }
 
 impl<'p> Planned<'p> {
     /// # Errors
     /// If the plan cannot be prepared.
-    pub(crate) fn new(job: &Job<'p>, form: Form) -> Result<Self> {
+    pub(crate) fn new(job: &Job<'p>, form: CallForm) -> Result<Self> {
         let mut command = command(job)?;
         command.pidfd(false);
         match form {
-            Form::Inherit => drop(command.inherit_all(true)),
-            Form::By(launcher) => drop(command.launcher(launcher)),
+            CallForm::Inherit => drop(command.inherit_all(true)),
+            CallForm::By(launcher) => drop(command.launcher(launcher)),
             _ => {}
         }
         Ok(Self { job: *job, plan: command.prepare().context("not prepared")?, form })
@@ -151,18 +151,20 @@ impl Launcher for Planned<'_> {
         let start = Instant::now();
         match self.form {
             // Launcher and inherited descriptors are part of the plan.
-            Form::Spawn | Form::Inherit | Form::By(_) => finish(start, self.plan.spawn().context("not launched")?),
-            Form::Launch => finish(start, self.plan.launch().context("not launched")?),
-            Form::Status => whole(start, self.plan.status().context("not launched")?),
-            Form::Output => {
+            CallForm::Spawn | CallForm::Inherit | CallForm::By(_) => {
+                finish(start, self.plan.spawn().context("not launched")?)
+            }
+            CallForm::Launch => finish(start, self.plan.launch().context("not launched")?),
+            CallForm::Status => whole(start, self.plan.status().context("not launched")?),
+            CallForm::Output => {
                 let output = self.plan.output().context("not launched")?;
                 captured(start, output.status, &output.stdout, &self.job)
             }
-            Form::MemoryFile => {
+            CallForm::MemoryFile => {
                 let output = self.plan.capture(&memory_file()).context("not launched")?;
                 captured(start, output.status, &output.stdout, &self.job)
             }
-            Form::Zygote => finish(start, zygote().spawn(&self.plan).context("not launched")?),
+            CallForm::Zygote => finish(start, zygote().spawn(&self.plan).context("not launched")?),
         }
     }
 }
