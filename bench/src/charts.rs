@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    looks::{LOOKS, Look},
+    looks::{Appearance, LOOKS},
     name::Name,
     properties::{PROPERTIES, Property},
     record::Report,
@@ -40,7 +40,7 @@ pub(crate) struct Panel {
 
 /// The values of one method: the indices of their ticks, ascending, with the value. There are two at least.
 pub(crate) struct Line {
-    pub(crate) look: &'static Look,
+    pub(crate) look: &'static Appearance,
     pub(crate) points: Vec<(usize, f64)>,
 }
 
@@ -110,7 +110,7 @@ fn alive(report: &Report) -> Option<Chart> {
 fn panels<R>(metrics: &[Metric<R>], cells: &[(Name, usize, &R)]) -> Vec<Panel> {
     let mut panels = Vec::new();
     for (title, value) in metrics {
-        let line = |look: &'static Look| {
+        let line = |look: &'static Appearance| {
             let own = cells.iter().filter(|(launcher, ..)| *launcher == look.launcher);
             let mut points: Vec<(usize, f64)> = own.filter_map(|(_, tick, row)| Some((*tick, value(row)?))).collect();
             points.sort_by_key(|(tick, _)| *tick);

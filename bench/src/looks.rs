@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::name::Name;
 
 /// The appearance of a method in all charts.
-pub(crate) struct Look {
+pub(crate) struct Appearance {
     pub(crate) launcher: Name,
     /// The class of its colour, of [`COLOURS`].
     pub(crate) class: &'static str,
@@ -20,13 +20,13 @@ const DIAMOND: &str = "M-4.8 0L0-4.8L4.8 0L0 4.8z";
 const TRIANGLE: &str = "M0-4.5L4.3 3.2h-8.6z";
 const CROSS: &str = "M-3.2-3.2L3.2 3.2M-3.2 3.2L3.2-3.2";
 
-const fn look(launcher: Name, class: &'static str, mark: &'static str) -> Look {
-    Look { launcher, class, mark }
+const fn look(launcher: Name, class: &'static str, mark: &'static str) -> Appearance {
+    Appearance { launcher, class, mark }
 }
 
 /// The methods that are drawn, in this order: the context first, the baseline on top. The prepared forms of forkless are only in
 /// the tables: their lines would cover the others.
-pub(crate) const LOOKS: [Look; 24] = [
+pub(crate) const LOOKS: [Appearance; 24] = [
     look("system", "other", CROSS),
     look("std", "other", SQUARE),
     look("go", "other", TRIANGLE),

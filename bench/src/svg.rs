@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{
     charts::{Chart, Line, Panel},
-    looks::{Look, style},
+    looks::{Appearance, style},
     name::shown,
     units::{thousands, time},
 };
@@ -81,7 +81,7 @@ fn draw(chart: &Chart, panel: &Panel, alike: &[&Panel], size: &Size, svg: &mut S
         text(svg, ("faint", "middle"), (x(tick), bottom + 1.4 * font), &chart.ticks[tick]);
     }
     text(svg, ("faint", "middle"), ((left + right) / 2.0, size.height - 0.8 * font), chart.title);
-    for Line { look: Look { launcher, class, mark }, points } in &panel.lines {
+    for Line { look: Appearance { launcher, class, mark }, points } in &panel.lines {
         let at: Vec<String> = points.iter().map(|(tick, value)| format!("{:.1} {:.1}", x(*tick), y(*value))).collect();
         let width = if *class == "ours" { 0.2 } else { 0.12 } * font;
         let _ = writeln!(svg, "<polyline class=\"{class}\" stroke-width=\"{width:.1}\" points=\"{}\"/>", at.join(" "));
@@ -100,13 +100,13 @@ fn draw(chart: &Chart, panel: &Panel, alike: &[&Panel], size: &Size, svg: &mut S
 /// because an image in a page has no tooltips.
 fn names(panel: &Panel, (x, y): (impl Fn(usize) -> f64, impl Fn(f64) -> f64), size: &Size, svg: &mut String) {
     let font = size.font;
-    let mut ends: Vec<(&Look, usize, f64)> =
+    let mut ends: Vec<(&Appearance, usize, f64)> =
         panel.lines.iter().filter_map(|line| line.points.last().map(|end| (line.look, end.0, end.1))).collect();
     ends.sort_by(|a, b| b.2.total_cmp(&a.2));
     let wanted: Vec<f64> = ends.iter().map(|(.., value)| y(*value)).collect();
     let places = spread(&wanted, 1.3 * font, (size.top, size.height - font));
     let left = size.width - size.right;
-    for ((Look { launcher, class, .. }, tick, value), at) in ends.into_iter().zip(places) {
+    for ((Appearance { launcher, class, .. }, tick, value), at) in ends.into_iter().zip(places) {
         let (from, to) = (y(value), left + 1.2 * font);
         let path = format!("{:.1} {from:.1} {left} {from:.1} {to:.1} {at:.1}", x(tick));
         let _ = writeln!(svg, "<polyline class=\"lead {class}\" points=\"{path}\"/>");
