@@ -39,7 +39,7 @@ pub const VERSION: u32 = plan::VERSION << 16 | 3;
 /// The kind of a message.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// The helper is ready. `value`: 0, or why it refuses to serve: one of [`refusal`].
     Hello = 1,
     /// Map the attached memory as this parcel. `value`: its length.
@@ -72,7 +72,7 @@ pub struct Message {
     pub magic: u32,
     /// [`VERSION`].
     pub version: u32,
-    /// A [`Kind`].
+    /// A [`MessageKind`].
     pub kind: u32,
     /// The number of the parcel.
     pub parcel: u32,
@@ -82,7 +82,7 @@ pub struct Message {
 
 impl Message {
     /// A message of this version.
-    pub const fn new(kind: Kind, parcel: u32, value: u64) -> Self {
+    pub const fn new(kind: MessageKind, parcel: u32, value: u64) -> Self {
         Self { magic: MAGIC, version: VERSION, kind: kind as u32, parcel, value }
     }
 
@@ -90,8 +90,9 @@ impl Message {
     pub const EMPTY: Self = Self { magic: 0, version: 0, kind: 0, parcel: 0, value: 0 };
 
     /// The kind. `None` for a message of another version.
-    pub fn kind(&self) -> Option<Kind> {
-        let kinds = [Kind::Hello, Kind::Map, Kind::Descriptors, Kind::Launch, Kind::Forget];
+    pub fn kind(&self) -> Option<MessageKind> {
+        let kinds =
+            [MessageKind::Hello, MessageKind::Map, MessageKind::Descriptors, MessageKind::Launch, MessageKind::Forget];
         let ours = self.magic == MAGIC && self.version == VERSION;
         kinds.into_iter().find(|&kind| ours && kind as u32 == self.kind)
     }
@@ -315,8 +316,8 @@ mod tests {
 
     #[test]
     fn a_message_of_another_version_has_no_kind() {
-        let message = Message::new(Kind::Launch, 1, 0);
-        assert_eq!(message.kind(), Some(Kind::Launch));
+        let message = Message::new(MessageKind::Launch, 1, 0);
+        assert_eq!(message.kind(), Some(MessageKind::Launch));
         assert_eq!(Message { magic: 0, ..message }.kind(), None);
         assert_eq!(Message { version: VERSION + 1, ..message }.kind(), None);
         assert_eq!(Message { kind: 6, ..message }.kind(), None);

@@ -15,7 +15,7 @@ use core::sync::atomic::fence;
 use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::child::play_all_but_last;
 use forkless_core::frame::LEFT;
-use forkless_core::parcel::{self, Kind, MAX_PATCHES, Message, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
+use forkless_core::parcel::{self, MAX_PATCHES, Message, MessageKind, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
 use forkless_core::sender::{Owner, receive};
 use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, adopt_unannounced, announce, fail};
@@ -88,7 +88,7 @@ pub(crate) unsafe fn stop(argc: c_int, argv: *mut *mut c_char, has_fork_handlers
         // SAFETY: the arguments that the kernel has given this program.
         false => unsafe { state.prepare(program, argc, argv) }.err().unwrap_or(0),
     };
-    if !send(&Message::new(Kind::Hello, 0, refusal)) || refusal != 0 {
+    if !send(&Message::new(MessageKind::Hello, 0, refusal)) || refusal != 0 {
         sys::exit(1);
     }
     state.serve(program)
@@ -192,7 +192,7 @@ impl State {
         })?;
         let Some(received) = received else { return Ok(None) };
         self.lost_some |= received.lost_some;
-        if received.message.kind() == Some(Kind::Launch) && !self.owner.has_sent(received.sender) {
+        if received.message.kind() == Some(MessageKind::Launch) && !self.owner.has_sent(received.sender) {
             // Another process, or the caller has given up rights that this process still has.
             sys::exit(5);
         }
@@ -220,7 +220,7 @@ impl State {
     fn take(&mut self, program: &mut Program, message: &Message) -> Option<Arguments> {
         let at = message.parcel as usize;
         match message.kind() {
-            Some(Kind::Map) => {
+            Some(MessageKind::Map) => {
                 let memory = self.count.checked_sub(1).and_then(|last| self.descriptors.get(last)).copied();
                 let mapped = memory.and_then(|fd| map(fd, message.value as usize));
                 self.close_first(self.count);
@@ -229,8 +229,8 @@ impl State {
                     _ => sys::exit(3),
                 }
             }
-            Some(Kind::Descriptors) => {}
-            Some(Kind::Launch) => {
+            Some(MessageKind::Descriptors) => {}
+            Some(MessageKind::Launch) => {
                 let parcel = self.parcels.get(at).copied().unwrap_or(NOTHING);
                 let Some(memory) = NonNull::new(parcel.memory) else { sys::exit(2) };
                 if let Some(arguments) = self.launch(program, memory, parcel.length) {
@@ -239,14 +239,14 @@ impl State {
                 self.close_first(self.count);
                 self.lost_some = false;
             }
-            Some(Kind::Forget) => {
+            Some(MessageKind::Forget) => {
                 if let Some(place) = self.parcels.get_mut(at) {
                     unmap(place);
                     *place = NOTHING;
                 }
             }
             // A message of another version: no answer would be understood.
-            Some(Kind::Hello) | None => sys::exit(3),
+            Some(MessageKind::Hello) | None => sys::exit(3),
         }
         None
     }

@@ -3,7 +3,7 @@
 use crate::observe::{self, skip};
 use crate::zygote::{says, zygote};
 use forkless::{Command, Stdio};
-use forkless_core::parcel::{Kind, Message};
+use forkless_core::parcel::{Message, MessageKind};
 use forkless_tests::process::is_root;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ fn socket() -> i32 {
 /// Asks for a launch without the library, which would compare first. The parcel does not exist: a helper that believes
 /// it ends with 2.
 fn ask_for_a_launch(socket: i32) {
-    let message = Message::new(Kind::Launch, 77, 0);
+    let message = Message::new(MessageKind::Launch, 77, 0);
     // SAFETY: the kernel reads the message.
     let sent = unsafe { libc::send(socket, (&raw const message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) };
     assert_eq!(sent, size_of::<Message>() as isize);

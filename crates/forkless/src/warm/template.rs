@@ -12,7 +12,7 @@ use crate::kernel::SIGKILL;
 use crate::procfs::{Process, Status};
 use crate::request::command::Command;
 use crate::zygote::helper::Helper;
-use crate::zygote::message::{Kind, refusal};
+use crate::zygote::message::{MessageKind, refusal};
 use forkless_core::sender::{Received, receive};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -240,11 +240,13 @@ fn greet(socket: &OwnedFd, _child: &mut Child, said: &mut Option<&'static str>) 
     let received = receive(socket.as_raw_fd(), |_| ()).map_err(io::Error::from_raw_os_error)?;
     let Some(Received { message, .. }) = received else { return Err(io::ErrorKind::UnexpectedEof.into()) };
     *said = Some(match (message.kind(), message.value) {
-        (Some(Kind::Hello), 0) => return Ok(()),
-        (Some(Kind::Hello), refusal::PRIVILEGED) => "the program gains privileges when it is executed",
-        (Some(Kind::Hello), refusal::FORK_HANDLERS) => "a library has handlers for fork (pthread_atfork)",
-        (Some(Kind::Hello), refusal::TIMERS) => "a library has a timer or an alternate signal stack",
-        (Some(Kind::Hello), refusal::KERNEL) => "the kernel does not support templates (CONFIG_CHECKPOINT_RESTORE)",
+        (Some(MessageKind::Hello), 0) => return Ok(()),
+        (Some(MessageKind::Hello), refusal::PRIVILEGED) => "the program gains privileges when it is executed",
+        (Some(MessageKind::Hello), refusal::FORK_HANDLERS) => "a library has handlers for fork (pthread_atfork)",
+        (Some(MessageKind::Hello), refusal::TIMERS) => "a library has a timer or an alternate signal stack",
+        (Some(MessageKind::Hello), refusal::KERNEL) => {
+            "the kernel does not support templates (CONFIG_CHECKPOINT_RESTORE)"
+        }
         _ => "libforkless_warm.so is of another version",
     });
     Err(io::ErrorKind::Unsupported.into())

@@ -1,6 +1,6 @@
 //! The caller's side of one helper: its start, its socket, its parcels, its end.
 
-use super::message::{ARENA_AT, AT_ONCE, Kind, Message, OverSocket, PARCEL_AT, Parcel, USUAL, refusal};
+use super::message::{ARENA_AT, AT_ONCE, Message, MessageKind, OverSocket, PARCEL_AT, Parcel, USUAL, refusal};
 use super::server::{ASKED, SOCKET};
 use super::{HelperProgram, ZygoteOptions};
 use crate::child::Child;
@@ -328,10 +328,10 @@ impl Helper {
         let before = |rest: &[BorrowedFd<'_>]| (fds.len() - rest.len()) as u64;
         while rest.len() > AT_ONCE {
             let (now, later) = rest.split_at(AT_ONCE);
-            self.push(&Message::new(Kind::Descriptors, id, before(rest)), now)?;
+            self.push(&Message::new(MessageKind::Descriptors, id, before(rest)), now)?;
             rest = later;
         }
-        self.push(&Message::new(Kind::Launch, id, before(rest)), rest)
+        self.push(&Message::new(MessageKind::Launch, id, before(rest)), rest)
     }
 
     /// Sends one message. Waits for room in the socket as long as the helper runs.
@@ -380,7 +380,7 @@ impl Helper {
         let id = lock(&self.link.free).pop().unwrap_or_else(|| self.link.next.fetch_add(1, Ordering::Relaxed));
         let memory = Memory { base, length, id };
         let _in_turn = lock(&self.link.sends);
-        match self.push(&Message::new(Kind::Map, id, length as u64), &[file.as_fd()]) {
+        match self.push(&Message::new(MessageKind::Map, id, length as u64), &[file.as_fd()]) {
             Ok(()) => Ok(memory),
             Err(error) => {
                 memory.unmap();
@@ -453,7 +453,7 @@ impl Link {
         drop(parcels);
         // If the socket has no room for the message, the mapping is kept for another launch.
         let _in_turn = lock(&self.sends);
-        match self.socket().and_then(|socket| Message::new(Kind::Forget, memory.id, 0).send(socket, &[])) {
+        match self.socket().and_then(|socket| Message::new(MessageKind::Forget, memory.id, 0).send(socket, &[])) {
             Ok(()) => {
                 lock(&self.free).push(memory.id);
                 memory.unmap();
@@ -505,8 +505,8 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
     };
     match receive(socket.as_raw_fd(), |_| ()) {
         Ok(Some(Received { message, .. })) => match (message.kind(), message.value) {
-            (Some(Kind::Hello), 0) => Ok(()),
-            (Some(Kind::Hello), refusal::PRIVILEGED) => {
+            (Some(MessageKind::Hello), 0) => Ok(()),
+            (Some(MessageKind::Hello), refusal::PRIVILEGED) => {
                 let why =
                     "gains privileges when it is executed (setuid, capabilities), so it cannot be a zygote's helper";
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{who} {why}")))

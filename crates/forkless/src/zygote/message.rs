@@ -3,7 +3,7 @@
 
 pub(crate) use forkless_core::parcel::{ARENA_AT, CGROUP_AT, DIRECTORY_AT, MAX_PATCHES, PARCEL_AT};
 pub(crate) use forkless_core::parcel::{
-    Kind, Message, Order, PID_NAMESPACE_AT, Parcel, USUAL, WORDS, failure, refusal,
+    Message, MessageKind, Order, PID_NAMESPACE_AT, Parcel, USUAL, WORDS, failure, refusal,
 };
 use rustix::net::sendmsg;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};

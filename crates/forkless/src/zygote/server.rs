@@ -3,7 +3,9 @@
 //! After a launch it keeps only the parcel's mapping. It closes the received descriptors as soon as the child has its
 //! copies, and reports errors in the parcel. It ends when its parent has closed the socket or has ended.
 
-use super::message::{Kind, MAX_PATCHES, Message, Order, OverSocket, PARCEL_AT, Parcel, WORDS, failure, refusal};
+use super::message::{
+    MAX_PATCHES, Message, MessageKind, Order, OverSocket, PARCEL_AT, Parcel, WORDS, failure, refusal,
+};
 use super::parcel;
 use super::registry::{Registry, read_calls};
 use crate::kernel::{self, Prctl};
@@ -136,7 +138,7 @@ impl<'a> Server<'a> {
 
     fn serve(mut self) -> ! {
         if is_privileged() {
-            let _ = Message::new(Kind::Hello, 0, refusal::PRIVILEGED).send(&self.socket, &[]);
+            let _ = Message::new(MessageKind::Hello, 0, refusal::PRIVILEGED).send(&self.socket, &[]);
             sys::exit(1);
         }
         match Owner::of(self.socket.as_raw_fd()) {
@@ -145,7 +147,7 @@ impl<'a> Server<'a> {
             None => sys::exit(1),
         }
         self.settle_down();
-        if Message::new(Kind::Hello, 0, 0).send(&self.socket, &[]).is_err() {
+        if Message::new(MessageKind::Hello, 0, 0).send(&self.socket, &[]).is_err() {
             sys::exit(1);
         }
         loop {
@@ -154,7 +156,7 @@ impl<'a> Server<'a> {
             let answer = receive(self.socket.as_raw_fd(), |fd| descriptors.push(fd));
             match answer {
                 Ok(Some(Received { message, lost_some, sender })) => {
-                    if message.kind() == Some(Kind::Launch) && !self.owner.has_sent(sender) {
+                    if message.kind() == Some(MessageKind::Launch) && !self.owner.has_sent(sender) {
                         // Another process, or the caller has given up rights that this process still has.
                         sys::exit(5);
                     }
@@ -219,7 +221,7 @@ impl<'a> Server<'a> {
     fn take(&mut self, message: &Message) {
         let id = message.parcel as usize;
         match message.kind() {
-            Some(Kind::Map) => {
+            Some(MessageKind::Map) => {
                 let memory = self.descriptors.pop();
                 if id >= parcel::MOST {
                     sys::exit(3);
@@ -233,8 +235,8 @@ impl<'a> Server<'a> {
                 }
                 self.parcels[id] = mapped;
             }
-            Some(Kind::Descriptors) => {}
-            Some(Kind::Launch) => {
+            Some(MessageKind::Descriptors) => {}
+            Some(MessageKind::Launch) => {
                 match self.parcels.get(id).and_then(Option::as_ref).map(|parcel| (parcel.memory, parcel.length)) {
                     Some((memory, length)) => self.launch(memory, length),
                     // A parcel that cannot be mapped: this process ends, which the owner notices.
@@ -243,14 +245,14 @@ impl<'a> Server<'a> {
                 self.close_first(self.descriptors.len());
                 self.lost_some = false;
             }
-            Some(Kind::Forget) => {
+            Some(MessageKind::Forget) => {
                 if let Some(parcel) = self.parcels.get_mut(id).and_then(Option::take) {
                     // SAFETY: a whole mapping. The owner sends this message when the child has left it.
                     let _ = unsafe { munmap(parcel.memory.as_ptr().cast(), parcel.length) };
                 }
             }
             // A message of another version: no answer would be understood.
-            Some(Kind::Hello) | None => sys::exit(3),
+            Some(MessageKind::Hello) | None => sys::exit(3),
         }
     }
 
