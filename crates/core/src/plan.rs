@@ -227,9 +227,9 @@ pub enum Origin {
 /// zygote writes into a plan the numbers of the descriptors that it has received.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source(i32);
+pub struct OriginNumber(i32);
 
-impl Source {
+impl OriginNumber {
     /// The number of an origin. A descriptor must be 0 or more.
     pub const fn of(origin: Origin) -> Self {
         match origin {
@@ -260,7 +260,7 @@ impl Source {
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {
     /// Where it comes from.
-    pub source: Source,
+    pub source: OriginNumber,
     /// The child's number.
     pub target: i32,
 }
@@ -268,7 +268,7 @@ pub struct Pair {
 impl Pair {
     /// The child's `target` from this origin.
     pub const fn new(origin: Origin, target: i32) -> Self {
-        Self { source: Source::of(origin), target }
+        Self { source: OriginNumber::of(origin), target }
     }
 
     /// Where it comes from.

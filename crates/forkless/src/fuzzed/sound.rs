@@ -3,8 +3,8 @@
 
 use forkless_core::frame::SLOTS;
 use forkless_core::plan::{
-    self, ANY_BY_SHELL, BEST_EFFORT, Call, Header, IN_PLACE, MAGIC, MAX_FDS, NOT_PROCFS, Op, OpCode, Origin, SURELY,
-    Source, TRY_AGAIN, TRY_ALL, VARIABLES, VERSION,
+    self, ANY_BY_SHELL, BEST_EFFORT, Call, Header, IN_PLACE, MAGIC, MAX_FDS, NOT_PROCFS, Op, OpCode, Origin,
+    OriginNumber, SURELY, TRY_AGAIN, TRY_ALL, VARIABLES, VERSION,
 };
 use std::mem::offset_of;
 
@@ -127,7 +127,7 @@ impl ArenaReader<'_> {
         self.check(count as usize <= MAX_FDS, || format!("{count} pairs"));
         let mut before = -1;
         for at in range.step_by(8) {
-            let (source, target) = (Source::from_number(self.u32(at) as i32).origin(), self.u32(at + 4) as i32);
+            let (source, target) = (OriginNumber::from_number(self.u32(at) as i32).origin(), self.u32(at + 4) as i32);
             let known = !matches!(source, Origin::Slot(slot) if slot >= SLOTS);
             self.check(known && target > before, || format!("pair {source:?} as {target} after {before}"));
             before = target;

@@ -267,7 +267,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS, source_of};
-    use forkless_core::plan::{Origin, Pair, Source};
+    use forkless_core::plan::{Origin, OriginNumber, Pair};
 
     /// A number stands for one origin. A slot that no frame has leaves the child's descriptor unchanged.
     #[test]
@@ -275,7 +275,7 @@ mod tests {
         let origins =
             [Origin::Null, Origin::Descriptor(0), Origin::Descriptor(i32::MAX), Origin::Slot(0), Origin::Slot(SLOTS)];
         for origin in origins {
-            assert_eq!(Source::of(origin).origin(), origin);
+            assert_eq!(OriginNumber::of(origin).origin(), origin);
         }
         let slots: [i32; SLOTS] = std::array::from_fn(|n| 100 + n as i32);
         let found = origins.map(|origin| source_of(&slots, &Pair::new(origin, 7)));
