@@ -3,7 +3,7 @@
 
 use crate::kernel::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
 use crate::request::environment::Held;
-use crate::request::stdio::Source;
+use crate::request::stdio::FdSource;
 use crate::route::Launcher;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, Call, Header, Op, OpCode, Pair};
@@ -142,13 +142,13 @@ pub(crate) enum PlannedStream {
 }
 
 impl PlannedStream {
-    pub(crate) fn of(source: Option<&Source>) -> Self {
+    pub(crate) fn of(source: Option<&FdSource>) -> Self {
         match source {
             None => Self::Unset,
-            Some(Source::Inherit) => Self::Inherit,
-            Some(Source::Null) => Self::Null,
-            Some(Source::Piped) => Self::Piped,
-            Some(Source::SocketPair) => Self::SocketPair,
+            Some(FdSource::Inherit) => Self::Inherit,
+            Some(FdSource::Null) => Self::Null,
+            Some(FdSource::Piped) => Self::Piped,
+            Some(FdSource::SocketPair) => Self::SocketPair,
             Some(_) => Self::Compiled,
         }
     }

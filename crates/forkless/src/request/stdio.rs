@@ -27,11 +27,11 @@ use std::sync::Arc;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Stdio(pub(crate) Source);
+pub struct Stdio(pub(crate) FdSource);
 
 /// Where a child's descriptor comes from.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum FdSource {
     /// The parent's descriptor of the same number.
     Inherit,
     /// `/dev/null`, opened in the child.
@@ -61,7 +61,7 @@ impl Stdio {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn inherit() -> Self {
-        Self(Source::Inherit)
+        Self(FdSource::Inherit)
     }
 
     /// Gives the child `/dev/null`, open for reading and writing. The child opens it.
@@ -73,7 +73,7 @@ impl Stdio {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn null() -> Self {
-        Self(Source::Null)
+        Self(FdSource::Null)
     }
 
     /// Gives the child one end of a new pipe. The other end is in the handle's `stdin`, `stdout` or `stderr`.
@@ -90,7 +90,7 @@ impl Stdio {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn piped() -> Self {
-        Self(Source::Piped)
+        Self(FdSource::Piped)
     }
 
     /// Gives the child one of two new connected stream sockets. [`Child::take_socket`](crate::Child::take_socket)
@@ -111,7 +111,7 @@ impl Stdio {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn socketpair() -> Self {
-        Self(Source::SocketPair)
+        Self(FdSource::SocketPair)
     }
 
     /// Gives the child a copy of the parent's descriptor `number`. The descriptor itself stays the caller's, and must
@@ -136,7 +136,7 @@ impl Stdio {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub unsafe fn fd(number: RawFd) -> Self {
-        Self(Source::Borrowed(number))
+        Self(FdSource::Borrowed(number))
     }
 
     /// Gives the child a copy of its own descriptor `number`, made when all others are in place:
@@ -152,7 +152,7 @@ impl Stdio {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn dup_of(number: RawFd) -> Self {
-        Self(Source::DupOf(number))
+        Self(FdSource::DupOf(number))
     }
 
     /// Gives the child the file at `path`, which the child opens with these flags and mode: `open(2)`. It does so with
@@ -175,7 +175,7 @@ impl Stdio {
     /// ```
     pub fn open<P: AsRef<OsStr>>(path: P, flags: i32, mode: u32) -> Self {
         let path = CString::new(path.as_ref().as_bytes()).map_err(|error| error.into_vec());
-        Self(Source::Open { path, flags, mode })
+        Self(FdSource::Open { path, flags, mode })
     }
 
     /// Copies the descriptor of `file`, for a file that the caller keeps.
@@ -213,16 +213,16 @@ impl TryFrom<Stdio> for std::process::Stdio {
     /// the error of copying the descriptor.
     fn try_from(stdio: Stdio) -> io::Result<Self> {
         Ok(match stdio.0 {
-            Source::Inherit => Self::inherit(),
-            Source::Null => Self::null(),
-            Source::Piped => Self::piped(),
-            Source::Owned(fd) => match Arc::try_unwrap(fd) {
+            FdSource::Inherit => Self::inherit(),
+            FdSource::Null => Self::null(),
+            FdSource::Piped => Self::piped(),
+            FdSource::Owned(fd) => match Arc::try_unwrap(fd) {
                 Ok(fd) => fd.into(),
                 Err(fd) => fd.try_clone()?.into(),
             },
             // SAFETY: copied at once; a number that is not open is an error.
-            Source::Borrowed(fd) => unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?.into(),
-            Source::SocketPair | Source::DupOf(_) | Source::Open { .. } => {
+            FdSource::Borrowed(fd) => unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?.into(),
+            FdSource::SocketPair | FdSource::DupOf(_) | FdSource::Open { .. } => {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, "std::process::Stdio cannot say this"));
             }
         })
@@ -231,7 +231,7 @@ impl TryFrom<Stdio> for std::process::Stdio {
 
 impl From<OwnedFd> for Stdio {
     fn from(fd: OwnedFd) -> Self {
-        Self(Source::Owned(Arc::new(fd)))
+        Self(FdSource::Owned(Arc::new(fd)))
     }
 }
 
@@ -253,7 +253,7 @@ impl From<io::Stdout> for Stdio {
     /// The parent's standard output, at any number of the child's: the file that is descriptor 1 at the launch, not the one
     /// that it was when this was made.
     fn from(_: io::Stdout) -> Self {
-        Self(Source::Borrowed(1))
+        Self(FdSource::Borrowed(1))
     }
 }
 
@@ -261,11 +261,11 @@ impl From<io::Stderr> for Stdio {
     /// The parent's standard error, at any number of the child's: the file that is descriptor 2 at the launch, not the one
     /// that it was when this was made.
     fn from(_: io::Stderr) -> Self {
-        Self(Source::Borrowed(2))
+        Self(FdSource::Borrowed(2))
     }
 }
 
-impl Source {
+impl FdSource {
     /// The parent's descriptor number, where it is known before the run.
     pub(crate) fn fixed(&self, number: RawFd) -> Option<RawFd> {
         match self {

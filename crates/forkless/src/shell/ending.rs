@@ -5,7 +5,7 @@ use super::known::ShellFile;
 use crate::error::Error;
 use crate::once::OnceFor;
 use crate::request::command::Command;
-use crate::request::stdio::{Source, Stdio};
+use crate::request::stdio::{FdSource, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -69,16 +69,16 @@ impl MessageTarget {
         };
         // As the child does: a copy of another one of its descriptors is made last.
         let number = match command.fds.get(&number) {
-            Some(Source::DupOf(of @ 1..=2)) => *of,
+            Some(FdSource::DupOf(of @ 1..=2)) => *of,
             _ => number,
         };
         Some(match command.fds.get(&number) {
             None if captures == Captures::All => Self::Captured(number),
-            Some(Source::Piped) if captures != Captures::Nothing => Self::Captured(number),
-            None | Some(Source::Inherit) => Self::Ours(number),
-            Some(Source::Borrowed(ours @ 1..=2)) => Self::Ours(*ours),
-            Some(Source::Null) => Self::Nowhere,
-            Some(Source::Owned(fd)) => Self::To(Arc::clone(fd)),
+            Some(FdSource::Piped) if captures != Captures::Nothing => Self::Captured(number),
+            None | Some(FdSource::Inherit) => Self::Ours(number),
+            Some(FdSource::Borrowed(ours @ 1..=2)) => Self::Ours(*ours),
+            Some(FdSource::Null) => Self::Nowhere,
+            Some(FdSource::Owned(fd)) => Self::To(Arc::clone(fd)),
             Some(_) => return None,
         })
     }

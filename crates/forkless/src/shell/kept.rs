@@ -1,7 +1,7 @@
 //! Lines whose output pipes the caller reads itself.
 
 use super::{ShellChild, ShellCommand};
-use crate::request::stdio::Source;
+use crate::request::stdio::FdSource;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::BTreeMap;
@@ -36,22 +36,22 @@ impl ShellCommand {
 }
 
 /// Makes descriptors that the command owns of what the ending may have to write to. Returns the caller's ends of the pipes.
-fn keep(fds: &mut BTreeMap<RawFd, Source>) -> io::Result<Vec<(RawFd, OwnedFd)>> {
+fn keep(fds: &mut BTreeMap<RawFd, FdSource>) -> io::Result<Vec<(RawFd, OwnedFd)>> {
     let mut ours = Vec::new();
     for number in 1..=2 {
         let theirs = match fds.get(&number) {
-            Some(Source::Piped) => {
+            Some(FdSource::Piped) => {
                 let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
                 ours.push((number, reader));
                 writer
             }
-            Some(&Source::Borrowed(fd @ 3..)) => {
+            Some(&FdSource::Borrowed(fd @ 3..)) => {
                 // SAFETY: the caller keeps it open until the launch.
                 fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(fd) }, 3)?
             }
             _ => continue,
         };
-        fds.insert(number, Source::Owned(Arc::new(theirs)));
+        fds.insert(number, FdSource::Owned(Arc::new(theirs)));
     }
     Ok(ours)
 }

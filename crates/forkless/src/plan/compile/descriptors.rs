@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::plan::TERMINAL_SLOT;
 use crate::request::command::{Command, MountStep, NewFile};
-use crate::request::stdio::Source;
+use crate::request::stdio::FdSource;
 use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::frame::{EXEC_SLOT, SLOTS};
@@ -106,44 +106,44 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
             found.keep.push(number);
         }
         let origin = match source {
-            Source::Piped if number > 2 => {
+            FdSource::Piped if number > 2 => {
                 return refuse(format!("a pipe at fd {number} has no known direction: use Stdio::socketpair() there"));
             }
-            Source::SocketPair if number > 2 => {
+            FdSource::SocketPair if number > 2 => {
                 found.sockets.push(number);
                 Origin::Slot(2 + found.sockets.len())
             }
-            Source::Null if number > 2 => Origin::Null,
-            Source::Inherit | Source::Null | Source::Piped | Source::SocketPair if number <= 2 => {
+            FdSource::Null if number > 2 => Origin::Null,
+            FdSource::Inherit | FdSource::Null | FdSource::Piped | FdSource::SocketPair if number <= 2 => {
                 Origin::Slot(number as usize)
             }
-            Source::Borrowed(fd) if *fd < 0 => {
+            FdSource::Borrowed(fd) if *fd < 0 => {
                 return refuse(format!("fd {fd}, the source of fd {number}, is not a descriptor number"));
             }
             // A copy of the same number means that the descriptor is inherited.
-            Source::DupOf(other) if *other == number => {
+            FdSource::DupOf(other) if *other == number => {
                 if number > 2 {
                     Origin::Descriptor(number)
                 } else {
                     Origin::Slot(number as usize)
                 }
             }
-            Source::DupOf(other) => {
+            FdSource::DupOf(other) => {
                 check_dup(command, number, *other)?;
                 continue;
             }
-            Source::Open { path: Err(_), .. } => {
+            FdSource::Open { path: Err(_), .. } => {
                 return refuse(format!("the path for fd {number} contains a NUL byte"));
             }
-            Source::Open { .. } => continue,
+            FdSource::Open { .. } => continue,
             fixed => Origin::Descriptor(fixed.fixed(number).unwrap_or(number)),
         };
-        if let Source::Owned(fd) = source {
+        if let FdSource::Owned(fd) = source {
             found.owned.push(Arc::clone(fd));
         }
         if let Origin::Descriptor(passed) = origin {
             found.highest_source = found.highest_source.max(passed);
-            found.borrows |= !matches!(source, Source::Owned(_));
+            found.borrows |= !matches!(source, FdSource::Owned(_));
         }
         found.pairs.push(Pair::new(origin, number));
     }
@@ -217,7 +217,7 @@ fn terminal(command: &Command, found: &mut Descriptors) -> Result<RawFd, Error> 
 /// their numbers, so the source might not exist yet.
 fn check_dup(command: &Command, number: RawFd, other: RawFd) -> Result<(), Error> {
     let known = other <= 2 || command.inherit_all || command.fds.contains_key(&other);
-    let chained = matches!(command.fds.get(&other), Some(Source::DupOf(_)));
+    let chained = matches!(command.fds.get(&other), Some(FdSource::DupOf(_)));
     if other < 0 || !known {
         return Err(Error::check(
             &command.program,

@@ -5,7 +5,7 @@ use crate::plan::posix_spawn::Extensions;
 use crate::plan::{Creator, Fds, Placement, Plan, PlannedStream};
 use crate::request::command::posix::FileAction;
 use crate::request::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
-use crate::request::stdio::Source;
+use crate::request::stdio::FdSource;
 use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{
@@ -353,12 +353,12 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
         steps.call(Step::Umask, &format!("{mask:03o}"), uapi::__NR_umask, &[Arg::Number(mask.into())]);
     }
     for (&number, source) in &command.fds {
-        if let Source::Open { path: Ok(path), flags, mode } = source {
+        if let FdSource::Open { path: Ok(path), flags, mode } = source {
             steps.open(number, path, *flags, *mode, not_procfs(command));
         }
     }
     for (&number, source) in &command.fds {
-        if let Source::DupOf(other) = source {
+        if let FdSource::DupOf(other) = source {
             // A copy of the same number means that the descriptor is inherited.
             if *other != number {
                 steps.op(Step::Dup, Op { a: *other as u32, b: number as u32, ..Op::new(OpCode::Dup) });

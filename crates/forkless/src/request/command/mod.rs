@@ -5,7 +5,7 @@
 use crate::request::Above;
 use crate::request::closure::Closure;
 use crate::request::environment::Held;
-use crate::request::stdio::{Source, Stdio};
+use crate::request::stdio::{FdSource, Stdio};
 use crate::route::Launcher;
 use forkless_core::sys::signal::{SIGPIPE, bit};
 use std::collections::BTreeMap;
@@ -137,7 +137,7 @@ pub struct Command {
     pub(crate) args: Vec<OsString>,
     pub(crate) env: EnvironmentChanges,
     pub(crate) directory: Option<PathBuf>,
-    pub(crate) fds: BTreeMap<RawFd, Source>,
+    pub(crate) fds: BTreeMap<RawFd, FdSource>,
     pub(crate) inherit_all: bool,
     pub(crate) setsid: bool,
     pub(crate) process_group: Option<i32>,
