@@ -1,7 +1,7 @@
 //! A command that is prepared once and run any number of times.
 
 use crate::child::Child;
-use crate::launch::run::Form;
+use crate::launch::run::LaunchForm;
 use crate::plan::{Plan, describe};
 use crate::start::{self, Start};
 use std::io;
@@ -48,7 +48,7 @@ impl Prepared {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn spawn(&self) -> io::Result<Child> {
-        Start::new(Form::Spawn).child(&self.0)
+        Start::new(LaunchForm::Spawn).child(&self.0)
     }
 
     /// Starts the program and returns as soon as the child exists, as [`Command::launch`](crate::Command::launch) does.
@@ -64,7 +64,7 @@ impl Prepared {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn launch(&self) -> io::Result<Child> {
-        Start::new(Form::Launch).child(&self.0)
+        Start::new(LaunchForm::Launch).child(&self.0)
     }
 
     /// Runs the program to its end and returns its exit status, as [`Command::status`](crate::Command::status) does.

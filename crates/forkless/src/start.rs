@@ -3,7 +3,7 @@
 use crate::child::{Child, orphan};
 use crate::launch;
 use crate::launch::pipes::{Defaults, Pipes, plain_slots};
-use crate::launch::run::{Cloner, Form, OfPlan, Run};
+use crate::launch::run::{Cloner, LaunchForm, OfPlan, Run};
 use crate::launch::wait::sigchld_discards;
 use crate::plan::{Plan, PlannedStream};
 use std::io;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
     /// At which point of the child's start the launch returns.
-    pub(crate) form: Form,
+    pub(crate) form: LaunchForm,
     /// What standard streams are that the command does not set.
     pub(crate) defaults: Defaults<'a>,
     /// Whether the handle has a pidfd.
@@ -37,7 +37,7 @@ pub(crate) enum Pidfd {
 
 impl<'a> Start<'a> {
     /// The parent's streams, a pidfd, and a clone by this process.
-    pub(crate) fn new(form: Form) -> Self {
+    pub(crate) fn new(form: LaunchForm) -> Self {
         Self { form, defaults: Defaults::Inherit, pidfd: Pidfd::Unless(true), cloner: None, holds: false }
     }
 
@@ -81,21 +81,21 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         || !plan.fds.sockets.is_empty()
         || plan.fds.pty.is_some()
     {
-        return Start::new(Form::Launch).child(plan)?.wait();
+        return Start::new(LaunchForm::Launch).child(plan)?.wait();
     }
     if plan.cloner.is_some() {
-        return Start::new(Form::Launch).pidfd(Pidfd::Unless(sigchld_discards())).child(plan)?.wait();
+        return Start::new(LaunchForm::Launch).pidfd(Pidfd::Unless(sigchld_discards())).child(plan)?.wait();
     }
     if plan.place.is_filtered {
         // Only before it is reaped can be seen whether a filter killed it in exec.
-        return Start::new(Form::Spawn).child(plan)?.wait();
+        return Start::new(LaunchForm::Spawn).child(plan)?.wait();
     }
     let run = Run {
         cloner: None,
         slots: plain_slots(plan),
         only_pipes: true,
         pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),
-        form: Form::End,
+        form: LaunchForm::End,
         holds: false,
     };
     orphan::look_after_a_few();

@@ -2,7 +2,7 @@
 
 use crate::child::Child;
 use crate::launch::exec::exec;
-use crate::launch::run::Form;
+use crate::launch::run::LaunchForm;
 use crate::output::stream;
 use crate::plan::compile::compile;
 use crate::prepared::Prepared;
@@ -31,7 +31,7 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn spawn(&mut self) -> io::Result<Child> {
-        Start::new(Form::Spawn).child(&Arc::new(compile(self, false)?))
+        Start::new(LaunchForm::Spawn).child(&Arc::new(compile(self, false)?))
     }
 
     /// Starts the program and returns as soon as the child exists, before the program has been executed.
@@ -58,7 +58,7 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn launch(&mut self) -> io::Result<Child> {
-        Start::new(Form::Launch).child(&Arc::new(compile(self, false)?))
+        Start::new(LaunchForm::Launch).child(&Arc::new(compile(self, false)?))
     }
 
     /// [`launch`](Self::launch), but does not wait until the child has taken its ends of the pipes, if it can do so
@@ -66,7 +66,7 @@ impl Command {
     /// is at its end only then, so it suits callers that read until the child has ended.
     #[doc(hidden)]
     pub fn launch_holding(&mut self) -> io::Result<Child> {
-        Start::new(Form::Launch).holding().child(&Arc::new(compile(self, false)?))
+        Start::new(LaunchForm::Launch).holding().child(&Arc::new(compile(self, false)?))
     }
 
     /// Runs the program to its end and returns its exit status.

@@ -5,7 +5,7 @@ use super::clone::{self, CloneArgs, Cloned};
 use super::creator::CreatorError;
 use super::dumpable::{KeepDumpable, Mark};
 use super::probe::{Feature, Features, is_refusal};
-use super::run::{Caller, Form, Run, Running};
+use super::run::{Caller, LaunchForm, Run, Running};
 use super::stack::Stack;
 use super::watch::{fatal_signal, has_executed, killed_in_exec, reap, result, wait_for, was_sent_away};
 use super::{dumps, failure, maps};
@@ -55,7 +55,7 @@ impl CloneMethod {
 /// Launches a plan by clone.
 pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let probed = || {
-        let features = Features::get_to_launch(run.form != Form::Launch);
+        let features = Features::get_to_launch(run.form != LaunchForm::Launch);
         features.map_err(|error| failure::probe_error(plan, error))
     };
     let assumed = Features::unprobed(plan.once);
@@ -159,7 +159,7 @@ fn knows_better(
     true
 }
 
-/// Why a launch with [`Form::Launch`] would return only when the child has executed its program, if it would: a caller that
+/// Why a launch with [`LaunchForm::Launch`] would return only when the child has executed its program, if it would: a caller that
 /// the exec itself waits for must not make it.
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
 pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
@@ -214,7 +214,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Cl
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
     frame.slots = run.slots;
     frame.only_pipes = run.only_pipes as u32;
-    frame.announce = (passes_descriptors(plan, run, way) && run.form == Form::Launch) as u32;
+    frame.announce = (passes_descriptors(plan, run, way) && run.form == LaunchForm::Launch) as u32;
     frame.opens_pipes = (way.passing() == Passing::Proc) as u32;
     if way.passing() == Passing::Proc {
         /// No file.

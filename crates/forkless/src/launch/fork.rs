@@ -10,7 +10,7 @@
 //! and a host that reaps every child may reap it first. Every launcher that forks has this limit.
 
 use super::forked::{PATIENCE, has_executed, nap};
-use super::run::{Caller, Form, Run, Running};
+use super::run::{Caller, LaunchForm, Run, Running};
 use super::stack::Stack;
 use super::watch::{fatal_signal, killed_in_exec, result, wait_though_stopped, wait_while, was_sent_away};
 use super::{failure, maps};
@@ -55,9 +55,9 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         write_maps(plan, &running, id_maps)?;
     }
     match run.form {
-        Form::Launch => return Ok(running),
-        Form::Spawn => running.left = wait_while(&running.stack, pid, None, |word| word != LEFT),
-        Form::End => {
+        LaunchForm::Launch => return Ok(running),
+        LaunchForm::Spawn => running.left = wait_while(&running.stack, pid, None, |word| word != LEFT),
+        LaunchForm::End => {
             running.ended = Some(wait::wait(pid, running.pidfd.as_ref(), started));
             running.stack.frame().word.store(LEFT, Ordering::Release);
             running.left = true;

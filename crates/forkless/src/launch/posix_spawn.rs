@@ -6,7 +6,7 @@
 //! beforehand is done here, where an error can name its step.
 
 use super::failure;
-use super::run::{Form, Run, Running};
+use super::run::{LaunchForm, Run, Running};
 use super::stack::Stack;
 use crate::error::Error;
 use crate::kernel::{self, LIBCS};
@@ -42,7 +42,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let started = Instant::now();
     let pid = request.spawn()?;
     let pidfd = room.and_then(|room| pidfd(room, pid));
-    let ended = (run.form == Form::End).then(|| wait::wait(pid, pidfd.as_ref(), started));
+    let ended = (run.form == LaunchForm::End).then(|| wait::wait(pid, pidfd.as_ref(), started));
     let route = Route::PosixSpawn { inherits_all: plan.fds.inherit_all };
     Ok(Running {
         pid,

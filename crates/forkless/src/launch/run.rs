@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// How long a launch waits for its child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum LaunchForm {
     /// Until the child exists, and has taken the descriptors that are passed to it, if any.
     Launch,
     /// Until it has executed the program or failed.
@@ -38,7 +38,7 @@ pub(crate) struct Run<'a> {
     /// The first three slots hold only pipes, which the child may open again through `/proc`.
     pub(crate) only_pipes: bool,
     pub(crate) pidfd: bool,
-    pub(crate) form: Form,
+    pub(crate) form: LaunchForm,
     /// The caller keeps the descriptors of the slots open until the child has taken them, so that a launch need not wait
     /// for that.
     pub(crate) holds: bool,
@@ -93,7 +93,7 @@ pub(crate) struct Running {
     pub(crate) pidfd: Option<OwnedFd>,
     pub(crate) stack: Stack,
     pub(crate) left: bool,
-    /// With [`Form::End`]: how it ended.
+    /// With [`LaunchForm::End`]: how it ended.
     pub(crate) ended: Option<io::Result<Reaped>>,
     pub(crate) started: Instant,
     pub(crate) route: Route,

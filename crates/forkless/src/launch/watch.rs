@@ -4,7 +4,7 @@
 use super::dumpable::KeepDumpable;
 use super::failure;
 use super::forked::{self, PATIENCE};
-use super::run::{Form, Running};
+use super::run::{LaunchForm, Running};
 use super::stack::Stack;
 use crate::error::Error;
 use crate::kernel::SIGCONT;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Waits as long as `form` requires, and then sets `left` if the child has left the parent's memory.
 pub(crate) fn wait_for(
     running: &mut Running,
-    form: Form,
+    form: LaunchForm,
     passes_descriptors: bool,
     keep_dumpable: Option<KeepDumpable>,
 ) {
@@ -35,15 +35,15 @@ pub(crate) fn wait_for(
         keep.end(id);
     }
     match form {
-        Form::Launch if passes_descriptors => wait_though_stopped(stack, id, pidfd, |word| word == RUNNING),
-        Form::Launch => {}
-        Form::Spawn => {
+        LaunchForm::Launch if passes_descriptors => wait_though_stopped(stack, id, pidfd, |word| word == RUNNING),
+        LaunchForm::Launch => {}
+        LaunchForm::Spawn => {
             if !wait_while(stack, id, None, |word| word != LEFT) && passes_descriptors {
                 wait_though_stopped(stack, id, pidfd, |word| word == RUNNING);
             }
         }
         // The caller holds the plan during this wait, so the descriptors that are passed stay open.
-        Form::End => {
+        LaunchForm::End => {
             running.ended = Some(wait::wait(running.pid, pidfd, running.started));
             // The child has ended, unless the wait was refused: then it may still be reading the plan.
             while !wait_while(stack, id, None, |word| word != LEFT) {}

@@ -4,7 +4,7 @@ use crate::child::Child;
 use crate::error::Error;
 use crate::kernel::SIGKILL;
 use crate::launch::pipes::{Defaults, Unsaid};
-use crate::launch::run::Form;
+use crate::launch::run::LaunchForm;
 use crate::output::capture::{Capture, Captured, Content, drive::Drive, reader};
 use crate::plan::Plan;
 use crate::plan::compile::compile;
@@ -298,7 +298,7 @@ impl Pipeline {
             let next = if n + 1 < self.plans.len() { Some(make_pipe(plan)?) } else { None };
             let stdin = read_from.as_ref().map_or(ends[0], |fd| Unsaid::Pipe(fd.as_fd()));
             let stdout = next.as_ref().map_or(ends[1], |(_, write)| Unsaid::Pipe(write.as_fd()));
-            let form = if plan.place.is_filtered { Form::Spawn } else { Form::Launch };
+            let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
             running.children.push(Start::new(form).with(Defaults::Each([stdin, stdout, ends[2]])).child(plan)?);
             // The ends that this child has are closed here: an open writing end would keep the next program from its end of
             // input.

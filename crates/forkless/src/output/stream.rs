@@ -2,7 +2,7 @@
 
 use crate::child::Child;
 use crate::launch::pipes::Defaults;
-use crate::launch::run::Form;
+use crate::launch::run::LaunchForm;
 use crate::launch::wait::sigchld_discards;
 use crate::output::capture::{drive::Drive, reader};
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Runs a plan to its end and returns what the program wrote.
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
     // Only before it is reaped can be seen whether a filter killed it in exec.
-    let form = if plan.place.is_filtered { Form::Spawn } else { Form::Launch };
+    let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
     let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
     start.child(plan)?.wait_with_output()
 }

@@ -5,7 +5,7 @@ use super::stream::{ChildStderr, ChildStdin, ChildStdout, ReadToEnd};
 use crate::error::Error;
 use crate::kernel::SIGCONT;
 use crate::launch::pipes::Defaults;
-use crate::launch::run::Form;
+use crate::launch::run::LaunchForm;
 use crate::plan::Plan;
 use crate::start::{Pidfd, Start};
 use std::future::poll_fn;
@@ -46,7 +46,12 @@ struct Watched {
 
 impl Child {
     /// Starts a child that the current runtime watches.
-    pub(super) fn start(plan: &Arc<Plan>, form: Form, defaults: Defaults, kill_on_drop: bool) -> io::Result<Self> {
+    pub(super) fn start(
+        plan: &Arc<Plan>,
+        form: LaunchForm,
+        defaults: Defaults,
+        kill_on_drop: bool,
+    ) -> io::Result<Self> {
         // Asked before there is a child.
         let runtime = Handle::try_current().map_err(|_| {
             Error::check(plan.program(), "there is no tokio runtime here: call it in a task, or within Runtime::enter")

@@ -3,7 +3,7 @@
 use super::child::Child;
 use crate::Stdio;
 use crate::launch::pipes::Defaults;
-use crate::launch::run::Form;
+use crate::launch::run::LaunchForm;
 use crate::plan::compile::compile;
 use crate::request::command::Command as Blocking;
 use std::ffi::OsStr;
@@ -241,7 +241,7 @@ impl Command {
     /// # Panics
     /// In a runtime without I/O.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        self.start(Form::Spawn)
+        self.start(LaunchForm::Spawn)
     }
 
     /// Starts the program, and returns as soon as the child exists, before the program has been executed, like
@@ -263,7 +263,7 @@ impl Command {
     /// # Panics
     /// In a runtime without I/O.
     pub fn launch(&mut self) -> io::Result<Child> {
-        self.start(Form::Launch)
+        self.start(LaunchForm::Launch)
     }
 
     /// Runs the program to its end, and returns its exit status. This call starts the child; its streams that are pipes
@@ -287,7 +287,7 @@ impl Command {
     /// # Panics
     /// In a runtime without I/O.
     pub fn status(&mut self) -> impl Future<Output = io::Result<ExitStatus>> + use<> {
-        status(self.start(Form::Launch))
+        status(self.start(LaunchForm::Launch))
     }
 
     /// Runs the program to its end, and returns what it wrote. This call starts the child.
@@ -312,7 +312,7 @@ impl Command {
     /// In a runtime without I/O.
     pub fn output(&mut self) -> impl Future<Output = io::Result<Output>> + use<> {
         self.inner.stdout(Stdio::piped()).stderr(Stdio::piped());
-        output(self.start(Form::Launch))
+        output(self.start(LaunchForm::Launch))
     }
 
     /// Does the work that all runs share, once, like [`Command::prepare`](crate::Command::prepare).
@@ -335,7 +335,7 @@ impl Command {
         Ok(self.inner.prepare()?.into())
     }
 
-    fn start(&mut self, form: Form) -> io::Result<Child> {
+    fn start(&mut self, form: LaunchForm) -> io::Result<Child> {
         let plan = Arc::new(compile(&self.inner, false)?);
         Child::start(&plan, form, Defaults::Inherit, plan.kill_on_drop)
     }
@@ -406,7 +406,7 @@ impl Prepared {
     /// # Panics
     /// In a runtime without I/O.
     pub fn spawn(&self) -> io::Result<Child> {
-        self.start(Form::Spawn, Defaults::Inherit)
+        self.start(LaunchForm::Spawn, Defaults::Inherit)
     }
 
     /// Starts the program, and returns as soon as the child exists, like [`Command::launch`].
@@ -428,7 +428,7 @@ impl Prepared {
     /// # Panics
     /// In a runtime without I/O.
     pub fn launch(&self) -> io::Result<Child> {
-        self.start(Form::Launch, Defaults::Inherit)
+        self.start(LaunchForm::Launch, Defaults::Inherit)
     }
 
     /// Runs the program to its end, and returns its exit status, like [`Command::status`].
@@ -449,7 +449,7 @@ impl Prepared {
     /// # Panics
     /// In a runtime without I/O.
     pub fn status(&self) -> impl Future<Output = io::Result<ExitStatus>> + use<> {
-        status(self.start(Form::Launch, Defaults::Inherit))
+        status(self.start(LaunchForm::Launch, Defaults::Inherit))
     }
 
     /// Runs the program to its end, and returns what it wrote, like [`Prepared::output`](crate::Prepared::output):
@@ -471,10 +471,10 @@ impl Prepared {
     /// # Panics
     /// In a runtime without I/O.
     pub fn output(&self) -> impl Future<Output = io::Result<Output>> + use<> {
-        output(self.start(Form::Launch, Defaults::Capture))
+        output(self.start(LaunchForm::Launch, Defaults::Capture))
     }
 
-    fn start(&self, form: Form, defaults: Defaults) -> io::Result<Child> {
+    fn start(&self, form: LaunchForm, defaults: Defaults) -> io::Result<Child> {
         Child::start(self.inner.plan(), form, defaults, self.kill_on_drop)
     }
 }

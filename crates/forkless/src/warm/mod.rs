@@ -37,7 +37,7 @@ use crate::child::Child;
 use crate::error::Error;
 use crate::launch;
 use crate::launch::pipes::Defaults;
-use crate::launch::run::{Cloner, Form, OfPlan, Run, Running};
+use crate::launch::run::{Cloner, LaunchForm, OfPlan, Run, Running};
 use crate::launch::wait::sigchld_discards;
 use crate::plan::Plan;
 use crate::prepared::Prepared;
@@ -168,7 +168,7 @@ impl Warm {
     /// # Errors
     /// Those of [`Prepared::spawn`]. A template that fails makes the launch cold.
     pub fn spawn(&self, prepared: &Prepared) -> io::Result<Child> {
-        Start { cloner: Some(self), ..Start::new(Form::Spawn) }.child(prepared.plan())
+        Start { cloner: Some(self), ..Start::new(LaunchForm::Spawn) }.child(prepared.plan())
     }
 
     /// Runs a program to its end, and returns its exit status, like [`Prepared::status`].
@@ -197,7 +197,7 @@ impl Warm {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn output(&self, prepared: &Prepared) -> io::Result<Output> {
-        let start = Start::new(Form::Spawn).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
+        let start = Start::new(LaunchForm::Spawn).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
         Start { cloner: Some(self), ..start }.child(prepared.plan())?.wait_with_output()
     }
 
@@ -313,8 +313,8 @@ fn by_template(
     template.note_use();
     // A caller that waits for the end must learn before whether the child has failed before its first step: then the
     // launch is made in another way.
-    let launches = run.form == Form::Launch && !template.helper.has_many_children();
-    let form = if launches { Form::Launch } else { Form::Spawn };
+    let launches = run.form == LaunchForm::Launch && !template.helper.has_many_children();
+    let form = if launches { LaunchForm::Launch } else { LaunchForm::Spawn };
     let run = Run { form, ..*run };
     let answer = match attempt(plan, &run, &[], &template.helper, status, true) {
         Ok(running) => {

@@ -15,7 +15,7 @@ use crate::identity::{Identity, difference_of_rights};
 use crate::kernel;
 use crate::launch::creator::CreatorError;
 use crate::launch::failure::{clone_error, creator_error, failed, map_error};
-use crate::launch::run::{Cloner, Form, Run, Running};
+use crate::launch::run::{Cloner, LaunchForm, Run, Running};
 use crate::launch::stack::Stack;
 use crate::launch::wait;
 use crate::launch::watch::{
@@ -385,7 +385,7 @@ fn fill(
     *sent.waits.get_mut() = 0;
     // A caller that waits for the exec is woken by the exec. The others must get the PID earlier, even if the helper
     // waits for the child (vfork).
-    sent.announce = (run.form == Form::Launch || plan.place.id_maps.is_some()) as u32;
+    sent.announce = (run.form == LaunchForm::Launch || plan.place.id_maps.is_some()) as u32;
     observe(&mut sent.adopt);
     let (umask, ignored) = status.umask_and_ignored();
     (sent.adopt.umask, sent.adopt.ignored) = (umask.unwrap_or(SAME), ignored.unwrap_or(0));

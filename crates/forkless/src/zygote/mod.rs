@@ -53,7 +53,7 @@
 
 use crate::child::Child;
 use crate::launch::pipes::Defaults;
-use crate::launch::run::Form;
+use crate::launch::run::LaunchForm;
 use crate::launch::wait::sigchld_discards;
 use crate::prepared::Prepared;
 use crate::process;
@@ -285,7 +285,7 @@ impl Zygote {
     /// once if no function has this name; from [`Child::wait_exec`] and [`Child::wait`] if it failed, panicked or
     /// ended the process.
     pub fn launch_with(&self, prepared: &Prepared, calls: &[(&str, &[u8])]) -> io::Result<Child> {
-        self.begin(prepared, calls, Form::Launch, Defaults::Inherit)
+        self.begin(prepared, calls, LaunchForm::Launch, Defaults::Inherit)
     }
 
     /// Does what [`launch_with`](Self::launch_with) does, but returns when the program has been executed.
@@ -302,7 +302,7 @@ impl Zygote {
     /// # Errors
     /// Those of [`launch_with`](Self::launch_with), all from this call.
     pub fn spawn_with(&self, prepared: &Prepared, calls: &[(&str, &[u8])]) -> io::Result<Child> {
-        self.begin(prepared, calls, Form::Spawn, Defaults::Inherit)
+        self.begin(prepared, calls, LaunchForm::Spawn, Defaults::Inherit)
     }
 
     /// Runs a program to its end by the helper, and returns its exit status, like [`Prepared::status`].
@@ -333,14 +333,14 @@ impl Zygote {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn output(&self, prepared: &Prepared) -> io::Result<Output> {
-        self.begin(prepared, &[], Form::Spawn, Defaults::Capture)?.wait_with_output()
+        self.begin(prepared, &[], LaunchForm::Spawn, Defaults::Capture)?.wait_with_output()
     }
 
     fn begin(
         &self,
         prepared: &Prepared,
         calls: &[(&str, &[u8])],
-        form: Form,
+        form: LaunchForm,
         defaults: Defaults<'_>,
     ) -> io::Result<Child> {
         let plan = prepared.plan();

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::launch::pipes::{Defaults, Unsaid};
-use crate::launch::run::Form;
+use crate::launch::run::LaunchForm;
 use crate::launch::wait::sigchld_discards;
 use crate::plan::compile::compile;
 use crate::plan::{Plan, PlannedStream};
@@ -234,7 +234,7 @@ impl Capture {
         let stdin = if self.input.is_some() { Unsaid::Piped } else { Unsaid::Null };
         let defaults = Defaults::Each([stdin, file(0).unwrap_or(Unsaid::Piped), stderr]);
         // Only before it is reaped can be seen whether a filter killed it in exec.
-        let form = if plan.place.is_filtered { Form::Spawn } else { Form::Launch };
+        let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
         let pidfd = Pidfd::Unless(self.watches() || sigchld_discards());
         let mut child = Start::new(form).with(defaults).pidfd(pidfd).child(plan)?;
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
