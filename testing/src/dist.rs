@@ -35,7 +35,7 @@ const PRIVATE: &[&str] = &["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 /// Where files are installed.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct InstallPlace {
     /// The prefix on the machine where the files will be used.
     pub prefix: PathBuf,
     /// The directory of the libraries, relative to the prefix: `lib`, or `lib/x86_64-linux-gnu` on Debian.
@@ -44,7 +44,7 @@ pub struct Place {
     pub destdir: Option<PathBuf>,
 }
 
-impl Place {
+impl InstallPlace {
     /// Below a prefix of this machine.
     ///
     /// # Errors
@@ -75,14 +75,14 @@ impl Place {
 /// # Errors
 /// If cargo, cc, ld, objcopy or ar fails.
 pub fn install(prefix: &Path, target: &Path) -> Result<()> {
-    libraries(&Place::at(prefix)?, target, &[])
+    libraries(&InstallPlace::at(prefix)?, target, &[])
 }
 
 /// As [`install`], at any place, with further variables in the environment of cargo.
 ///
 /// # Errors
 /// As there.
-pub fn libraries(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
+pub fn libraries(place: &InstallPlace, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     surroundings::check_unsplit(&place.prefix)?;
     let target = std::path::absolute(target)?;
     let mut build = cargo_build(&target, environment);
@@ -134,7 +134,7 @@ pub const COMMANDS: [&str; 2] = ["forkless-cli", "forkless-bench"];
 ///
 /// # Errors
 /// If cargo or the command fails.
-pub fn command(place: &Place, target: &Path, environment: &[(&str, String)]) -> Result<()> {
+pub fn command(place: &InstallPlace, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     let target = std::path::absolute(target)?;
     run(cargo_build(&target, environment).args(COMMANDS.map(|name| format!("--package={name}"))))?;
     install_command(place, &PROGRAMS.map(|name| target.join("release").join(name)))
@@ -147,7 +147,7 @@ pub const PROGRAMS: [&str; 2] = ["forkless", "forkless-bench"];
 ///
 /// # Errors
 /// If the command fails.
-pub fn install_command(place: &Place, built: &[PathBuf]) -> Result<()> {
+pub fn install_command(place: &InstallPlace, built: &[PathBuf]) -> Result<()> {
     let bin = place.directory("bin")?;
     for program in built {
         let name = program.file_name().context("a program")?;
@@ -178,7 +178,7 @@ pub fn install_command(place: &Place, built: &[PathBuf]) -> Result<()> {
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn licences(place: &Place) -> Result<()> {
+pub fn licences(place: &InstallPlace) -> Result<()> {
     let directory = place.directory("share/doc/forkless")?;
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         fs::copy(root().join(name), directory.join(name)).with_context(|| name.to_owned())?;
@@ -207,7 +207,7 @@ pub fn install_once(prefix: &Path, target: &Path) -> Result<()> {
 }
 
 impl Library {
-    fn install(&self, archive: &Path, place: &Place) -> Result<()> {
+    fn install(&self, archive: &Path, place: &InstallPlace) -> Result<()> {
         let (source, name) = (root().join("crates/capi"), self.name);
         let (lib, include) = (place.directory(&place.libdir)?, place.directory("include")?);
         self.shared(archive, &source.join(format!("lib{name}.map")), &lib)?;

@@ -2,7 +2,7 @@
 //! has exactly these. Then they are copied to the prefix, with the list `share/forkless/installed` and the script
 //! `share/forkless/uninstall`, which needs no cargo.
 
-use crate::dist::Place;
+use crate::dist::InstallPlace;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ const SCRIPT: (&str, &str) = ("uninstall", include_str!("uninstall.sh"));
 ///
 /// # Errors
 /// If a file cannot be written, or has a name that the list cannot have.
-pub fn install(staged: &Place, place: &Place) -> Result<()> {
+pub fn install(staged: &InstallPlace, place: &InstallPlace) -> Result<()> {
     let (from, to) = (staged.root(), place.root());
     fs::create_dir_all(from.join(OWN))?;
     let list = to.join(OWN).join(LIST);

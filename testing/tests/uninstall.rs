@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use testing::dist::Place;
+use testing::dist::InstallPlace;
 use testing::installed;
 
 /// Files as those of dist, with a link and a name with a blank.
@@ -17,7 +17,7 @@ const FILES: [&str; 5] =
 struct Prefix {
     _base: tempfile::TempDir,
     base: PathBuf,
-    place: Place,
+    place: InstallPlace,
 }
 
 impl Prefix {
@@ -25,7 +25,7 @@ impl Prefix {
     fn new() -> Self {
         let base = tempfile::tempdir().expect("temporary directory");
         let path = base.path().to_owned();
-        let place = Place { prefix: "/opt/here".into(), libdir: "lib".into(), destdir: Some(path.join("dest")) };
+        let place = InstallPlace { prefix: "/opt/here".into(), libdir: "lib".into(), destdir: Some(path.join("dest")) };
         Self { _base: base, base: path, place }
     }
 
@@ -36,7 +36,7 @@ impl Prefix {
     fn install(&self, files: &[&str]) {
         let stage = self.base.join("stage");
         let _ = fs::remove_dir_all(&stage);
-        let staged = Place { destdir: Some(stage.clone()), ..self.place.clone() };
+        let staged = InstallPlace { destdir: Some(stage.clone()), ..self.place.clone() };
         for file in files {
             let path = stage.join("opt/here").join(file);
             fs::create_dir_all(path.parent().expect("a directory")).expect("writable");

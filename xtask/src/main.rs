@@ -107,13 +107,13 @@ fn task() -> Result<()> {
     match &options.task {
         Task::Dist { prefix, libdir, destdir, libraries } => {
             let prefix = std::path::absolute(prefix)?;
-            let place = dist::Place { prefix, libdir: libdir.clone(), destdir: destdir.clone() };
+            let place = dist::InstallPlace { prefix, libdir: libdir.clone(), destdir: destdir.clone() };
             // Below a directory of its own first: the list of installed files must have exactly these.
             let stage = std::path::absolute(&target)?.join("dist-stage");
             if stage.exists() {
                 std::fs::remove_dir_all(&stage)?;
             }
-            let staged = dist::Place { destdir: Some(stage.clone()), ..place.clone() };
+            let staged = dist::InstallPlace { destdir: Some(stage.clone()), ..place.clone() };
             dist::libraries(&staged, &target, &[])?;
             if !libraries {
                 dist::command(&staged, &target, &[])?;

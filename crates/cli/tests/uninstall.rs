@@ -5,7 +5,7 @@ testing::usual_surroundings!();
 use std::{fs, process::Command};
 
 use testing::{
-    dist::{self, Place},
+    dist::{self, InstallPlace},
     installed,
 };
 
@@ -13,8 +13,8 @@ use testing::{
 fn uninstall_leaves_nothing_of_the_installed_command() {
     let base = tempfile::tempdir().expect("temporary directory");
     let prefix = base.path().join("prefix");
-    let place = Place { prefix: prefix.clone(), libdir: "lib".into(), destdir: None };
-    let staged = Place { destdir: Some(base.path().join("stage")), ..place.clone() };
+    let place = InstallPlace { prefix: prefix.clone(), libdir: "lib".into(), destdir: None };
+    let staged = InstallPlace { destdir: Some(base.path().join("stage")), ..place.clone() };
     dist::install_command(&staged, &[env!("CARGO_BIN_EXE_forkless").into()]).expect("strip, and the command");
     dist::licences(&staged).expect("the licences");
     installed::install(&staged, &place).expect("installed");

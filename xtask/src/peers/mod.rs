@@ -114,7 +114,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         names = list.suite.keys().map(String::as_str).collect();
     }
     let suites = names.iter().map(|name| Ok((*name, list.suite(name)?))).collect::<Result<Vec<_>>>()?;
-    let there = dist::Place::at(&place.join("prefix"))?;
+    let there = dist::InstallPlace::at(&place.join("prefix"))?;
     dist::libraries(&there, target, &[])?;
     dist::command(&there, target, &[])?;
     let mut rows = record().unwrap_or_default();

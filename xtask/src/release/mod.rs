@@ -20,7 +20,7 @@ use clap::{Parser, ValueEnum};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testing::dist::{self, Place, output, root, run};
+use testing::dist::{self, InstallPlace, output, root, run};
 
 /// Options of `cargo xtask package`.
 #[derive(Debug, Parser)]
@@ -146,7 +146,7 @@ impl Build {
     /// Installs the libraries and the command below a new directory. `programs`: those of the command, if they are built already.
     fn install(&self, name: &str, prefix: &str, libdir: &str, programs: &[PathBuf]) -> Result<PathBuf> {
         let tree = self.trees.join(name);
-        let place = Place { prefix: prefix.into(), libdir: libdir.into(), destdir: Some(tree.clone()) };
+        let place = InstallPlace { prefix: prefix.into(), libdir: libdir.into(), destdir: Some(tree.clone()) };
         let environment = without_paths()?;
         dist::libraries(&place, &self.target, &environment)?;
         match programs {
