@@ -10,7 +10,7 @@ use crate::options::{HaltWhen, Options};
 use crate::output::kept::Kept;
 use crate::output::spill::Spill;
 use crate::output::tagged;
-use crate::source::{Events, Next, Sink, Source, Stream};
+use crate::source::{Events, JobSource, Next, Sink, Stream};
 use crate::summary::{Ended, Ending, Progress, Summary};
 use std::collections::BTreeMap;
 use std::io;
@@ -72,7 +72,7 @@ struct Held {
 /// does not sleep: the caller waits for [`as_fd`](AsFd::as_fd), the control of the run, and for what it has of its own.
 pub struct Gather<'a> {
     options: Options,
-    source: &'a mut dyn Source,
+    source: &'a mut dyn JobSource,
     events: &'a mut dyn Events,
     sink: Outlet<'a>,
     control: Control,
@@ -103,7 +103,7 @@ impl<'a> Gather<'a> {
     /// EMFILE.
     pub fn new(
         mut options: Options,
-        source: &'a mut dyn Source,
+        source: &'a mut dyn JobSource,
         events: &'a mut dyn Events,
         sink: &'a mut dyn Sink,
     ) -> io::Result<Self> {

@@ -9,12 +9,12 @@
 //! ```
 //!
 //! # How it works
-//! One thread does everything: it takes a [`Job`] from a [`Source`] when a slot is free, launches it, and sleeps on one
+//! One thread does everything: it takes a [`Job`] from a [`JobSource`] when a slot is free, launches it, and sleeps on one
 //! epoll instance until a job ends or writes. No SIGCHLD handler, no thread per job, no async runtime. When a job has
 //! ended, the next one is launched before the output of the first is handled.
 //!
 //! # The parts
-//! - A [`Source`] makes the jobs, one at a time, as slots become free. It reads no further ahead than its own buffer. A
+//! - A [`JobSource`] makes the jobs, one at a time, as slots become free. It reads no further ahead than its own buffer. A
 //!   source that has no input yet answers [`Next::Later`] and names the descriptor to wait for ([`Input`] does that). One that
 //!   lacks a resource of the kernel answers [`Next::Lacks`], and is asked again.
 //! - [`Options`] say how many jobs run at once, what happens to their output, and when the run ends early.
@@ -41,7 +41,7 @@
 //! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
 //! - A full disk under the temporary file: no further job is launched, and [`Summary::errors`] has the error. Up to 16 MiB
 //!   of output more are kept in memory. A job that writes more is ended, and has no line in the log.
-//! - [`Source::more`] fails: the run stops at once, and the job that it was asked for sees no end of its input.
+//! - [`JobSource::more`] fails: the run stops at once, and the job that it was asked for sees no end of its input.
 //! - Standard output is closed (EPIPE): the run stops at once.
 //! - The run is stopped at once ([`Flow::Now`]): the jobs that it ends have no line in the log, unless they succeed, so that a
 //!   run with the same log runs them again.
@@ -78,6 +78,6 @@ pub use job::{Job, JobPlace, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Prepare, Setup, Timeout};
 pub use remote::{Away, Remote};
-pub use source::{Events, More, Next, Nothing, Sink, Source, Stream, from_iter};
+pub use source::{Events, JobSource, More, Next, Nothing, Sink, Stream, from_iter};
 pub use standard::Standard;
 pub use summary::{Ended, Ending, Progress, Summary};

@@ -7,13 +7,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-/// The answer of a [`Source`].
+/// The answer of a [`JobSource`].
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, and it is moved at once")]
 pub enum Next {
     /// A job. It gets the number and the slot of the [`JobPlace`].
     Job(Job),
-    /// Input must come first, at [`Source::waits_for`].
+    /// Input must come first, at [`JobSource::waits_for`].
     Later,
     /// The kernel has no resources for what the job needs. The source is asked again when a job has ended, or after a moment;
     /// the run stops with the error if that goes on for [`Options::patience`](crate::Options::patience) and no job runs.
@@ -22,12 +22,12 @@ pub enum Next {
     End,
 }
 
-/// The answer of [`Source::more`].
+/// The answer of [`JobSource::more`].
 #[derive(Debug)]
 pub enum More {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// Input must come first, at [`Source::waits_for`].
+    /// Input must come first, at [`JobSource::waits_for`].
     Later,
     /// Another job must take its bytes or end first.
     NotYet,
@@ -36,7 +36,7 @@ pub enum More {
 }
 
 /// Makes the jobs, one when a slot is free for it.
-pub trait Source {
+pub trait JobSource {
     /// Makes the next job.
     ///
     /// # Errors
@@ -84,9 +84,9 @@ pub trait Source {
 }
 
 /// A source of the jobs of an iterator.
-pub fn from_iter(jobs: impl IntoIterator<Item = Job>) -> impl Source {
+pub fn from_iter(jobs: impl IntoIterator<Item = Job>) -> impl JobSource {
     struct FromIter<I>(I);
-    impl<I: Iterator<Item = Job>> Source for FromIter<I> {
+    impl<I: Iterator<Item = Job>> JobSource for FromIter<I> {
         fn next(&mut self, _: JobPlace) -> io::Result<Next> {
             Ok(self.0.next().map_or(Next::End, Next::Job))
         }

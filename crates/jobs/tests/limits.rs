@@ -277,7 +277,7 @@ fn a_delay_ends_with_the_last_job() {
 #[test]
 fn the_end_of_a_source_that_fails_is_reported() {
     struct Broken(u32);
-    impl forkless_jobs::Source for Broken {
+    impl forkless_jobs::JobSource for Broken {
         fn next(&mut self, _: forkless_jobs::JobPlace) -> std::io::Result<forkless_jobs::Next> {
             self.0 += 1;
             if self.0 < 4 { Ok(forkless_jobs::Next::Job(sh("exit 0"))) } else { Err(std::io::Error::other("broken")) }

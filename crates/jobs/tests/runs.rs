@@ -6,7 +6,7 @@ mod common;
 
 use common::{again_with_threads, run};
 use forkless_jobs::{
-    Control, Ended, Ending, Events, Flow, Input, Job, JobPlace, Next, Nothing, Options, Source, Standard, Summary,
+    Control, Ended, Ending, Events, Flow, Input, Job, JobPlace, JobSource, Next, Nothing, Options, Standard, Summary,
     from_iter,
 };
 use std::io::{self, Write};
@@ -101,7 +101,7 @@ fn slots_bound_the_jobs_at_once() {
 /// One job for each line of a descriptor.
 struct Lines(Input);
 
-impl Source for Lines {
+impl JobSource for Lines {
     fn next(&mut self, _: JobPlace) -> io::Result<Next> {
         loop {
             if let Some(end) = self.0.bytes().iter().position(|&byte| byte == b'\n') {

@@ -8,7 +8,7 @@ use crate::output::spill::Spill;
 use crate::output::{Capture, FIRST};
 use crate::pool::Pool;
 use crate::slot::Slot;
-use crate::source::{Events, Sink, Source};
+use crate::source::{Events, JobSource, Sink};
 use crate::summary::{Ended, Progress, Summary};
 use crate::wake::{Token, Wake, WakeKind};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -32,7 +32,7 @@ mod away;
 /// The descriptors that the run itself needs cannot be made. All that goes wrong later is in the summary.
 pub fn run(
     options: Options,
-    source: &mut dyn Source,
+    source: &mut dyn JobSource,
     events: &mut dyn Events,
     sink: &mut dyn Sink,
 ) -> io::Result<Summary> {
@@ -46,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 struct Engine<'a> {
     options: Options,
-    source: &'a mut dyn Source,
+    source: &'a mut dyn JobSource,
     events: &'a mut dyn Events,
     sink: Outlet<'a>,
     control: Control,
@@ -115,7 +115,7 @@ struct Waiters {
 impl<'a> Engine<'a> {
     fn new(
         mut options: Options,
-        source: &'a mut dyn Source,
+        source: &'a mut dyn JobSource,
         events: &'a mut dyn Events,
         sink: &'a mut dyn Sink,
     ) -> io::Result<Self> {

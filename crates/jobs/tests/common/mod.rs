@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Each program uses a part.
 
 use forkless::Command;
-use forkless_jobs::{Events, Options, Prepare, Sink, Source, Summary};
+use forkless_jobs::{Events, JobSource, Options, Prepare, Sink, Summary};
 use std::fs::File;
 use std::io;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ pub(crate) fn threads(count: usize) -> Vec<Prepare> {
 
 pub(crate) fn run(
     mut options: Options,
-    source: &mut dyn Source,
+    source: &mut dyn JobSource,
     events: &mut dyn Events,
     sink: &mut dyn Sink,
 ) -> io::Result<Summary> {

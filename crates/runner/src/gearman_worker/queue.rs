@@ -24,7 +24,7 @@ use forkless_gearman::{
     packet::{Packet, PacketKind},
     record::Request,
 };
-use forkless_jobs::{Ended, Events, Flow, Job, JobPlace, Next, Progress, Sink, Source, Stream};
+use forkless_jobs::{Ended, Events, Flow, Job, JobPlace, JobSource, Next, Progress, Sink, Stream};
 
 use super::{allow::Allowed, reply, say};
 
@@ -351,7 +351,7 @@ pub(super) fn seconds(time: SystemTime) -> f64 {
 /// The jobs.
 pub(super) struct Jobs(pub(super) Queue);
 
-impl Source for Jobs {
+impl JobSource for Jobs {
     fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         let mut state = self.0.state.borrow_mut();
         state.is_awaited = false;

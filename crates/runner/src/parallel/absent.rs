@@ -19,7 +19,7 @@ pub(super) mod gearman {
 
 #[cfg(not(feature = "slurm"))]
 pub(super) mod slurm {
-    use forkless_jobs::{Events, Options, Sink, Source, Summary};
+    use forkless_jobs::{Events, JobSource, Options, Sink, Summary};
 
     use crate::parallel::options::ParallelOptions;
 
@@ -46,7 +46,7 @@ pub(super) mod slurm {
     pub(in crate::parallel) fn run(
         _: &ParallelOptions,
         _: Options,
-        _: &mut dyn Source,
+        _: &mut dyn JobSource,
         _: &mut dyn Events,
         _: &mut dyn Sink,
         _: fn(&str),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use forkless_jobs::{Filled, Input, JobPlace, More, Next, Source, Stdin};
+use forkless_jobs::{Filled, Input, JobPlace, JobSource, More, Next, Stdin};
 use memchr::memmem;
 use regex::bytes::Regex;
 
@@ -397,7 +397,7 @@ impl Blocks {
     }
 }
 
-impl Source for Blocks {
+impl JobSource for Blocks {
     fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         if self.round.as_ref().is_some_and(|round| round.is_over || round.started == round.jobs) {
             return Ok(Next::End);

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use forkless_jobs::{Job, JobPlace, Next, Run, Source};
+use forkless_jobs::{Job, JobPlace, JobSource, Next, Run};
 
 use super::options::Retries;
 use super::pack::RowPacker;
@@ -152,7 +152,7 @@ impl Lines {
     }
 }
 
-impl Source for Lines {
+impl JobSource for Lines {
     fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         if let Supply::Again(lines) = &mut self.supply {
             if lines.is_empty() {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use forkless_jobs::{Control, Input, Job, Limit, Options, Output, Sink, Source, Standard};
+use forkless_jobs::{Control, Input, Job, JobSource, Limit, Options, Output, Sink, Standard};
 use rustix::process::{Resource, getpriority_process, getrlimit};
 
 use super::blocks::{Blocks, Borders, Heading, Round};
@@ -37,7 +37,7 @@ use super::{gearman, processes, slurm};
 /// Everything that a run needs.
 pub(super) struct Plan {
     pub(super) options: Options,
-    pub(super) source: Box<dyn Source>,
+    pub(super) source: Box<dyn JobSource>,
     pub(super) report: Report,
     pub(super) sink: Box<dyn Sink>,
     pub(super) log: Option<LogFile>,
@@ -96,7 +96,7 @@ impl Plan {
                 if given.tee {
                     (tee(input, lines, &options)?, total)
                 } else {
-                    (Box::new(lines) as Box<dyn Source>, total)
+                    (Box::new(lines) as Box<dyn JobSource>, total)
                 }
             }
             None => {
@@ -601,7 +601,7 @@ fn tee_input(given: &ParallelOptions, asked: &mut Asked) -> Result<PathBuf, Stri
 }
 
 /// The jobs of `--tee`.
-fn tee(input: Option<PathBuf>, mut lines: Lines, options: &Options) -> Result<Box<dyn Source>, String> {
+fn tee(input: Option<PathBuf>, mut lines: Lines, options: &Options) -> Result<Box<dyn JobSource>, String> {
     lines.read_all(false).map_err(|error| error.to_string())?;
     let tape = tempfile::tempfile_in(&options.temporary);
     let tape = tape.map_err(|error| format!("--tee: no temporary file in {}: {error}", options.temporary.display()))?;
@@ -609,7 +609,7 @@ fn tee(input: Option<PathBuf>, mut lines: Lines, options: &Options) -> Result<Bo
 }
 
 /// Jobs, and the files that some of them read their blocks from.
-type WithFiles = (Box<dyn Source>, Option<Rc<Files>>);
+type WithFiles = (Box<dyn JobSource>, Option<Rc<Files>>);
 
 /// The jobs for blocks.
 fn blocks(

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
-use forkless_jobs::{Filled, Input, JobPlace, More, Next, Source, Stdin};
+use forkless_jobs::{Filled, Input, JobPlace, JobSource, More, Next, Stdin};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::lines::Lines;
@@ -60,7 +60,7 @@ impl Tee {
     }
 }
 
-impl Source for Tee {
+impl JobSource for Tee {
     fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         Ok(match self.lines.next(place)? {
             Next::Job(mut job) => {

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use forkless_jobs::{Filled, Input, Job, JobPlace, Next, Run, Source, Stdin};
+use forkless_jobs::{Filled, Input, Job, JobPlace, JobSource, Next, Run, Stdin};
 
 use super::read::{Found, Reader, Separator, TOO_LONG};
 
@@ -249,7 +249,7 @@ impl Packer {
     }
 }
 
-impl Source for Packer {
+impl JobSource for Packer {
     fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         loop {
             if !self.advance()? {

@@ -19,7 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-use forkless_jobs::{Control, Events, Gather, Options, Output, Sink, Source, Summary, Timeout};
+use forkless_jobs::{Control, Events, Gather, JobSource, Options, Output, Sink, Summary, Timeout};
 
 use super::grammar::{self, Asked, Origin};
 use super::options::{ParallelOptions, Retries};
@@ -68,7 +68,7 @@ pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
 pub(super) fn run(
     given: &ParallelOptions,
     mut options: Options,
-    source: &mut dyn Source,
+    source: &mut dyn JobSource,
     events: &mut dyn Events,
     sink: &mut dyn Sink,
     say: fn(&str),

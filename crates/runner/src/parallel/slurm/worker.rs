@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use forkless_jobs::{
-    Control, Ended, Ending, Events, Flow, Job, JobPlace, Next, Options, Progress, Run, Sink, Source, Stream, run,
+    Control, Ended, Ending, Events, Flow, Job, JobPlace, JobSource, Next, Options, Progress, Run, Sink, Stream, run,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -272,7 +272,7 @@ struct Orders {
     variables: Variables,
 }
 
-impl Source for Orders {
+impl JobSource for Orders {
     fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
         let mut inner = self.shared.lock();
