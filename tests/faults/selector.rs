@@ -1,5 +1,5 @@
-// `cargo xtask mutants` makes this file a module of forkless-core in its copy of the tree, which has all faults of this directory.
-// `planted!("name")` is true in a process that was started with FORKLESS_PLANTED=name.
+//! Selects a planted fault: `cargo xtask mutants` makes this file a module of forkless-core in its copy of the tree, which has all
+//! faults of this directory. `planted!("name")` is true in a process that was started with FORKLESS_PLANTED=name.
 
 /// Whether this fault is selected.
 #[macro_export]

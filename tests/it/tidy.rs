@@ -5,6 +5,7 @@ testing::usual_surroundings!();
 use forkless_tests::modules::Modules;
 use forkless_tests::public;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -282,13 +283,59 @@ fn methods_of_command_are_grouped_in_its_documentation() {
     assert!(methods > 90, "only {methods} methods were found");
 }
 
+/// The types that a crate defines outside of its tests, each with its files.
+fn types_of(sources: &Path) -> BTreeMap<String, Vec<PathBuf>> {
+    let mut found = BTreeMap::<_, Vec<_>>::new();
+    for path in files("rs").into_iter().filter(|path| path.starts_with(sources)) {
+        let text = fs::read_to_string(&path).expect("a source");
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or("");
+        for line in code.lines() {
+            let words: Vec<&str> = line.split_whitespace().skip_while(|word| word.starts_with("pub")).collect();
+            // Indented: a type of one function, or of a trait.
+            let ["struct" | "enum" | "trait" | "type" | "union", name, ..] = words[..] else { continue };
+            if !line.starts_with(' ') {
+                let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(name.len());
+                found.entry(name[..end].to_owned()).or_default().push(path.clone());
+            }
+        }
+    }
+    found
+}
+
+/// docs/design/terms.md. A reader who has met a name should not have to ask which one it is here.
+#[test]
+fn a_type_name_says_what_it_is_and_is_defined_once_in_a_crate() {
+    const GENERIC: [&str; 8] = ["Answer", "Form", "How", "Kind", "Look", "Place", "Source", "Way"];
+    // The same names on purpose: a module in place of one that this build does not have, and types for tokio.
+    let stands_for_another = |path: &Path| {
+        path.ends_with("absent.rs")
+            || path.ends_with("no_warm.rs")
+            || path.components().any(|part| part.as_os_str() == "tokio")
+    };
+    let sources =
+        files("toml").into_iter().filter(|path| path.ends_with("Cargo.toml")).map(|path| path.with_file_name("src"));
+    let mut wrong = Vec::new();
+    // What tests/src has are many programs.
+    let sources = sources.filter(|sources| sources.is_dir() && !sources.ends_with("tests/src"));
+    for (name, paths) in sources.flat_map(|sources| types_of(&sources)) {
+        let own = paths.iter().filter(|path| !stands_for_another(path)).count();
+        // The options of each task of xtask, which are called by its module: `fuzz::Options`.
+        if GENERIC.contains(&&*name) || own > 1 && name != "Options" {
+            wrong.push((name, paths));
+        }
+    }
+    assert!(wrong.is_empty(), "generic, or defined twice: {wrong:#?}");
+}
+
 /// They are patches in tests/faults, and apply: a test of xtask.
 #[test]
 fn no_source_has_a_planted_fault() {
     for path in ["rs", "c", "h", "xs", "js", "py", "pm", "rakumod", "toml"].into_iter().flat_map(files) {
         let text = fs::read_to_string(&path).expect("a source");
         let has_mark = [concat!("planted", "!("), concat!("PLANTED", "(\"")].iter().any(|mark| text.contains(mark));
-        let is_of_the_trials = path.ends_with("xtask/src/faults.rs") || path.ends_with("tests/faults/selector.rs");
+        let is_of_the_trials = path.ends_with("xtask/src/faults.rs")
+            || path.ends_with("xtask/tests/pages.rs")
+            || path.ends_with("tests/faults/selector.rs");
         assert!(!has_mark || is_of_the_trials, "{path:?}");
     }
 }

@@ -22,7 +22,7 @@ pub enum Filled {
     End,
 }
 
-/// A descriptor and what has been read from it, for a [`JobSource`](crate::Source).
+/// A descriptor and what has been read from it, for a [`JobSource`](crate::JobSource).
 ///
 /// The descriptor stays as it is: it is not made non-blocking, which other processes that have it would notice. It is
 /// read only when it is known to be readable.

@@ -15,7 +15,7 @@ pub struct JobPlace {
     pub slot: usize,
 }
 
-/// A job, as a [`JobSource`](crate::Source) makes it.
+/// A job, as a [`JobSource`](crate::JobSource) makes it.
 ///
 /// ```
 /// use forkless_jobs::Job;
@@ -80,7 +80,7 @@ pub enum Stdin {
     File(File),
     /// A pipe with these bytes.
     Bytes(Vec<u8>),
-    /// A pipe with these bytes, and then with those of [`JobSource::more`](crate::Source::more) while the job runs. Such a job is
+    /// A pipe with these bytes, and then with those of [`JobSource::more`](crate::JobSource::more) while the job runs. Such a job is
     /// not tried again.
     Stream(Vec<u8>),
 }

@@ -58,7 +58,7 @@ pub enum HaltOn {
 pub enum Limit {
     /// So many jobs.
     Count(u64),
-    /// So many of a hundred. Needs [`JobSource::total`](crate::Source::total); while that is not known, it has no effect.
+    /// So many of a hundred. Needs [`JobSource::total`](crate::JobSource::total); while that is not known, it has no effect.
     Percent(f64),
 }
 

@@ -45,7 +45,7 @@ pub struct Options {
 }
 
 #[derive(Deserialize)]
-struct PageTable {
+struct Cells {
     distribution: Vec<Distribution>,
     part: Vec<Part>,
 }
@@ -73,7 +73,7 @@ pub struct Part {
     pub not_run: BTreeMap<String, String>,
 }
 
-fn table() -> Result<PageTable> {
+fn table() -> Result<Cells> {
     Ok(toml::from_str(include_str!("distros.toml"))?)
 }
 
@@ -104,7 +104,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.page {
         return write_page();
     }
-    let PageTable { distribution, part } = table()?;
+    let Cells { distribution, part } = table()?;
     for name in &options.names {
         ensure!(distribution.iter().any(|one| one.name == *name), "no release {name}: there are 11, 12, 13 and sid");
     }
