@@ -106,7 +106,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
             let signal = fatal_signal(&running.stack, status);
-            if !knows_better(outcome, signal, way, &mut features, &mut copy_sources, mark) {
+            if !choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, mark) {
                 return Err(failure::failed(plan, outcome).by(signal));
             }
             continue;
@@ -133,14 +133,14 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Some(ended) => ended.ok().map(|ended| ended.status),
         };
         let signal = fatal_signal(&running.stack, status);
-        if !knows_better(outcome, signal, way, &mut features, &mut copy_sources, mark) {
+        if !choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, mark) {
             return Err(failure::failed(plan, outcome).by(signal));
         }
     }
 }
 
 /// After a failure: whether another method remains. If so, notes what the next attempt must avoid.
-fn knows_better(
+fn choose_next_method(
     outcome: Outcome,
     signal: Option<i32>,
     way: CloneMethod,
@@ -390,7 +390,7 @@ pub(crate) fn late_error(
     if let (Route::Clone { call, table }, Some(Ok(features))) = (route, known) {
         let way = CloneMethod { call, table, unprobed: false };
         let (mut features, mut copy_sources) = (features, false);
-        knows_better(outcome, signal, way, &mut features, &mut copy_sources, Mark::begin(false));
+        choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, Mark::begin(false));
     }
     failure::failed(plan, outcome).by(signal)
 }
