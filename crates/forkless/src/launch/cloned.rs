@@ -7,7 +7,7 @@ use super::dumpable::{KeepDumpable, Mark};
 use super::probe::{Feature, Features, is_refusal};
 use super::run::{Caller, LaunchForm, Run, Running};
 use super::stack::Stack;
-use super::watch::{fatal_signal, has_executed, killed_in_exec, reap, result, wait_for, was_sent_away};
+use super::watch::{fatal_signal, has_executed, is_dismissed, killed_in_exec, reap, result, wait_for};
 use super::{dumps, failure, maps};
 use crate::error::Error;
 use crate::launch::wait;
@@ -103,7 +103,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         if let Some(Err((errno, what))) = running.maps {
             let status = reap(&running);
             drop(keep_dumpable);
-            let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
+            let before = result(&running.stack, plan).err().filter(|outcome| !is_dismissed(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
             let signal = fatal_signal(&running.stack, status);
             if !choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, mark) {

@@ -12,7 +12,7 @@
 use super::forked::{PATIENCE, has_executed, nap};
 use super::run::{Caller, LaunchForm, Run, Running};
 use super::stack::Stack;
-use super::watch::{fatal_signal, killed_in_exec, result, wait_though_stopped, wait_while, was_sent_away};
+use super::watch::{fatal_signal, is_dismissed, killed_in_exec, result, wait_though_stopped, wait_while};
 use super::{failure, maps};
 use crate::error::Error;
 use crate::kernel::{self, LIBCS};
@@ -164,7 +164,7 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::plan::IdMaps) -> 
     maps::write(pid, &frame.go, id_maps, false, || true).map_err(|(error, what)| {
         wait_though_stopped(&running.stack, pid, running.pidfd.as_ref(), |word| word != LEFT);
         let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
-        match result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome)) {
+        match result(&running.stack, plan).err().filter(|outcome| !is_dismissed(outcome)) {
             Some(outcome) => failure::failed(plan, outcome),
             None => failure::map_error(plan, error, what),
         }

@@ -161,6 +161,6 @@ pub(crate) fn is_program(pid: i32) -> bool {
 
 /// Whether the child failed because its ID maps could not be written. Otherwise it had failed before, and that is why
 /// they could not be written.
-pub(crate) fn was_sent_away(outcome: &Outcome) -> bool {
+pub(crate) fn is_dismissed(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { code: OpCode::AwaitGo, .. })
 }

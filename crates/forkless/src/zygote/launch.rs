@@ -19,7 +19,7 @@ use crate::launch::run::{Cloner, LaunchForm, Run, Running};
 use crate::launch::stack::Stack;
 use crate::launch::wait;
 use crate::launch::watch::{
-    fatal_signal, has_executed, killed_in_exec, result, wait_for, wait_though_stopped, was_sent_away,
+    fatal_signal, has_executed, is_dismissed, killed_in_exec, result, wait_for, wait_though_stopped,
 };
 use crate::launch::{maps, processor};
 use crate::plan::{Creator, Plan};
@@ -314,7 +314,7 @@ fn finish(
     if let Some(id_maps) = &plan.place.id_maps {
         if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps, false, || true) {
             reap(&running);
-            let before = result(&running.stack, plan).err().filter(|outcome| !was_sent_away(outcome));
+            let before = result(&running.stack, plan).err().filter(|outcome| !is_dismissed(outcome));
             return Err(before.map_or_else(|| map_error(plan, errno, what), |outcome| failed(plan, outcome)).into());
         }
     }
