@@ -41,12 +41,12 @@ pub(crate) enum Defaults<'a> {
     /// No input, captured output.
     Capture,
     /// These.
-    Each([Unsaid<'a>; 3]),
+    Each([DefaultStream<'a>; 3]),
 }
 
 /// What one standard stream is that the command does not set.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Unsaid<'a> {
+pub(crate) enum DefaultStream<'a> {
     Inherit,
     Null,
     Piped,
@@ -59,11 +59,11 @@ pub(crate) enum Unsaid<'a> {
 }
 
 impl<'a> Defaults<'a> {
-    fn of(self, number: usize) -> Unsaid<'a> {
+    fn of(self, number: usize) -> DefaultStream<'a> {
         match (self, number) {
-            (Self::Inherit, _) => Unsaid::Inherit,
-            (Self::Capture, 0) => Unsaid::Null,
-            (Self::Capture, _) => Unsaid::Piped,
+            (Self::Inherit, _) => DefaultStream::Inherit,
+            (Self::Capture, 0) => DefaultStream::Null,
+            (Self::Capture, _) => DefaultStream::Piped,
             (Self::Each(each), _) => each[number],
         }
     }
@@ -93,20 +93,20 @@ impl Pipes {
         for number in 0..3 {
             let unsaid = defaults.of(number);
             let stream = match (plan.fds.stdio[number], unsaid) {
-                (PlannedStream::Unset, Unsaid::Null) => PlannedStream::Null,
-                (PlannedStream::Unset, Unsaid::Piped) => PlannedStream::Piped,
-                (PlannedStream::Unset, Unsaid::AsStdout) => {
+                (PlannedStream::Unset, DefaultStream::Null) => PlannedStream::Null,
+                (PlannedStream::Unset, DefaultStream::Piped) => PlannedStream::Piped,
+                (PlannedStream::Unset, DefaultStream::AsStdout) => {
                     slots[number] = slots[1];
                     if slots[1] == SLOT_INHERIT {
                         (slots[number], only_pipes) = (1, false);
                     }
                     continue;
                 }
-                (PlannedStream::Unset, Unsaid::Pipe(fd)) => {
+                (PlannedStream::Unset, DefaultStream::Pipe(fd)) => {
                     slots[number] = fd.as_raw_fd();
                     continue;
                 }
-                (PlannedStream::Unset, Unsaid::File(fd)) => {
+                (PlannedStream::Unset, DefaultStream::File(fd)) => {
                     (slots[number], only_pipes) = (fd.as_raw_fd(), false);
                     continue;
                 }

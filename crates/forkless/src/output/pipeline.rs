@@ -3,7 +3,7 @@
 use crate::child::Child;
 use crate::error::Error;
 use crate::kernel::SIGKILL;
-use crate::launch::pipes::{Defaults, Unsaid};
+use crate::launch::pipes::{DefaultStream, Defaults};
 use crate::launch::run::LaunchForm;
 use crate::output::capture::{Capture, Captured, Content, drive::Drive, reader};
 use crate::plan::Plan;
@@ -187,7 +187,7 @@ impl Pipeline {
     /// As for [`Command::spawn`], of the first program that could not be started; those that were started have been
     /// killed and reaped. [`Step::Check`] if there is no program.
     pub fn spawn(&self) -> io::Result<RunningPipeline> {
-        self.start([Unsaid::Inherit; 3], None)
+        self.start([DefaultStream::Inherit; 3], None)
     }
 
     /// Runs the pipeline until all its programs have ended.
@@ -232,9 +232,9 @@ impl Pipeline {
         }
         let until = how.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let (all, theirs) = make_pipe(first)?;
-        let stdin = if how.has_input() { Unsaid::Piped } else { Unsaid::Null };
-        let stdout = if how.is_merged() { Unsaid::Pipe(theirs.as_fd()) } else { Unsaid::Piped };
-        let mut running = self.start([stdin, stdout, Unsaid::Pipe(theirs.as_fd())], until)?;
+        let stdin = if how.has_input() { DefaultStream::Piped } else { DefaultStream::Null };
+        let stdout = if how.is_merged() { DefaultStream::Pipe(theirs.as_fd()) } else { DefaultStream::Piped };
+        let mut running = self.start([stdin, stdout, DefaultStream::Pipe(theirs.as_fd())], until)?;
         drop(theirs);
         let stdout = running.children.last_mut().and_then(|last| last.stdout.take()).map(Into::into);
         let stdin = running.children.first_mut().and_then(|first| first.stdin.take()).map(Into::into);
@@ -269,7 +269,7 @@ impl Pipeline {
 
     /// `ends`: the first program's input, the last one's output, all standard errors; `until`: how long to wait for the
     /// execs.
-    fn start(&self, ends: [Unsaid<'_>; 3], until: Option<Instant>) -> io::Result<RunningPipeline> {
+    fn start(&self, ends: [DefaultStream<'_>; 3], until: Option<Instant>) -> io::Result<RunningPipeline> {
         self.first()?;
         let mut running = RunningPipeline { children: Vec::with_capacity(self.plans.len()), pipefail: self.pipefail };
         match self.start_each(&mut running, ends, until) {
@@ -290,14 +290,14 @@ impl Pipeline {
     fn start_each(
         &self,
         running: &mut RunningPipeline,
-        ends: [Unsaid<'_>; 3],
+        ends: [DefaultStream<'_>; 3],
         until: Option<Instant>,
     ) -> io::Result<()> {
         let mut read_from: Option<OwnedFd> = None;
         for (n, plan) in self.plans.iter().enumerate() {
             let next = if n + 1 < self.plans.len() { Some(make_pipe(plan)?) } else { None };
-            let stdin = read_from.as_ref().map_or(ends[0], |fd| Unsaid::Pipe(fd.as_fd()));
-            let stdout = next.as_ref().map_or(ends[1], |(_, write)| Unsaid::Pipe(write.as_fd()));
+            let stdin = read_from.as_ref().map_or(ends[0], |fd| DefaultStream::Pipe(fd.as_fd()));
+            let stdout = next.as_ref().map_or(ends[1], |(_, write)| DefaultStream::Pipe(write.as_fd()));
             let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
             running.children.push(Start::new(form).with(Defaults::Each([stdin, stdout, ends[2]])).child(plan)?);
             // The ends that this child has are closed here: an open writing end would keep the next program from its end of

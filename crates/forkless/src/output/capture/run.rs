@@ -1,7 +1,7 @@
 //! Running a program to its end with input, limits and a timeout, and capturing what it writes.
 
 use crate::error::Error;
-use crate::launch::pipes::{Defaults, Unsaid};
+use crate::launch::pipes::{DefaultStream, Defaults};
 use crate::launch::run::LaunchForm;
 use crate::launch::wait::sigchld_discards;
 use crate::plan::compile::compile;
@@ -229,10 +229,10 @@ impl Capture {
         let limit = if self.memory_file && self.limit == usize::MAX { MEMORY_FILE_LIMIT } else { self.limit };
         let make = |wanted: bool| wanted.then(|| MemoryFile::new(plan.program(), limit)).transpose();
         let files = [make(self.memory_file)?, make(self.memory_file && !self.merged)?];
-        let file = |n: usize| files[n].as_ref().map(|file: &MemoryFile| Unsaid::File(file.as_fd()));
-        let stderr = if self.merged { Unsaid::AsStdout } else { file(1).unwrap_or(Unsaid::Piped) };
-        let stdin = if self.input.is_some() { Unsaid::Piped } else { Unsaid::Null };
-        let defaults = Defaults::Each([stdin, file(0).unwrap_or(Unsaid::Piped), stderr]);
+        let file = |n: usize| files[n].as_ref().map(|file: &MemoryFile| DefaultStream::File(file.as_fd()));
+        let stderr = if self.merged { DefaultStream::AsStdout } else { file(1).unwrap_or(DefaultStream::Piped) };
+        let stdin = if self.input.is_some() { DefaultStream::Piped } else { DefaultStream::Null };
+        let defaults = Defaults::Each([stdin, file(0).unwrap_or(DefaultStream::Piped), stderr]);
         // Only before it is reaped can be seen whether a filter killed it in exec.
         let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
         let pidfd = Pidfd::Unless(self.watches() || sigchld_discards());
