@@ -78,12 +78,12 @@ enum StackKind {
     Lent,
     /// The frame in a [`ForkFrame`], which is shared with a forked child, in a mapping for this run.
     Forked,
-    /// The frame that no child uses: [`NOBODYS`].
+    /// The frame that no child uses: [`UNUSED_FRAME`].
     Bare,
 }
 
 /// All zeroes: the frame of a finished run.
-static NOBODYS: Nobodys = Nobodys(MaybeUninit::zeroed());
+static UNUSED_FRAME: Nobodys = Nobodys(MaybeUninit::zeroed());
 
 struct Nobodys(MaybeUninit<Frame>);
 
@@ -150,7 +150,7 @@ impl Stack {
 
     /// For a child that is known to have executed its program, and has no frame.
     pub(super) fn bare() -> Self {
-        Self { frame: NonNull::from(&NOBODYS.0).cast(), kind: StackKind::Bare, lender: None }
+        Self { frame: NonNull::from(&UNUSED_FRAME.0).cast(), kind: StackKind::Bare, lender: None }
     }
 
     /// The stack in the first [`MAPPING`] bytes of memory that belongs to `lender`.
