@@ -83,12 +83,12 @@ enum StackKind {
 }
 
 /// All zeroes: the frame of a finished run.
-static UNUSED_FRAME: Nobodys = Nobodys(MaybeUninit::zeroed());
+static UNUSED_FRAME: UnusedFrame = UnusedFrame(MaybeUninit::zeroed());
 
-struct Nobodys(MaybeUninit<Frame>);
+struct UnusedFrame(MaybeUninit<Frame>);
 
 // SAFETY: no code writes to it, so it is a constant.
-unsafe impl Sync for Nobodys {}
+unsafe impl Sync for UnusedFrame {}
 
 // SAFETY: the frame is shared with a child by design; what the parent may touch of it is atomic or its own.
 unsafe impl Send for Stack {}
