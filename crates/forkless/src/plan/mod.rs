@@ -15,7 +15,7 @@ pub(crate) mod compile;
 pub(crate) mod describe;
 pub(crate) mod posix_spawn;
 
-use crate::request::Above;
+use crate::request::ClonerHandle;
 use crate::request::closure::Closure;
 use posix_spawn::Extensions;
 
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     /// The closures that a forked child calls before exec.
     pub(crate) closures: Vec<Arc<Closure>>,
     /// The process that clones in the caller's place, if a launch names no other: an `OfPlan`.
-    pub(crate) cloner: Option<Above>,
+    pub(crate) cloner: Option<ClonerHandle>,
     pub(crate) program: OsString,
     /// The directories of PATH that were searched.
     pub(crate) searched: Option<OsString>,

@@ -10,4 +10,4 @@ pub(crate) mod environment;
 pub(crate) mod stdio;
 
 /// A value of a type that only the modules above know.
-pub(crate) type Above = Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>;
+pub(crate) type ClonerHandle = Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>;

@@ -2,7 +2,7 @@
 //!
 //! Longer than most files, because each method has an example.
 
-use crate::request::Above;
+use crate::request::ClonerHandle;
 use crate::request::closure::Closure;
 use crate::request::environment::Held;
 use crate::request::stdio::{FdSource, Stdio};
@@ -163,7 +163,7 @@ pub struct Command {
     pub(crate) closures: Vec<Arc<Closure>>,
     pub(crate) ready: Option<Ready>,
     pub(crate) actions: Vec<posix::FileAction>,
-    pub(crate) cloner: Option<Above>,
+    pub(crate) cloner: Option<ClonerHandle>,
 }
 
 /// Environment, paths and redirections that this crate has worked out instead of a shell.
