@@ -16,7 +16,7 @@
 //! | `memory` | `shared`, or `own`: the call changes the memory, which a cloned child shares with the caller, so it needs `Launcher::Fork` |
 //! | `ids` | `kept`, or `changed`: the child changes its IDs before exec |
 //! | `posix_spawn` | `refused`: it cannot make other system calls |
-//! | `shell` | `inherited`: a shell would pass it to its programs, so a line can run without the shell; or `felt`: it affects the shell itself |
+//! | `shell` | `inherited`: a shell would pass it to its programs, so a line can run without the shell; or `affects_the_shell`: it affects the shell itself |
 //! | `run` | flag of `forkless run`, name of its value, heading; or `{ by_hand "its flags in the docs" }` |
 //! | `docs` | the system call, and the privileges that it needs |
 //! | `example` | a value, as text |

@@ -587,7 +587,7 @@ macro_rules! verdict {
     (inherited) => {
         false
     };
-    (felt) => {
+    (affects_the_shell) => {
         true
     };
 }
