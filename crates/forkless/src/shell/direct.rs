@@ -160,7 +160,7 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     let places = directory_fd.is_some() || chroot.is_some() || terminal.is_some() || foreground.is_some();
     let own = !calls.is_empty() || !hand_backs.is_empty() || !best_effort.is_empty() || parent_death_signal.is_some();
     let handles = command.pty.is_some() || command.program_fd.is_some() || !command.candidates.is_empty();
-    let any = simple.is_felt_by_shells()
+    let any = simple.affects_the_shell()
         || surroundings
         || sets
         || rules

@@ -640,7 +640,7 @@ macro_rules! simple {
             }
 
             /// Would a shell feel one of them otherwise than the programs that it starts?
-            pub(crate) fn is_felt_by_shells(&self) -> bool {
+            pub(crate) fn affects_the_shell(&self) -> bool {
                 [$(verdict!($shell) && self.$name.is_some()),*].contains(&true)
             }
         }
