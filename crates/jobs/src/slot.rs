@@ -41,7 +41,7 @@ pub(crate) struct Waiting {
     /// This try has been reported as started.
     pub(crate) known: bool,
     /// How often its child was [killed](crate::launch::is_struck) before it could run the program.
-    pub(crate) struck: u32,
+    pub(crate) kills_before_exec: u32,
 }
 
 pub(crate) struct Starting {
@@ -72,7 +72,7 @@ pub(crate) struct Running {
     /// It was sent a signal.
     pub(crate) signalled: bool,
     /// As in [`Waiting`].
-    pub(crate) struck: u32,
+    pub(crate) kills_before_exec: u32,
     /// Its process has ended, and another one holds its output open.
     pub(crate) over: Option<Over>,
 }

@@ -96,7 +96,9 @@ impl Engine<'_> {
         self.unwatched -= usize::from(!running.watched);
         // What was missing for a launch may be there now.
         self.not_before = None;
-        let Running { job, place, tries, shell, clock, capture, timed_out, killing, signalled, struck, .. } = *running;
+        let Running {
+            job, place, tries, shell, clock, capture, timed_out, killing, signalled, kills_before_exec, ..
+        } = *running;
         let is_streamed = matches!(job.stdin, Stdin::Stream(_));
         let mut has_not_run = false;
         let ending = match status {
@@ -107,17 +109,27 @@ impl Engine<'_> {
             // What was written for it is gone with the process, so it would miss that in a later try.
             Err(error) if is_lack(&error) && killing.is_none() && !is_streamed => {
                 self.discard(capture);
-                self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true, struck }, error);
+                self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true, kills_before_exec }, error);
                 return;
             }
             Err(error) if is_struck(&error) && killing.is_none() && !signalled && !is_streamed => {
                 self.discard(capture);
-                self.struck(Waiting { job, place, tries: tries - 1, since: None, known: true, struck }, error);
+                self.kills_before_exec(
+                    Waiting { job, place, tries: tries - 1, since: None, known: true, kills_before_exec },
+                    error,
+                );
                 return;
             }
             Err(error) if shell.is_some() && killing.is_none() && is_for_the_shell(&error) => {
                 self.discard(capture);
-                self.run_by_shell(Waiting { job, place, tries: tries - 1, since: None, known: true, struck });
+                self.run_by_shell(Waiting {
+                    job,
+                    place,
+                    tries: tries - 1,
+                    since: None,
+                    known: true,
+                    kills_before_exec,
+                });
                 return;
             }
             Err(error) if is_of_launch(&error) => match Error::of(&error).and_then(Error::signal) {
@@ -169,7 +181,7 @@ impl Engine<'_> {
             let slot = ended.place.slot - 1;
             let Ended { job, place, tries, .. } = ended;
             self.slots[slot] =
-                Slot::Waiting(Box::new(Waiting { job, place, tries, since: None, known: false, struck: 0 }));
+                Slot::Waiting(Box::new(Waiting { job, place, tries, since: None, known: false, kills_before_exec: 0 }));
             self.waiting += 1;
             return;
         }

@@ -99,7 +99,7 @@ impl Engine<'_> {
                     self.pass_over(place.seq);
                     return Pulled::Done;
                 }
-                let waiting = Waiting { job, place, tries: 0, since: None, known: false, struck: 0 };
+                let waiting = Waiting { job, place, tries: 0, since: None, known: false, kills_before_exec: 0 };
                 return Pulled::Job(waiting);
             }
             Ok(Next::Later) => self.wait_for_source(),
@@ -242,7 +242,7 @@ impl Engine<'_> {
         let launched = match launched {
             Ok(launched) => launched,
             Err(error) if is_lack(&error) => return self.hold(waiting, error),
-            Err(error) if is_struck(&error) => return self.struck(waiting, error),
+            Err(error) if is_struck(&error) => return self.kills_before_exec(waiting, error),
             Err(error) => {
                 self.end_unstarted(waiting, Ending::NotStarted(error), false);
                 return true;
@@ -250,7 +250,7 @@ impl Engine<'_> {
         };
         self.pause = PAUSE;
         self.turn = self.turn.wrapping_add(1);
-        let Waiting { mut job, place, tries, known, struck, .. } = waiting;
+        let Waiting { mut job, place, tries, known, kills_before_exec, .. } = waiting;
         let mut child = launched.child;
         if !known {
             self.events.started(&job, place, child.id());
@@ -278,7 +278,7 @@ impl Engine<'_> {
             killing: None,
             timed_out: false,
             signalled: false,
-            struck,
+            kills_before_exec,
             over: None,
         }));
         if captured {
@@ -371,9 +371,9 @@ impl Engine<'_> {
 
     /// Keeps a job whose child was [killed](is_struck) before it could run the program. The run gets the same signal and ends,
     /// and the job is counted as skipped; otherwise it is launched again. Returns as [`hold`](Self::hold).
-    pub(super) fn struck(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
-        waiting.struck += 1;
-        if waiting.struck < MOST_STRUCK {
+    pub(super) fn kills_before_exec(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
+        waiting.kills_before_exec += 1;
+        if waiting.kills_before_exec < MOST_STRUCK {
             return self.hold(waiting, error);
         }
         // Not in the log: it has not run.
