@@ -157,7 +157,7 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
 /// Whether a signal killed the child before it could run the program, and it is one that a terminal, `timeout(1)` or Slurm
 /// sends to a whole process group. The child is in the group of this process until it has made its own. The job has not
 /// run, and this process gets the same signal.
-pub(crate) fn is_struck(error: &io::Error) -> bool {
+pub(crate) fn is_killed_before_exec(error: &io::Error) -> bool {
     let signals = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].map(Signal::as_raw);
     let signal = Error::of(error).and_then(Error::signal);
     signal.is_some_and(|signal| signals.contains(&signal))

@@ -4,7 +4,7 @@ use super::limits::after;
 use super::{Engine, Finished};
 use crate::control::Flow;
 use crate::job::{Run, Stdin};
-use crate::launch::{is_lack, is_of_launch, is_struck};
+use crate::launch::{is_killed_before_exec, is_lack, is_of_launch};
 use crate::options::HaltWhen;
 use crate::output::Capture;
 use crate::slot::{Over, Running, Slot, Waiting};
@@ -112,7 +112,7 @@ impl Engine<'_> {
                 self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true, kills_before_exec }, error);
                 return;
             }
-            Err(error) if is_struck(&error) && killing.is_none() && !signalled && !is_streamed => {
+            Err(error) if is_killed_before_exec(&error) && killing.is_none() && !signalled && !is_streamed => {
                 self.discard(capture);
                 self.kills_before_exec(
                     Waiting { job, place, tries: tries - 1, since: None, known: true, kills_before_exec },
@@ -136,7 +136,7 @@ impl Engine<'_> {
                 // Its own signal was faster than the exec.
                 Some(signal) if signalled => Ending::Killed(signal),
                 _ => {
-                    has_not_run = is_struck(&error);
+                    has_not_run = is_killed_before_exec(&error);
                     Ending::NotStarted(error)
                 }
             },

@@ -3,7 +3,7 @@
 use super::{Engine, PAUSE, Supply};
 use crate::control::Flow;
 use crate::job::{Job, JobPlace, Stdin};
-use crate::launch::{Launched, Ready, is_lack, is_struck};
+use crate::launch::{Launched, Ready, is_killed_before_exec, is_lack};
 use crate::options::Output;
 use crate::output::Capture;
 use crate::pool::{Pool, PoolAnswer};
@@ -242,7 +242,7 @@ impl Engine<'_> {
         let launched = match launched {
             Ok(launched) => launched,
             Err(error) if is_lack(&error) => return self.hold(waiting, error),
-            Err(error) if is_struck(&error) => return self.kills_before_exec(waiting, error),
+            Err(error) if is_killed_before_exec(&error) => return self.kills_before_exec(waiting, error),
             Err(error) => {
                 self.end_unstarted(waiting, Ending::NotStarted(error), false);
                 return true;
