@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 const AT_ONCE: usize = 64;
 
 /// So many children of a job may be killed before they run the program. Something kills each of them, then.
-const MOST_STRUCK: u32 = 10;
+const MOST_KILLS_BEFORE_EXEC: u32 = 10;
 
 /// What a source has given.
 #[allow(clippy::large_enum_variant, reason = "a box would be a request for memory for each job")]
@@ -373,7 +373,7 @@ impl Engine<'_> {
     /// and the job is counted as skipped; otherwise it is launched again. Returns as [`hold`](Self::hold).
     pub(super) fn kills_before_exec(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
         waiting.kills_before_exec += 1;
-        if waiting.kills_before_exec < MOST_STRUCK {
+        if waiting.kills_before_exec < MOST_KILLS_BEFORE_EXEC {
             return self.hold(waiting, error);
         }
         // Not in the log: it has not run.
