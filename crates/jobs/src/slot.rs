@@ -19,10 +19,10 @@ pub(crate) enum Slot {
     Starting(Box<Starting>),
     Running(Box<Running>),
     /// A job that runs elsewhere.
-    Away(Box<Absent>),
+    Away(Box<RemoteJob>),
 }
 
-pub(crate) struct Absent {
+pub(crate) struct RemoteJob {
     pub(crate) job: Job,
     pub(crate) place: JobPlace,
     /// How often it has been submitted.

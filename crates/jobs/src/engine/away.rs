@@ -5,7 +5,7 @@ use super::limits::shorter;
 use crate::control::Flow;
 use crate::output::Capture;
 use crate::remote::Away;
-use crate::slot::{Absent, Slot, Waiting};
+use crate::slot::{RemoteJob, Slot, Waiting};
 use crate::summary::Ended;
 use std::time::{Instant, SystemTime};
 
@@ -19,7 +19,7 @@ impl Engine<'_> {
         self.events.started(&job, place, 0);
         let (started, clock) = (Instant::now(), SystemTime::now());
         self.running += 1;
-        let absent = Absent { job, place, tries: tries + 1, started, clock };
+        let absent = RemoteJob { job, place, tries: tries + 1, started, clock };
         self.slots[place.slot - 1] = Slot::Away(Box::new(absent));
         self.launched(started, place.slot - 1);
     }
@@ -47,7 +47,7 @@ impl Engine<'_> {
         let Some(slot) = self.slots.iter().position(is_it) else { return };
         let Slot::Away(absent) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
         self.running -= 1;
-        let Absent { job, place, tries, started, clock } = *absent;
+        let RemoteJob { job, place, tries, started, clock } = *absent;
         let Away { ending, timed_out, out, err, .. } = away;
         let runtime = away.runtime.unwrap_or_else(|| started.elapsed());
         if ending.is_success() {
