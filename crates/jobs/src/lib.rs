@@ -77,7 +77,7 @@ pub use input::{Filled, Input};
 pub use job::{Job, JobPlace, Run, Stdin};
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Prepare, Setup, Timeout};
-pub use remote::{Away, Remote};
+pub use remote::{Remote, RemoteEnd};
 pub use source::{Events, JobSource, More, Next, Nothing, Sink, Stream, from_iter};
 pub use standard::Standard;
 pub use summary::{Ended, Ending, Progress, Summary};

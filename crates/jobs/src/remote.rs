@@ -19,12 +19,12 @@ pub trait Remote {
     ///
     /// # Errors
     /// They stop the run: no further job is started, and those that are away count as skipped.
-    fn pump(&mut self, ended: &mut Vec<Away>) -> io::Result<()>;
+    fn pump(&mut self, ended: &mut Vec<RemoteEnd>) -> io::Result<()>;
 }
 
 /// A job that has ended elsewhere.
 #[derive(Debug)]
-pub struct Away {
+pub struct RemoteEnd {
     /// Its number.
     pub seq: u64,
     /// How it ended.

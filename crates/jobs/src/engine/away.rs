@@ -4,7 +4,7 @@ use super::Engine;
 use super::limits::shorter;
 use crate::control::Flow;
 use crate::output::Capture;
-use crate::remote::Away;
+use crate::remote::RemoteEnd;
 use crate::slot::{RemoteJob, Slot, Waiting};
 use crate::summary::Ended;
 use std::time::{Instant, SystemTime};
@@ -41,14 +41,14 @@ impl Engine<'_> {
         any
     }
 
-    fn came_back(&mut self, away: Away) {
+    fn came_back(&mut self, away: RemoteEnd) {
         let is_it = |slot: &Slot| matches!(slot, Slot::Away(absent) if absent.place.seq == away.seq);
         // Unknown: it was left, or is answered twice.
         let Some(slot) = self.slots.iter().position(is_it) else { return };
         let Slot::Away(absent) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
         self.running -= 1;
         let RemoteJob { job, place, tries, started, clock } = *absent;
-        let Away { ending, timed_out, out, err, .. } = away;
+        let RemoteEnd { ending, timed_out, out, err, .. } = away;
         let runtime = away.runtime.unwrap_or_else(|| started.elapsed());
         if ending.is_success() {
             self.runtimes.add(runtime);

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use forkless_gearman::packet::{Packet, PacketKind};
 use forkless_gearman::record::{Record, Request};
 use forkless_gearman::{Happening, Link, Trust};
-use forkless_jobs::{Away, Ending, Job, JobPlace, Remote, Run};
+use forkless_jobs::{Ending, Job, JobPlace, Remote, RemoteEnd, Run};
 
 use super::message::say;
 use super::options::ParallelOptions;
@@ -95,7 +95,7 @@ impl Feeder {
         }
     }
 
-    fn take(&mut self, packet: &Packet, ended: &mut Vec<Away>) {
+    fn take(&mut self, packet: &Packet, ended: &mut Vec<RemoteEnd>) {
         match packet.kind {
             PacketKind::JOB_CREATED => {
                 if let Some(seq) = self.submitted.pop_front() {
@@ -129,11 +129,11 @@ impl Feeder {
 }
 
 /// The end of a job, by its reply: that of our worker, or of another one.
-fn away(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> Away {
+fn away(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> RemoteEnd {
     let Some(record) = Record::parse(reply).filter(|_| exit == 0) else {
         job.out.extend_from_slice(reply);
         let ending = Ending::Exited(exit);
-        return Away { seq, ending, timed_out: false, started: None, runtime: None, out: job.out, err: job.err };
+        return RemoteEnd { seq, ending, timed_out: false, started: None, runtime: None, out: job.out, err: job.err };
     };
     let Record { exit, signal, timed_out, cut, started, seconds, refused, out, mut err } = record;
     if cut {
@@ -151,7 +151,7 @@ fn away(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> Away {
     // Any worker has sent these numbers: the clock may not have such a time.
     let started = duration(started).filter(|time| !time.is_zero());
     let started = started.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(time));
-    Away { seq, ending, timed_out, started, runtime: duration(seconds), out, err }
+    RemoteEnd { seq, ending, timed_out, started, runtime: duration(seconds), out, err }
 }
 
 impl Remote for Feeder {
@@ -169,7 +169,7 @@ impl Remote for Feeder {
         self.link.as_fd()
     }
 
-    fn pump(&mut self, ended: &mut Vec<Away>) -> io::Result<()> {
+    fn pump(&mut self, ended: &mut Vec<RemoteEnd>) -> io::Result<()> {
         self.link.pump();
         while let Some(happening) = self.link.take() {
             match happening {
