@@ -24,7 +24,7 @@ use super::message::say;
 use super::options::{ParallelOptions, Retries};
 use super::pack::{LONGEST, PackLimits, RowPacker};
 use super::records::Records;
-use super::report::{Above, Report, SlotsFile};
+use super::report::{OutputAboveProgress, Report, SlotsFile};
 use super::results::{Naming, Silent, Table};
 use super::shard::Shard;
 use super::shell::Shell;
@@ -483,7 +483,7 @@ fn sink(
 fn standard(shown: &Arc<AtomicUsize>) -> Box<dyn Sink> {
     let is_beside = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     match is_beside {
-        true => Box::new(Above { sink: Standard::new(), shown: Arc::clone(shown), has_more: false }),
+        true => Box::new(OutputAboveProgress { sink: Standard::new(), shown: Arc::clone(shown), has_more: false }),
         false => Box::new(Standard::new()),
     }
 }

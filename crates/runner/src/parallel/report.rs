@@ -164,13 +164,13 @@ fn erase(shown: &AtomicUsize) {
 
 /// Output on the terminal where the line about the progress is.
 #[derive(Debug)]
-pub(super) struct Above<S> {
+pub(super) struct OutputAboveProgress<S> {
     pub(super) sink: S,
     pub(super) shown: Arc<AtomicUsize>,
     pub(super) has_more: bool,
 }
 
-impl<S: Sink> Sink for Above<S> {
+impl<S: Sink> Sink for OutputAboveProgress<S> {
     fn write(&mut self, seq: u64, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         erase(&self.shown);
         self.has_more = true;
