@@ -24,7 +24,7 @@ use rustix::{
 };
 
 /// Polling interval for state without an event: that input was read, and that forkless is in the foreground.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Limit of buffered output: more than a terminal holds.
 const UNDER_WAY: usize = 64 * 1024;
@@ -154,7 +154,7 @@ impl Terminal {
                     Err(error) if error.raw_os_error() == Some(libc::EIO) => self.hang_up(),
                     Err(error) => return Err(error),
                 }
-                Ok((!is_ours).then_some(LOOK_EVERY))
+                Ok((!is_ours).then_some(POLL_INTERVAL))
             }
             Input::Ended { .. } => self.repeat_eof().map(Some),
             Input::Bytes { .. } | Input::Unread => Ok(None),
@@ -173,7 +173,7 @@ impl Terminal {
     fn repeat_eof(&mut self) -> io::Result<Duration> {
         let (Input::Ended { look, typed }, Some(pty), Some(follower)) = (&mut self.input, &self.pty, &self.follower)
         else {
-            return Ok(LOOK_EVERY);
+            return Ok(POLL_INTERVAL);
         };
         let left = look.saturating_duration_since(Instant::now());
         if !left.is_zero() {
@@ -191,8 +191,8 @@ impl Terminal {
                 Err(_) | Ok(()) => {}
             }
         }
-        *look = Instant::now() + LOOK_EVERY;
-        Ok(LOOK_EVERY)
+        *look = Instant::now() + POLL_INTERVAL;
+        Ok(POLL_INTERVAL)
     }
 
     fn wants_pty(&self) -> PollFlags {
@@ -262,7 +262,7 @@ impl Terminal {
                 for _ in 0..if last == b'\n' { 1 } else { 2 } {
                     let _ = pty.send_eof();
                 }
-                self.input = Input::Ended { look: Instant::now() + LOOK_EVERY, typed: false };
+                self.input = Input::Ended { look: Instant::now() + POLL_INTERVAL, typed: false };
             }
             // The terminal of forkless is gone.
             _ => self.hang_up(),

@@ -27,7 +27,7 @@ use super::{
 };
 
 /// Polling interval for a child without a pidfd.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The timeout options.
 #[derive(Clone, Copy, Debug)]
@@ -398,7 +398,7 @@ impl Watch {
     ) -> io::Result<Option<ExitStatus>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let due = terminal.as_mut().map_or(Ok(None), |terminal| terminal.look())?;
-        let look = if child.pidfd().is_none() { Some(LOOK_EVERY) } else { None };
+        let look = if child.pidfd().is_none() { Some(POLL_INTERVAL) } else { None };
         let mut files = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
         files.extend(child.pidfd().map(|pidfd| PollFd::from_borrowed_fd(pidfd, PollFlags::IN)));
         let others = files.len();
