@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 /// The interval at which a child without a pidfd is polled.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// More than a terminal can buffer: 8 KiB of buffers (`pty_common_install()`), which are not counted exactly, and 4 KiB
 /// of the line discipline.
@@ -77,7 +77,7 @@ impl Pty {
     /// Waits for bytes or the child's end. Returns whether there are bytes, and how the child has ended.
     fn wait_for_either(&self, child: &mut Child) -> io::Result<(bool, Option<ExitStatus>)> {
         let Some(pidfd) = child.pidfd() else {
-            let has_bytes = self.is_ready(Some(LOOK_EVERY))?;
+            let has_bytes = self.is_ready(Some(POLL_INTERVAL))?;
             return Ok((has_bytes, child.try_wait()?));
         };
         let mut files = [PollFd::new(self, PollFlags::IN), PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
