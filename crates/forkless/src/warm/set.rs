@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(45);
 
 /// How often a guard continues its template, which may have been stopped. Between its clone and the close of its copies of
 /// the child's pipes, nobody else would notice, and a reader of these pipes would wait for their end.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The number of launches in a row with other attributes after which a template is replaced.
 const MISFITS: u32 = 16;
@@ -379,7 +379,7 @@ impl Set {
             }
             current.helper.go_on();
             // Not less, so that a clock that stands cannot keep the guard busy.
-            let left = left.clamp(Duration::from_millis(1), LOOK);
+            let left = left.clamp(Duration::from_millis(1), POLL_INTERVAL);
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

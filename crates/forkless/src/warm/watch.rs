@@ -31,7 +31,7 @@ const LOADING: Duration = Duration::from_secs(1);
 const WAITING: Duration = Duration::from_secs(30);
 
 /// Interval at which the guard looks at the two limits.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why a program is not watched to its stop.
 pub(super) enum Unwatched {
@@ -183,7 +183,7 @@ fn unwatched(error: &std::io::Error) -> Unwatched {
 impl WatchedProgram<'_> {
     fn follow(&mut self) -> Result<(), Unwatched> {
         let (started, mut looked) = (Instant::now(), Instant::now());
-        let interval = Timespec::try_from(LOOK).ok();
+        let interval = Timespec::try_from(POLL_INTERVAL).ok();
         loop {
             let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
             let ready = match poll(&mut fds, interval.as_ref()) {
@@ -192,7 +192,7 @@ impl WatchedProgram<'_> {
                 Ok(ready) => ready,
             };
             // Also while it makes calls: a constructor may wait for something in a loop.
-            if looked.elapsed() >= LOOK {
+            if looked.elapsed() >= POLL_INTERVAL {
                 looked = Instant::now();
                 if cpu_time(self.child.id()) >= LOADING {
                     return Err(Unwatched::Lasting("its loading takes too long".into()));

@@ -294,9 +294,12 @@ impl CaptureRun<'_> {
     /// Sleeps until something happens, or for so long, and handles it.
     fn turn(&mut self, patience: Option<Duration>, blind: bool) -> io::Result<()> {
         /// The interval at which children without a pidfd are looked at.
-        const LOOK: Duration = Duration::from_millis(20);
-        let patience =
-            if blind && self.ended.is_none() { Some(patience.map_or(LOOK, |time| time.min(LOOK))) } else { patience };
+        const POLL_INTERVAL: Duration = Duration::from_millis(20);
+        let patience = if blind && self.ended.is_none() {
+            Some(patience.map_or(POLL_INTERVAL, |time| time.min(POLL_INTERVAL)))
+        } else {
+            patience
+        };
         let mut polled = std::mem::take(&mut self.polled);
         polled.clear();
         let mut fds = Vec::with_capacity(4);
