@@ -181,14 +181,14 @@ fn await_go(frame: &Frame) -> Result<()> {
 /// so there is no timeout.
 pub(crate) fn await_word(go: &AtomicU32, frame: &Frame) -> Result<()> {
     /// How often to check that the parent is alive: a dead parent never changes the word.
-    const LOOK: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 1, tv_nsec: 0 };
+    const POLL_INTERVAL: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
         match go.load(Acquire) {
             GO => return Ok(()),
             GO_AWAY => return Err(errno::ECHILD),
             _ => {}
         }
-        let timed_out = sys::futex_wait(go, GO_WAIT, Some(&LOOK)) == Err(errno::ETIMEDOUT);
+        let timed_out = sys::futex_wait(go, GO_WAIT, Some(&POLL_INTERVAL)) == Err(errno::ETIMEDOUT);
         if timed_out && process::has_lost_parent(frame) {
             return Err(errno::ESRCH);
         }
