@@ -37,7 +37,7 @@ pub(crate) struct Child {
 }
 
 /// The interval between two checks of a child that has no pidfd.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Child {
     pub(crate) fn new(child: forkless::Child, program: Option<Py<PyAny>>) -> Self {
@@ -86,7 +86,7 @@ impl Child {
                 // SAFETY: the descriptor is open as long as `inner`, and so `self`, exists.
                 Some(fd) => py.detach(|| readable(unsafe { BorrowedFd::borrow_raw(fd) }, left)),
                 None => {
-                    let nap = left.map_or(LOOK, |left| left.min(LOOK));
+                    let nap = left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL));
                     match py.detach(|| self.lock().wait_timeout(nap)) {
                         Ok(None) if left.is_none_or(|left| !left.is_zero()) => Err(Errno::INTR),
                         Ok(ended) => Ok(ended.is_some()),
@@ -159,7 +159,7 @@ impl Child {
     /// Waits until the program has been executed, or raises the error that prevented it. Only needed after `launch`.
     fn wait_exec(&self, py: Python<'_>) -> PyResult<()> {
         loop {
-            let there = py.detach(|| self.lock().wait_exec_timeout(LOOK));
+            let there = py.detach(|| self.lock().wait_exec_timeout(POLL_INTERVAL));
             if there.map_err(|error| self.error(py, error))? {
                 return Ok(());
             }
@@ -174,7 +174,9 @@ impl Child {
         let deadline = Instant::now().checked_add(limit);
         loop {
             // In short steps: signal handlers run in between, and other threads get the lock, with which they hold the GIL.
-            let left = deadline.map_or(LOOK, |deadline| deadline.saturating_duration_since(Instant::now()).min(LOOK));
+            let left = deadline.map_or(POLL_INTERVAL, |deadline| {
+                deadline.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)
+            });
             let there = py.detach(|| self.lock().wait_exec_timeout(left)).map_err(|error| self.error(py, error))?;
             if there || left.is_zero() {
                 return Ok(there);
