@@ -50,7 +50,7 @@ pub(super) fn after(start: Instant, time: Duration) -> Instant {
 }
 
 /// How long a machine under pressure is left alone before it is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The number after a name at the beginning of a line; 0: there is none.
 fn number_in(path: &str, name: &str) -> u64 {
@@ -69,7 +69,7 @@ impl Engine<'_> {
             *time = None;
         }
         if self.is_pressed() {
-            self.delayed = Some(Instant::now() + LOOK_AGAIN);
+            self.delayed = Some(Instant::now() + POLL_INTERVAL);
             return false;
         }
         true
