@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    looks::{Appearance, LOOKS},
+    looks::{APPEARANCES, Appearance},
     name::Name,
     properties::{PROPERTIES, Property},
     record::Report,
@@ -34,7 +34,7 @@ pub(crate) struct Panel {
     pub(crate) title: &'static str,
     /// Rates have a linear axis from zero, times in microseconds a logarithmic one.
     pub(crate) is_rate: bool,
-    /// In the order of [`LOOKS`].
+    /// In the order of [`APPEARANCES`].
     pub(crate) lines: Vec<Line>,
 }
 
@@ -116,7 +116,7 @@ fn panels<R>(metrics: &[Metric<R>], cells: &[(Name, usize, &R)]) -> Vec<Panel> {
             points.sort_by_key(|(tick, _)| *tick);
             (points.len() > 1).then_some(Line { look, points })
         };
-        let lines: Vec<Line> = LOOKS.iter().filter_map(line).collect();
+        let lines: Vec<Line> = APPEARANCES.iter().filter_map(line).collect();
         if !lines.is_empty() {
             panels.push(Panel { title, is_rate: *title == RATE.0, lines });
         }

@@ -26,7 +26,7 @@ const fn look(launcher: Name, class: &'static str, mark: &'static str) -> Appear
 
 /// The methods that are drawn, in this order: the context first, the baseline on top. The prepared forms of forkless are only in
 /// the tables: their lines would cover the others.
-pub(crate) const LOOKS: [Appearance; 24] = [
+pub(crate) const APPEARANCES: [Appearance; 24] = [
     look("system", "other", CROSS),
     look("std", "other", SQUARE),
     look("go", "other", TRIANGLE),
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_method_has_a_colour_on_both_pages_and_methods_of_forkless_have_one() {
-        for look in &LOOKS {
+        for look in &APPEARANCES {
             let rule = format!("svg .{}{{fill:#", look.class);
             assert!(style(false).contains(&rule) && style(true).contains(&rule), "{}", look.launcher);
             assert_eq!(look.launcher.starts_with("forkless"), look.class == "ours", "{}", look.launcher);
