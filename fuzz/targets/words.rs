@@ -99,7 +99,7 @@ fn check(word: &str) {
     }
     if let Ok(signal) = parse::signal(word) {
         assert!((1..=64).contains(&signal), "{word:?}");
-        assert_eq!(parse::signals(word), Ok(parse::Signals::One(signal)));
+        assert_eq!(parse::signals(word), Ok(parse::SignalChoice::One(signal)));
     }
     for most in [0o777, 0o7777] {
         let plain = !word.is_empty() && word.bytes().all(|byte| (b'0'..b'8').contains(&byte));

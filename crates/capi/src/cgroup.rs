@@ -6,17 +6,11 @@ use crate::handle::{self, duration, free, give, list, out, shared, text, text_ou
 use forkless::Cgroup;
 use libc::{c_char, c_int, size_t};
 use std::os::fd::{AsFd, AsRawFd};
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_own(text: *mut c_char, size: size_t, error: *mut Error) -> c_int {
     // SAFETY: the header's contract.
     unsafe { answer(error, || handle::path_out(&Cgroup::own()?, text, size)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_hand_down(
     directory: *const c_char,
@@ -33,9 +27,6 @@ unsafe extern "C" fn forkless_cgroup_hand_down(
     // SAFETY: the header's contract.
     unsafe { answer(error, hand_down) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_create(
     parent: *const c_char,
@@ -46,17 +37,11 @@ unsafe extern "C" fn forkless_cgroup_create(
     // SAFETY: the header's contract.
     unsafe { answer(error, || give(cgroup, || Ok(out(Cgroup::create(text(parent)?, utf8(name)?)?)))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_free(cgroup: *mut Cgroup) {
     // SAFETY: the header's contract.
     unsafe { free(cgroup) };
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_remove(cgroup: *mut Cgroup, error: *mut Error) -> c_int {
     let remove = || {

@@ -99,17 +99,11 @@ methods! {
         give(output, || read(child))
     };
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_pid(child: *mut ChildHandle) -> pid_t {
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || with(child, |child| Ok(child.id() as pid_t))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_release(child: *mut ChildHandle) -> pid_t {
     let release = || {
@@ -122,26 +116,17 @@ unsafe extern "C" fn forkless_child_release(child: *mut ChildHandle) -> pid_t {
     // SAFETY: no error to write to.
     unsafe { answer(NULL, release) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_free(child: *mut ChildHandle) {
     // SAFETY: the header's contract.
     unsafe { handle::free(child) };
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_reap_orphans() -> size_t {
     let mut left = 0;
     crate::boundary::quietly(|| left = forkless::reap_orphans());
     left
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_set_dumpable(dumpable: c_int) -> c_int {
     // SAFETY: no error to write to.

@@ -31,17 +31,11 @@ macro_rules! setters {
 }
 
 pub(crate) use setters;
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_new(program: *const c_char, command: *mut *mut Handle<Command>) -> c_int {
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || give(command, || Ok(out(Handle::new(Command::new(text(program)?)))))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_new_argv(
     argv: *const *const c_char,
@@ -58,9 +52,6 @@ unsafe extern "C" fn forkless_command_new_argv(
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || give(command, make)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_free(command: *mut Handle<Command>) {
     // SAFETY: the header's contract.

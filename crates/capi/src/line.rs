@@ -15,9 +15,6 @@ pub(crate) struct LineEnding {
     ending: ShellEnding,
     route: String,
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_spawn_line(
     command: *mut Handle<Command>,
@@ -62,9 +59,6 @@ fn of_command<T>(
         }
     }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_ending_status(
     ending: *const LineEnding,
@@ -84,17 +78,11 @@ unsafe extern "C" fn forkless_ending_status(
     // SAFETY: the header's contract.
     unsafe { answer(error, || give(status, translate)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_ending_route(ending: *const LineEnding, text: *mut c_char, size: size_t) -> c_int {
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || handle::text_out(&shared(ending)?.route, text, size)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_ending_free(ending: *mut LineEnding) {
     // SAFETY: the header's contract.

@@ -158,9 +158,6 @@ fn split(line: &[u8]) -> Result<Vec<OsString>, Failure> {
     }
     Ok(words.into_iter().map(OsString::from_vec).collect())
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen_noshell(
     file: *const c_char,
@@ -178,9 +175,6 @@ unsafe extern "C" fn popen_noshell(
         }
     })
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen_noshell_compat(
     command: *const c_char,
@@ -195,9 +189,6 @@ unsafe extern "C" fn popen_noshell_compat(
         Program { file: argv[0], argv: &argv, end, stderr: 0 }.open(place)
     })
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pclose_noshell(arg: *mut PassToPclose) -> c_int {
     as_libc(-1, || {

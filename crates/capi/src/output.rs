@@ -193,9 +193,6 @@ pub(crate) unsafe fn capture(
     let how = unsafe { options.read() }?;
     Ok(OutputHandle::captured(run(&how)?, options.flags & MEMORY_FILE != 0))
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_capture(
     command: *mut Handle<Command>,
@@ -209,9 +206,6 @@ unsafe extern "C" fn forkless_command_capture(
         answer(error, || handle::with(command, run))
     }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_prepared_capture(
     prepared: *mut Prepared,
@@ -225,9 +219,6 @@ unsafe extern "C" fn forkless_prepared_capture(
         answer(error, || run(shared(prepared)?))
     }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_output_free(output: *mut OutputHandle) {
     // SAFETY: the header's contract.

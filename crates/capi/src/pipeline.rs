@@ -19,25 +19,16 @@ pub(crate) struct PipelinePrograms {
     pipeline: Pipeline,
     programs: usize,
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_new(pipeline: *mut *mut PipelineHandle) -> c_int {
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || give(pipeline, || Ok(out(Handle::new(PipelinePrograms::default()))))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_free(pipeline: *mut PipelineHandle) {
     // SAFETY: the header's contract.
     unsafe { free(pipeline) };
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_command(
     pipeline: *mut PipelineHandle,
@@ -53,9 +44,6 @@ unsafe extern "C" fn forkless_pipeline_command(
     // SAFETY: the header's contract.
     unsafe { answer(error, || handle::with(pipeline, add)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_prepared(pipeline: *mut PipelineHandle, prepared: *const Prepared) -> c_int {
     let add = |row: &mut PipelinePrograms| {
@@ -67,9 +55,6 @@ unsafe extern "C" fn forkless_pipeline_prepared(pipeline: *mut PipelineHandle, p
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || handle::with(pipeline, add)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_pipefail(pipeline: *mut PipelineHandle, on: c_int) -> c_int {
     let set = |row: &mut PipelinePrograms| {
@@ -79,17 +64,11 @@ unsafe extern "C" fn forkless_pipeline_pipefail(pipeline: *mut PipelineHandle, o
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || handle::with(pipeline, set)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_count(pipeline: *mut PipelineHandle) -> c_int {
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || handle::with(pipeline, |row| Ok(row.programs as c_int))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_spawn(
     pipeline: *mut PipelineHandle,
@@ -132,9 +111,6 @@ impl Places {
         }
     }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_status(
     pipeline: *mut PipelineHandle,
@@ -154,9 +130,6 @@ unsafe extern "C" fn forkless_pipeline_status(
     // SAFETY: the header's contract.
     unsafe { answer(error, || handle::with(pipeline, |row| give(status, || run(row)))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_capture(
     pipeline: *mut PipelineHandle,

@@ -21,9 +21,6 @@ fn in_rust(size: &winsize) -> PtySize {
     (found.x_pixels, found.y_pixels) = (size.ws_xpixel, size.ws_ypixel);
     found
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_open(size: *const winsize, pty: *mut *mut Pty, error: *mut Error) -> c_int {
     let open = || {
@@ -34,9 +31,6 @@ unsafe extern "C" fn forkless_pty_open(size: *const winsize, pty: *mut *mut Pty,
     // SAFETY: the header's contract.
     unsafe { answer(error, || give(pty, open)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_free(pty: *mut Pty) {
     // SAFETY: the header's contract.
@@ -77,9 +71,6 @@ methods! {
     fn forkless_pty_send_eof() pty => Ok(pty.send_eof().map(|()| 0)?);
     fn forkless_pty_set_nonblocking(on: c_int) pty => Ok(pty.set_nonblocking(on != 0).map(|()| 0)?);
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_foreground_group(pty: *const Pty) -> pid_t {
     // SAFETY: the header's contract.
@@ -93,9 +84,6 @@ fn bytes(work: impl FnOnce() -> Result<usize, Failure>) -> ssize_t {
         Err(failure) => -(failure.errno() as ssize_t),
     }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_read(pty: *const Pty, buffer: *mut c_void, size: size_t) -> ssize_t {
     bytes(|| {
@@ -112,9 +100,6 @@ unsafe extern "C" fn forkless_pty_read(pty: *const Pty, buffer: *mut c_void, siz
         Ok(pty.read(buffer)?)
     })
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_write(pty: *const Pty, data: *const c_void, size: size_t) -> ssize_t {
     bytes(|| {
@@ -123,9 +108,6 @@ unsafe extern "C" fn forkless_pty_write(pty: *const Pty, data: *const c_void, si
         Ok(pty.write(data)?)
     })
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_read_until_exit(
     pty: *const Pty,

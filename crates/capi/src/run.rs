@@ -42,9 +42,6 @@ runs! {
     fn forkless_prepared_launch(prepared: Prepared) -> *mut ChildHandle, with_shared, one => child(one.launch());
     fn forkless_prepared_status(prepared: Prepared) -> c_int, with_shared, one => raw(one.status());
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_prepared_steps(prepared: *const Prepared, text: *mut c_char, size: size_t) -> c_int {
     // SAFETY: the header's contract.
@@ -55,17 +52,11 @@ unsafe extern "C" fn forkless_prepared_steps(prepared: *const Prepared, text: *m
         })
     }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_prepared_free(prepared: *mut Prepared) {
     // SAFETY: the header's contract.
     unsafe { handle::free(prepared) };
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_launch_all(
     prepared: *const *mut Prepared,

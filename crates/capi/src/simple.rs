@@ -10,9 +10,6 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 /// The name of a step.
-///
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_step_words(step: c_int, text: *mut c_char, size: size_t) -> c_int {
     // SAFETY: the header's contract.
@@ -35,9 +32,6 @@ extern "C" fn forkless_version() -> *const c_char {
 pub fn like_libc(command: &mut Command) -> &mut Command {
     command.signal_inherit(libc::SIGPIPE)
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_spawn(
     path: *const c_char,
@@ -60,9 +54,6 @@ unsafe extern "C" fn forkless_spawn(
     // SAFETY: no error to write to.
     unsafe { answer(NULL, run) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_spawnp(
     file: *const c_char,

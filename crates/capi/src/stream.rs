@@ -183,9 +183,6 @@ unsafe fn of_argv(argv: *const *const c_char) -> Result<Command, Failure> {
     like_libc(command.args(args));
     Ok(command)
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
     as_libc(null_mut(), || {
@@ -195,9 +192,6 @@ unsafe extern "C" fn forkless_popen(command: *const c_char, mode: *const c_char)
         open(Running::Line(line.spawn()?), end)
     })
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_popenv(argv: *const *const c_char, mode: *const c_char, flags: c_int) -> *mut FILE {
     as_libc(null_mut(), || {
@@ -208,9 +202,6 @@ unsafe extern "C" fn forkless_popenv(argv: *const *const c_char, mode: *const c_
         open(Running::Program(command.spawn()?), end)
     })
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_popen2(
     argv: *const *const c_char,
@@ -238,9 +229,6 @@ unsafe extern "C" fn forkless_popen2(
     // SAFETY: no error to write to.
     unsafe { answer(NULL, work) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pclose(stream: *mut FILE) -> c_int {
     as_libc(-1, || {

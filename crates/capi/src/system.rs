@@ -14,9 +14,6 @@ use std::ptr::null_mut;
 
 /// Signals that a terminal sends to both processes: the caller ignores them while it waits.
 const IGNORED: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_system(command: *const c_char) -> c_int {
     // SAFETY: the header's contract.

@@ -35,25 +35,16 @@ impl CEnded {
         Self { child: out(Handle::new(Some(ended.child))), value: ended.value.0, status, error }
     }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_new(set: *mut *mut SetHandle) -> c_int {
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || give(set, || Ok(out(Handle::new(WaitSet::new()?))))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_free(set: *mut SetHandle) {
     // SAFETY: the header's contract.
     unsafe { free(set) };
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_insert(
     set: *mut SetHandle,
@@ -85,9 +76,6 @@ unsafe extern "C" fn forkless_waitset_insert(
     // SAFETY: the header's contract.
     unsafe { answer(error, || handle::with(set, insert)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_remove(set: *mut SetHandle, key: u64, child: *mut *mut ChildHandle) -> c_int {
     let remove = |set: &mut WaitSet<Value>| {
@@ -97,9 +85,6 @@ unsafe extern "C" fn forkless_waitset_remove(set: *mut SetHandle, key: u64, chil
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || handle::with(set, |set| give(child, || remove(set)))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_signal(set: *mut SetHandle, key: u64, number: c_int) -> c_int {
     let signal = |set: &mut WaitSet<Value>| {
@@ -109,9 +94,6 @@ unsafe extern "C" fn forkless_waitset_signal(set: *mut SetHandle, key: u64, numb
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || handle::with(set, signal)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_wait(
     set: *mut SetHandle,
@@ -135,17 +117,11 @@ unsafe extern "C" fn forkless_waitset_wait(
     // SAFETY: the header's contract.
     unsafe { answer(error, || handle::with(set, wait)) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_count(set: *mut SetHandle) -> c_int {
     // SAFETY: the header's contract.
     unsafe { answer(NULL, || handle::with(set, |set| Ok(set.len() as c_int))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_fd(set: *mut SetHandle) -> c_int {
     // SAFETY: the header's contract.

@@ -45,25 +45,16 @@ unsafe fn open(given: *const WOptions) -> Result<Warm, Failure> {
     how.templates(given.templates).launches(given.launches);
     Ok(how.idle(duration(given.idle_ms)).life(duration(given.life_ms)).open()?)
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_open(options: *const WOptions, warm: *mut *mut Warm, error: *mut Error) -> c_int {
     // SAFETY: the header's contract.
     unsafe { answer(error, || give(warm, || Ok(out(open(options)?)))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_free(warm: *mut Warm) {
     // SAFETY: the header's contract.
     unsafe { free(warm) };
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_warm(command: *mut Handle<Command>, warm: *const Warm) -> c_int {
     let set = || {
@@ -80,9 +71,6 @@ unsafe extern "C" fn forkless_command_warm(command: *mut Handle<Command>, warm: 
     // SAFETY: no error to write to.
     unsafe { answer(NULL, set) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_start(warm: *const Warm, prepared: *const Prepared, error: *mut Error) -> c_int {
     // SAFETY: the header's contract.
@@ -90,9 +78,6 @@ unsafe extern "C" fn forkless_warm_start(warm: *const Warm, prepared: *const Pre
     // SAFETY: the header's contract.
     unsafe { answer(error, start) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_templates(warm: *const Warm, pids: *mut pid_t, count: size_t) -> c_int {
     let list = || {
@@ -110,9 +95,6 @@ unsafe extern "C" fn forkless_warm_templates(warm: *const Warm, pids: *mut pid_t
     // SAFETY: no error to write to.
     unsafe { answer(NULL, list) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_get_stats(warm: *const Warm, stats: *mut WStats, size: size_t) -> c_int {
     let get = || {

@@ -65,9 +65,6 @@ unsafe fn registry(entries: *const CEntry, count: size_t) -> Result<Registry, Fa
     }
     Ok(functions)
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_serve_if_asked(entries: *const CEntry, count: size_t) -> c_int {
     let serve = || {
@@ -105,9 +102,6 @@ unsafe fn options(given: *const ZOptions) -> Result<ZygoteOptions, Failure> {
     });
     Ok(how)
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_start(
     options: *const ZOptions,
@@ -117,9 +111,6 @@ unsafe extern "C" fn forkless_zygote_start(
     // SAFETY: the header's contract.
     unsafe { answer(error, || give(zygote, || Ok(out(Zygote::start(&self::options(options)?)?)))) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_free(zygote: *mut Zygote) {
     // SAFETY: the header's contract.
@@ -175,9 +166,6 @@ runs! {
         Ok(OutputHandle::plain(output.status, output.stdout, output.stderr, None))
     };
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_pid(zygote: *const Zygote) -> pid_t {
     let pid = || {
@@ -188,9 +176,6 @@ unsafe extern "C" fn forkless_zygote_pid(zygote: *const Zygote) -> pid_t {
     // SAFETY: no error to write to.
     unsafe { answer(NULL, pid) }
 }
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_get_stats(zygote: *const Zygote, stats: *mut ZStats, size: size_t) -> c_int {
     let get = || {

@@ -17,9 +17,6 @@ const STACK: usize = 8 << 20;
 const GUARD: usize = 64 << 10;
 
 type ChildFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
-
-/// # Safety
-/// As the header says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn popen_noshell_vmfork(
     function: Option<ChildFunction>,

@@ -92,7 +92,7 @@ impl Features {
 
     /// Without a probe: only `clone3` is assumed. For the only launch of the process, unless a seccomp filter may kill a
     /// child for its system calls; and for a child that will be an init, whose place the probe's child would take.
-    /// Where clone3 is refused, the launch probes after all. Nothing, if the result of a probe is known.
+    /// Where clone3 is refused, the launch probes after all. Returns `None` once the kernel has been probed.
     pub(super) fn unprobed(is_only: bool) -> Option<Self> {
         let is_known = KNOWN.found.load(Ordering::Relaxed) & PROBED != 0;
         let assumes = || is_only && !has_filter() || next_child_is_init();

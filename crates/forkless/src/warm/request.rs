@@ -93,7 +93,7 @@ impl TemplateRequest {
         for (name, _) in self.env() {
             let name = name.as_bytes();
             if name.is_empty() {
-                return Err("the environment has an entry that is no variable");
+                return Err("environment entry without '='");
             }
             let is_loaders = [&b"LD_"[..], b"GLIBC_TUNABLES", b"MALLOC_", b"GCONV_PATH"];
             if is_loaders.iter().any(|start| name.starts_with(start)) {
