@@ -40,7 +40,7 @@ pub(crate) struct Waiting {
     pub(crate) since: Option<Instant>,
     /// This try has been reported as started.
     pub(crate) known: bool,
-    /// How often its child was [killed](crate::launch::is_struck) before it could run the program.
+    /// How often its child was [killed](crate::launch::is_killed_before_exec) before it could run the program.
     pub(crate) kills_before_exec: u32,
 }
 

@@ -369,7 +369,7 @@ impl Engine<'_> {
         false
     }
 
-    /// Keeps a job whose child was [killed](is_struck) before it could run the program. The run gets the same signal and ends,
+    /// Keeps a job whose child was [killed](is_killed_before_exec) before it could run the program. The run gets the same signal and ends,
     /// and the job is counted as skipped; otherwise it is launched again. Returns as [`hold`](Self::hold).
     pub(super) fn kills_before_exec(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
         waiting.kills_before_exec += 1;
