@@ -183,7 +183,7 @@ struct Run {
 
 impl Field {
     /// The command that measures a run: its input is the numbers.
-    fn words(&self, (_, line, _): Runner, program: &Path, slots: usize, jobs: u64) -> Result<Vec<String>> {
+    fn command_words(&self, (_, line, _): Runner, program: &Path, slots: usize, jobs: u64) -> Result<Vec<String>> {
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is not UTF-8");
         let mut words = Vec::new();
         for word in line.split(' ') {
@@ -219,7 +219,7 @@ impl Field {
     fn run(&self, runner: Runner, program: &Path, slots: usize, jobs: u64) -> Result<Run> {
         let mut measure = Command::new(self.place.join("measure"));
         measure.arg(self.numbers(jobs)?).arg(self.place.join("output")).arg(self.place.join("errors"));
-        measure.args(self.words(runner, program, slots, jobs)?).env("MARKS", self.place.join("marks"));
+        measure.args(self.command_words(runner, program, slots, jobs)?).env("MARKS", self.place.join("marks"));
         let [status, mut wall, tree, own, kib, processes] = numbers(self.surround(&mut measure))?[..] else {
             bail!("measure does not print six numbers")
         };
@@ -305,7 +305,7 @@ impl Field {
         let count = |runner: Runner, jobs: u64| -> Result<f64> {
             let report = self.place.join("calls");
             let mut strace = Command::new("strace");
-            strace.args(["-c", "-o"]).arg(&report).args(self.words(runner, exit0, 2, jobs)?);
+            strace.args(["-c", "-o"]).arg(&report).args(self.command_words(runner, exit0, 2, jobs)?);
             let output = self.surround(&mut strace).stdin(fs::File::open(self.numbers(jobs)?)?).output()?;
             ensure!(output.status.success(), "under strace: {}", output.status);
             total_of(&fs::read_to_string(&report)?).context("no total of strace")
