@@ -71,7 +71,7 @@ fn draw(chart: &Chart, panel: &Panel, alike: &[&Panel], size: &Size, svg: &mut S
     let y = |value: f64| bottom - axis.part(value) * (bottom - size.top);
     for value in axis.labels() {
         let _ = writeln!(svg, "<path class=\"grid\" d=\"M{left} {:.1}H{right}\"/>", y(value));
-        text(svg, ("faint", "end"), (left - 0.5 * font, y(value) + 0.35 * font), &axis.words(value));
+        text(svg, ("faint", "end"), (left - 0.5 * font, y(value) + 0.35 * font), &axis.format_value(value));
     }
     // Some space at both ends, for half of a label.
     let inset = 0.06 * (right - left);
@@ -180,7 +180,7 @@ impl Axis {
     }
 
     /// A label: 100 µs, 20 ms, 15,000.
-    fn words(&self, value: f64) -> String {
+    fn format_value(&self, value: f64) -> String {
         match value {
             _ if self.is_rate => thousands(value as u64),
             value if value >= 1e6 => format!("{} s", value / 1e6),
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(labels(39.0, 20_000.0, false), [100.0, 1_000.0, 10_000.0]);
         assert_eq!(labels(900.0, 14_000.0, true), [0.0, 5_000.0, 10_000.0, 15_000.0]);
         let axis = Axis::new([39.0, 20_000.0].into_iter(), false);
-        assert_eq!([100.0, 1_500.0, 2e6].map(|value| axis.words(value)), ["100 µs", "1.5 ms", "2 s"]);
+        assert_eq!([100.0, 1_500.0, 2e6].map(|value| axis.format_value(value)), ["100 µs", "1.5 ms", "2 s"]);
         assert!(axis.part(39.0) > 0.0 && axis.part(20_000.0) < 1.0);
     }
 
