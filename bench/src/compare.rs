@@ -60,7 +60,7 @@ pub(crate) fn main(options: &CompareOptions) -> Result<ExitCode> {
     let text = if options.json {
         serde_json::to_string_pretty(&found)? + "\n"
     } else {
-        found.words(Layout::of_stdout(false).width)
+        found.describe(Layout::of_stdout(false).width)
     };
     write_to(Path::new("-"), &text)?;
     Ok(if found.changed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -233,7 +233,7 @@ impl Comparison {
     }
 
     /// The changes, a table for each condition, and the number of compared figures.
-    fn words(&self, width: usize) -> String {
+    fn describe(&self, width: usize) -> String {
         let changed: Vec<&ComparedFigure> =
             self.figures.iter().filter(|figure| figure.verdict != Verdict::Same).collect();
         let chosen = fitting(&COLUMNS, &changed, width);

@@ -91,13 +91,13 @@ impl Condition {
     }
 
     /// A description that names only the differences from [`Condition::SMALL`].
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let mut words = Vec::new();
         if !self.program.is_empty() {
             words.push(format!("program {:?}", self.program));
         }
         if self.setting != Setting::None {
-            words.push(self.setting.words().to_owned());
+            words.push(self.setting.describe().to_owned());
         }
         if self.output > 0 {
             words.push(format!("output of {}", bytes(self.output)));
@@ -137,7 +137,7 @@ impl Condition {
 
 /// The description of a condition as a title.
 pub(crate) fn headline(condition: &Condition) -> String {
-    let words = condition.words();
+    let words = condition.describe();
     let mut letters = words.chars();
     match letters.next() {
         Some(first) => first.to_uppercase().chain(letters).collect(),
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn description_names_only_differences() {
-        assert_eq!(Condition::SMALL.words(), "small parent");
+        assert_eq!(Condition::SMALL.describe(), "small parent");
         let condition = Condition { parent_mib: 2048, fds: 15_000, pipes: 3, ..Condition::SMALL };
-        assert_eq!(condition.words(), "2 GiB of memory, 15,000 open files, three pipes to the child");
+        assert_eq!(condition.describe(), "2 GiB of memory, 15,000 open files, three pipes to the child");
         let one = Condition { faulting: 1, path_misses: 1, ..Condition::SMALL };
-        assert_eq!(one.words(), "1 other thread causing page faults, found in PATH after 1 other directory");
+        assert_eq!(one.describe(), "1 other thread causing page faults, found in PATH after 1 other directory");
     }
 }

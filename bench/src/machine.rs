@@ -63,7 +63,7 @@ impl Machine {
     }
 
     /// A one-line description.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let known = self.engines.iter().filter_map(|(name, version)| Some(format!("{name} {}, ", version.as_ref()?)));
         let engines: String = known.collect();
         format!("{}, {engines}forkless {}, {}", self.place(), self.forkless, self.date)

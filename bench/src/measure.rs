@@ -140,10 +140,10 @@ impl<'a> Bench<'a> {
             if entrants == 0 || self.is_stopped() {
                 continue;
             }
-            progress.begin(condition.words(), entrants);
+            progress.begin(condition.describe(), entrants);
             self.stage.engines.keep_only(condition.parent_mib);
             parent = match parent.filter(|parent| parent.suits(condition)) {
-                None => Some(Parent::become_like(condition).with_context(|| condition.words())?),
+                None => Some(Parent::become_like(condition).with_context(|| condition.describe())?),
                 same => same,
             };
             let budget = self.budget(self.share * weight(condition));
@@ -154,10 +154,10 @@ impl<'a> Bench<'a> {
                 }
                 // The keys of a terminal send the signal to the launched program, too.
                 Err(_) if self.is_stopped() => {}
-                Err(error) => return Err(error.context(condition.words())),
+                Err(error) => return Err(error.context(condition.describe())),
             }
             if self.is_stopped() {
-                notes.push(format!("{}: interrupted, the rows have fewer launches", condition.words()));
+                notes.push(format!("{}: interrupted, the rows have fewer launches", condition.describe()));
             } else {
                 progress.end();
             }

@@ -65,7 +65,7 @@ fn one(report: &Report, notes: &[String], targets: bool, prefix: &str, page: &mu
         *page += "<p><b>The launched program was chosen by the user; it is not the default program, which only exits.</b></p>\n";
     }
     *page += "<details><summary>How to read this</summary>\n";
-    for line in LEGEND.iter().chain(&LIMITS).copied().chain([&*report.machine.words()]) {
+    for line in LEGEND.iter().chain(&LIMITS).copied().chain([&*report.machine.describe()]) {
         let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(line));
     }
     *page += "</details>\n<nav aria-label=\"Contents\"><ul>\n";

@@ -112,13 +112,13 @@ impl Progress {
         self.printed.set(Some(Instant::now()));
         match &self.to {
             ProgressTarget::None => {}
-            ProgressTarget::Terminal(bar) => bar.set_message(self.words(method)),
-            ProgressTarget::Lines => eprintln!("forkless: bench: {}", self.words(method)),
+            ProgressTarget::Terminal(bar) => bar.set_message(self.describe(method)),
+            ProgressTarget::Lines => eprintln!("forkless: bench: {}", self.describe(method)),
         }
     }
 
     /// "37 %, rows 13-24 of 190, about 34 s left: 1 GiB of memory: posix_spawn".
-    fn words(&self, method: Option<&str>) -> String {
+    fn describe(&self, method: Option<&str>) -> String {
         let done = self.done.get();
         let percent = (100.0 * done.as_secs_f64() / self.length.as_secs_f64().max(1e-9)) as u64;
         let rows = match (self.finished.get(), self.current.get()) {
@@ -159,9 +159,9 @@ mod tests {
         let progress = Progress::to(ProgressTarget::None, Duration::from_secs(100), 190);
         progress.begin("small parent".to_owned(), 12);
         progress.inc(Duration::from_secs(3));
-        assert_eq!(progress.words(None), "3 %, rows 1-12 of 190, about 97 s left: small parent");
+        assert_eq!(progress.describe(None), "3 %, rows 1-12 of 190, about 97 s left: small parent");
         progress.begin("1 GiB of memory".to_owned(), 9);
-        let words = progress.words(Some("posix_spawn"));
+        let words = progress.describe(Some("posix_spawn"));
         assert_eq!(words, "3 %, rows 13-21 of 190, about 97 s left: 1 GiB of memory: posix_spawn");
         assert_eq!(progress.rows(), (12, 190));
         progress.end();

@@ -102,7 +102,7 @@ fn runner<'s>(
     match start() {
         Ok(runner) => Ok(Some(runner)),
         Err(error) if contestant.is_engine() && condition.is_demanding() => {
-            notes.push(format!("no row of {name} with {}: {error:#}", condition.words()));
+            notes.push(format!("no row of {name} with {}: {error:#}", condition.describe()));
             Ok(None)
         }
         Err(error) => Err(error.context(format!("method {name}"))),

@@ -68,7 +68,7 @@ fn figures(report: &Report, place: &str) -> Result<String> {
     );
     let mut lines = vec![("small process, until the call returns".to_owned(), Condition::SMALL)];
     lines.push(("small process".to_owned(), Condition::SMALL));
-    lines.extend(others(report).map(|condition| (condition.words(), condition)));
+    lines.extend(others(report).map(|condition| (condition.describe(), condition)));
     ensure!(lines.len() > 2, "the record has none of the sweeps");
     for (index, (head, condition)) in lines.iter().enumerate() {
         let (ours, figure_of): (_, fn(&Row) -> f64) =
@@ -103,7 +103,7 @@ fn others(report: &Report) -> impl Iterator<Item = Condition> {
 /// Where the methods of forkless that are in the table lose, with the worst case.
 fn losses(report: &Report) -> String {
     let Some(losses) = behind_a_rival(report) else { return "Other methods were not measured.".to_owned() };
-    let shown = losses.iter().filter(|loss| [LAUNCH, STATUS].contains(&loss.launcher)).map(Loss::words);
+    let shown = losses.iter().filter(|loss| [LAUNCH, STATUS].contains(&loss.launcher)).map(Loss::describe);
     let lost: Vec<String> = shown.map(|words| format!("`{}", words.replacen(' ', "` ", 1))).collect();
     match lost.len() {
         0 => "No other method has a total time that is clearly shorter, under any condition of the record.".to_owned(),

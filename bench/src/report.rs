@@ -56,7 +56,7 @@ pub(crate) fn main(options: &ReportOptions) -> Result<()> {
     }
     let layout = Layout::of_stdout(options.targets);
     let summary = |report: &Report| {
-        let machine = wrap("", "", &report.machine.words(), layout.width);
+        let machine = wrap("", "", &report.machine.describe(), layout.width);
         format!("{machine}{}", digest::full(report, &[], &layout))
     };
     let text: String = records.iter().map(summary).collect();

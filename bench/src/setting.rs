@@ -19,7 +19,7 @@ pub(crate) enum Setting {
 
 impl Setting {
     /// The description in headlines.
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::None => "no settings",
             Self::User => "change of user",

@@ -62,7 +62,7 @@ impl Settings {
     fn try_out(&mut self, setting: Setting, wishes: Wishes) {
         match prove(&wishes, Contestant::ForklessSpawn, &Feature::ALL, None) {
             Ok(()) => self.found.push((setting, wishes)),
-            Err(error) => self.notes.push(format!("{} skipped: {error:#}", setting.words())),
+            Err(error) => self.notes.push(format!("{} skipped: {error:#}", setting.describe())),
         }
     }
 

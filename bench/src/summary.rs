@@ -119,7 +119,7 @@ pub(crate) struct Loss {
 
 impl Loss {
     /// The loss as text.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let Self { launcher, conditions, of, factor, worst } = self;
         let (of, verdict) = (count(*of, "condition", "conditions"), comparison(1.0 / factor));
         format!("{launcher} in {conditions} of {of}, at worst {verdict} ({worst})")
@@ -147,7 +147,7 @@ fn losses(cases: Vec<(Name, f64, String)>, noise: f64) -> Option<Vec<Loss>> {
 pub(crate) fn behind_a_rival(report: &Report) -> Option<Vec<Loss>> {
     let mut cases = Vec::new();
     for duel in report.conditions().iter().filter_map(|condition| duel(report, condition)) {
-        let words = format!("{}, to {}", duel.condition.words(), duel.rival.launcher);
+        let words = format!("{}, to {}", duel.condition.describe(), duel.rival.launcher);
         cases.extend(duel.ours.iter().map(|row| (row.launcher, speed(duel.rival) / speed(row), words.clone())));
     }
     losses(cases, NOISE)
@@ -162,7 +162,7 @@ fn longer_tails(report: &Report) -> Option<Vec<Loss>> {
         let Some(theirs) = tail(duel.rival).filter(|_| !is_by_rate(duel.best)) else { continue };
         for (row, ours) in duel.ours.iter().filter_map(|row| Some((row, tail(row)?))) {
             let words = format!("{}, {} with {}", time(ours), time(theirs), duel.rival.launcher);
-            cases.push((row.launcher, ours / theirs, format!("{words}; {}", duel.condition.words())));
+            cases.push((row.launcher, ours / theirs, format!("{words}; {}", duel.condition.describe())));
         }
     }
     losses(cases, TAIL_NOISE)
@@ -174,7 +174,7 @@ fn behind_the_floor(report: &Report) -> Option<Vec<Loss>> {
     for condition in report.conditions().into_iter().filter(Condition::has_floor) {
         let Some(floor) = report.rows_of(&condition).find(|row| row.launcher == "floor") else { continue };
         let ours = report.rows_of(&condition).filter(|row| row.is_ours());
-        cases.extend(ours.map(|row| (row.launcher, speed(floor) / speed(row), condition.words())));
+        cases.extend(ours.map(|row| (row.launcher, speed(floor) / speed(row), condition.describe())));
     }
     losses(cases, NOISE)
 }
@@ -182,7 +182,7 @@ fn behind_the_floor(report: &Report) -> Option<Vec<Loss>> {
 /// All cases in which forkless is slower, by heading. If there are none, the list says so.
 pub(crate) fn shortfalls(report: &Report) -> Vec<(&'static str, Vec<String>)> {
     let words = |(title, losses): (&'static str, Option<Vec<Loss>>)| {
-        let lines: Vec<String> = losses?.iter().map(Loss::words).collect();
+        let lines: Vec<String> = losses?.iter().map(Loss::describe).collect();
         Some((title, if lines.is_empty() { vec!["None.".to_owned()] } else { lines }))
     };
     let lists = [
@@ -199,7 +199,7 @@ pub(crate) fn slower(report: &Report) -> Option<String> {
     let worst = losses.iter().max_by(|a, b| a.factor.total_cmp(&b.factor));
     let methods = count(losses.len() as u64, "method", "methods");
     let words = match worst {
-        Some(loss) => format!("{methods} of forkless, most of all {}", loss.words()),
+        Some(loss) => format!("{methods} of forkless, most of all {}", loss.describe()),
         None => "no method of forkless".to_owned(),
     };
     Some(format!("Slower than the fastest alternative under some condition: {words}."))
@@ -238,8 +238,8 @@ mod tests {
     use super::super::record::tests::{report, row};
     use super::*;
 
-    fn words(losses: Option<Vec<Loss>>) -> Vec<String> {
-        losses.expect("compared").iter().map(Loss::words).collect()
+    fn describe(losses: Option<Vec<Loss>>) -> Vec<String> {
+        losses.expect("compared").iter().map(Loss::describe).collect()
     }
 
     /// A difference that would be printed as "0 %" is none.
@@ -266,9 +266,9 @@ mod tests {
             "forkless-spawn in 1 of 1 condition, at worst 10 % slower (small parent, to posix_spawn)",
             "forkless-status in 1 of 2 conditions, at worst 0.50 × as fast (4 threads at once, to posix_spawn)",
         ];
-        assert_eq!(words(behind_a_rival(&report())), expected);
+        assert_eq!(describe(behind_a_rival(&report())), expected);
         let floor = ["forkless-spawn in 1 of 1 condition, at worst 51 % slower (small parent)"];
-        assert_eq!(words(behind_the_floor(&report())), floor);
+        assert_eq!(describe(behind_the_floor(&report())), floor);
         assert!(
             slower(&report())
                 .expect("compared")
@@ -288,20 +288,20 @@ mod tests {
             row("forkless-zygote", large, 12_000.0, 12_000.0),
         ];
         let report = Report::new(Machine::read(), rows, Vec::new());
-        let of = |losses| words(losses).join("\n").replace("forkless-zygote in 1 of 1 condition, at worst ", "");
+        let of = |losses| describe(losses).join("\n").replace("forkless-zygote in 1 of 1 condition, at worst ", "");
         assert_eq!(of(behind_a_rival(&report)), "200 × as slow (1 GiB of memory, to posix_spawn)");
         assert_eq!(of(behind_the_floor(&report)), "300 × as slow (1 GiB of memory)");
-        assert_eq!(words(longer_tails(&report)).len(), 1);
+        assert_eq!(describe(longer_tails(&report)).len(), 1);
     }
 
     #[test]
     fn longer_tails_are_listed_beyond_the_noise_and_not_of_few_launches() {
         let mut report = report();
-        assert_eq!(words(longer_tails(&report)), [""; 0], "10 % is not a difference in tails");
+        assert_eq!(describe(longer_tails(&report)), [""; 0], "10 % is not a difference in tails");
         report.rows[3].total_p99_us = 300.0;
         let expected =
             "forkless-status in 1 of 1 condition, at worst 36 % slower (300 µs, 220 µs with posix_spawn; small parent)";
-        assert_eq!(words(longer_tails(&report)), [expected]);
+        assert_eq!(describe(longer_tails(&report)), [expected]);
         report.rows.iter_mut().for_each(|row| row.n = 99);
         assert!(longer_tails(&report).is_none());
     }

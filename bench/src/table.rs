@@ -93,7 +93,7 @@ pub(crate) const LEGEND: [&str; 4] = [
 /// All tables and the whole summary.
 pub(crate) fn render(report: &Report, notes: &[String], layout: &Layout) -> String {
     let width = layout.width;
-    let mut text = wrap("", "", &report.machine.words(), width) + "\n";
+    let mut text = wrap("", "", &report.machine.describe(), width) + "\n";
     LEGEND.iter().for_each(|line| text += &wrap("", "  ", line, width));
     // The same columns in each table.
     let chosen = fitting(&COLUMNS, &report.rows.iter().collect::<Vec<_>>(), width);

@@ -164,7 +164,7 @@ mod tests {
             let start = |condition, program| engines.start(contestant, &Job { program, condition, wishes: &none });
             for condition in [SMALL, FILES, MAPPINGS, Condition { mappings: 500, ..FILES }] {
                 let mut engine = start(condition, &few).unwrap_or_else(|e| panic!("{name}: {e:#}"));
-                engine.launch().unwrap_or_else(|e| panic!("{name} {}: {e:#}", condition.words()));
+                engine.launch().unwrap_or_else(|e| panic!("{name} {}: {e:#}", condition.describe()));
             }
             let passes_on = contestant.unlike().is_none_or(|unlike| !unlike.contains("fds"));
             match start(INHERITED, if passes_on { &many } else { &few }) {
