@@ -19,7 +19,7 @@ const TITLE: &str = "Summary: the fastest method of forkless and the fastest alt
 /// notes are left out, and the last entry says how many and where they are: `elsewhere`. The targets, if requested, are additional.
 pub(crate) fn digest(report: &Report, notes: &[String], layout: &Layout, elsewhere: &str, end: &str) -> String {
     let width = layout.width;
-    let mut text = wrap("", "  ", &report.machine.place(), width) + "\n";
+    let mut text = wrap("", "  ", &report.machine.describe_computer(), width) + "\n";
     if let Some(line) = finding(report) {
         let (on, off) = if layout.colour { ("\u{1b}[1m", "\u{1b}[0m") } else { ("", "") };
         let _ = writeln!(text, "{on}{}{off}\n", wrap("", "", &line, width).trim_end());

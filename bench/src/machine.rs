@@ -66,11 +66,11 @@ impl Machine {
     pub(crate) fn describe(&self) -> String {
         let known = self.engines.iter().filter_map(|(name, version)| Some(format!("{name} {}, ", version.as_ref()?)));
         let engines: String = known.collect();
-        format!("{}, {engines}forkless {}, {}", self.place(), self.forkless, self.date)
+        format!("{}, {engines}forkless {}, {}", self.describe_computer(), self.forkless, self.date)
     }
 
     /// The description without the versions of the compared methods.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn describe_computer(&self) -> String {
         let Self { cores, cpu, memory_mib, kernel, libc, .. } = self;
         format!("{cores} × {cpu}, {memory_mib} MiB, Linux {kernel}, {libc}")
     }

@@ -60,7 +60,7 @@ fn one(report: &Report, notes: &[String], targets: bool, prefix: &str, page: &mu
     if let Some(slower) = slower(report) {
         let _ = writeln!(page, "<p>{}</p>", prose(&slower));
     }
-    let _ = writeln!(page, "<p class=\"soft\">Measured on {}.</p>", escape(&report.machine.place()));
+    let _ = writeln!(page, "<p class=\"soft\">Measured on {}.</p>", escape(&report.machine.describe_computer()));
     if !report.machine.own_target {
         *page += "<p><b>The launched program was chosen by the user; it is not the default program, which only exits.</b></p>\n";
     }

@@ -87,7 +87,7 @@ fn figures(report: &Report, place: &str) -> Result<String> {
          Other rows: until the child has been reaped; for forkless, `status()`. The baseline is `vfork`, `execve` and `wait4` in C.\n\
          Measured on {}.\n{}\n[All figures]({place}) · [the methods](bench/FORMAT.md#launchers) · \
          [how they are measured](bench/METHODOLOGY.md) · [reasons to distrust them](bench/BIAS.md).",
-        report.machine.place(),
+        report.machine.describe_computer(),
         losses(report)
     );
     Ok(text)

@@ -191,7 +191,7 @@ impl Record {
         let campaign = self.campaign;
         let mut text = format!(
             "# {campaign}\n\nWritten by `forkless bench {campaign}`. {}, {}.\n",
-            self.machine.place(),
+            self.machine.describe_computer(),
             self.machine.date
         );
         self.about.iter().for_each(|(name, value)| _ = writeln!(text, "\n{name}: {value}"));
