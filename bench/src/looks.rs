@@ -20,37 +20,37 @@ const DIAMOND: &str = "M-4.8 0L0-4.8L4.8 0L0 4.8z";
 const TRIANGLE: &str = "M0-4.5L4.3 3.2h-8.6z";
 const CROSS: &str = "M-3.2-3.2L3.2 3.2M-3.2 3.2L3.2-3.2";
 
-const fn look(launcher: Name, class: &'static str, mark: &'static str) -> Appearance {
+const fn appearance(launcher: Name, class: &'static str, mark: &'static str) -> Appearance {
     Appearance { launcher, class, mark }
 }
 
 /// The methods that are drawn, in this order: the context first, the baseline on top. The prepared forms of forkless are only in
 /// the tables: their lines would cover the others.
 pub(crate) const APPEARANCES: [Appearance; 24] = [
-    look("system", "other", CROSS),
-    look("std", "other", SQUARE),
-    look("go", "other", TRIANGLE),
-    look("cpython", "other", CIRCLE),
-    look("java", "other", CROSS),
-    look("node-spawn", "other", DIAMOND),
-    look("glib", "other", TRIANGLE),
-    look("perl-system", "other", SQUARE),
-    look("libuv", "other", DIAMOND),
-    look("tokio", "other", SQUARE),
-    look("wait-any", "fork", SQUARE),
-    look("fork", "fork", SQUARE),
-    look("posix_spawn", "spawn", DIAMOND),
-    look("forkless-output", "ours", CIRCLE),
-    look("forkless-memory-file", "ours", TRIANGLE),
-    look("forkless-tokio", "ours", DIAMOND),
-    look("forkless-tokio-status", "ours", CIRCLE),
-    look("forkless-wait-set", "ours", CIRCLE),
-    look("forkless-inherit", "ours", SQUARE),
-    look("forkless-spawn", "ours", TRIANGLE),
-    look("forkless-launch", "ours", DIAMOND),
-    look("forkless-status", "ours", CIRCLE),
-    look("floor", "floor", CIRCLE),
-    look("epoll", "floor", CIRCLE),
+    appearance("system", "other", CROSS),
+    appearance("std", "other", SQUARE),
+    appearance("go", "other", TRIANGLE),
+    appearance("cpython", "other", CIRCLE),
+    appearance("java", "other", CROSS),
+    appearance("node-spawn", "other", DIAMOND),
+    appearance("glib", "other", TRIANGLE),
+    appearance("perl-system", "other", SQUARE),
+    appearance("libuv", "other", DIAMOND),
+    appearance("tokio", "other", SQUARE),
+    appearance("wait-any", "fork", SQUARE),
+    appearance("fork", "fork", SQUARE),
+    appearance("posix_spawn", "spawn", DIAMOND),
+    appearance("forkless-output", "ours", CIRCLE),
+    appearance("forkless-memory-file", "ours", TRIANGLE),
+    appearance("forkless-tokio", "ours", DIAMOND),
+    appearance("forkless-tokio-status", "ours", CIRCLE),
+    appearance("forkless-wait-set", "ours", CIRCLE),
+    appearance("forkless-inherit", "ours", SQUARE),
+    appearance("forkless-spawn", "ours", TRIANGLE),
+    appearance("forkless-launch", "ours", DIAMOND),
+    appearance("forkless-status", "ours", CIRCLE),
+    appearance("floor", "floor", CIRCLE),
+    appearance("epoll", "floor", CIRCLE),
 ];
 
 /// The colours of a class on a light and on a dark page: of forkless, of the two stock methods of libc, of the baseline, and of the
