@@ -35,7 +35,7 @@ pub(crate) fn serve(contestant: Contestant, words: &[OsString]) -> Result<()> {
     let mut served =
         Served { contestant, program: &program, condition: Condition::SMALL, parents: Vec::new(), launcher: None };
     for request in BufReader::new(requests).lines() {
-        match served.answer(&request?) {
+        match served.handle(&request?) {
             Ok(answer) => writeln!(answers, "{answer}")?,
             Err(error) => {
                 writeln!(answers, "failed {}", format!("{error:#}").replace('\n', " "))?;
@@ -65,7 +65,7 @@ struct Served<'p> {
 }
 
 impl Served<'_> {
-    fn answer(&mut self, request: &str) -> Result<String> {
+    fn handle(&mut self, request: &str) -> Result<String> {
         let words: Vec<&str> = request.split(' ').collect();
         let number =
             |at: usize| words.get(at).context("the request lacks a number")?.parse::<u64>().context("not a number");
