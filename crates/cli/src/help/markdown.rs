@@ -78,7 +78,7 @@ fn table<'a>(page: &mut Roff, header: &str, lines: &mut Peekable<impl Iterator<I
         if row.iter().all(|cell| cell.chars().all(|letter| letter == '-' || letter == ':')) {
             continue;
         }
-        tag(page, &words(row.first().map_or("", String::as_str)));
+        tag(page, &split_words(row.first().map_or("", String::as_str)));
         for (number, cell) in row.iter().enumerate().skip(1).filter(|(_, cell)| !cell.is_empty()) {
             if number > 1 {
                 page.control("br", []);
@@ -102,7 +102,7 @@ pub(super) fn tag(page: &mut Roff, words: &Words) {
 
 /// A paragraph, with the marks of Markdown.
 pub(super) fn paragraph(page: &mut Roff, text: &str) {
-    fill(page, &words(text));
+    fill(page, &split_words(text));
 }
 
 /// A paragraph as it is.
@@ -147,7 +147,7 @@ fn inline(font: Font, text: &str) -> Inline {
 }
 
 /// Code is bold, as man-pages(7) has commands and options; of a link only the text remains.
-fn words(text: &str) -> Words {
+fn split_words(text: &str) -> Words {
     let mut words = Words::new();
     let mut rest = text;
     while let Some(at) = rest.find(['`', '[', '*']) {
