@@ -64,7 +64,7 @@ impl Arena {
     }
 
     /// Adds 64-bit words.
-    pub(crate) fn words(&mut self, words: &[u64]) -> u32 {
+    pub(crate) fn push_words(&mut self, words: &[u64]) -> u32 {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.data(&bytes)
     }

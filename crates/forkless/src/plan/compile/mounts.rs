@@ -275,7 +275,7 @@ fn attributes(steps: &mut Steps<'_>, target: &Path, set: u64, clear: u64) {
 /// Sets and clears attributes of a mount. `at`: directory, path and flags.
 fn set_attributes(steps: &mut Steps<'_>, object: &str, at: [Arg; 3], set: u64, clear: u64) {
     // struct mount_attr: set, clear, propagation, user namespace.
-    let attributes = Arg::Data(steps.arena.words(&[set, clear, 0, 0]));
+    let attributes = Arg::Data(steps.arena.push_words(&[set, clear, 0, 0]));
     let [directory, path, flags] = at;
     let args = [directory, path, flags, attributes, Arg::Number(32)];
     steps.call(Step::Mount, object, uapi::__NR_mount_setattr, &args);

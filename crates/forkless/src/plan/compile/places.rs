@@ -172,7 +172,7 @@ impl Steps<'_> {
         let below = self.path(below);
         let flags = if part == Part::Whole { DIRECTORY & !uapi::O_DIRECTORY } else { DIRECTORY };
         // struct open_how: flags, mode, resolve.
-        let how = self.arena.words(&[flags.into(), 0, inside.resolve]);
+        let how = self.arena.push_words(&[flags.into(), 0, inside.resolve]);
         let args = [Arg::Variable(root), below, Arg::Data(how), Arg::Number(24)];
         self.call_again(step, object, uapi::__NR_openat2, &args, other);
         self.close(step, object, Arg::Variable(root));

@@ -283,7 +283,7 @@ pub(super) fn capabilities_after(steps: &mut Steps<'_>, leaves_root: bool) {
 /// `capset(2)` of the effective, permitted and inheritable sets.
 fn capset(steps: &mut Steps<'_>, [effective, permitted, inheritable]: [u64; 3]) {
     const VERSION_3: u64 = 0x2008_0522;
-    let header = Arg::Data(steps.arena.words(&[VERSION_3]));
+    let header = Arg::Data(steps.arena.push_words(&[VERSION_3]));
     let half = |bits: u64, n: u32| (bits >> (32 * n)) as u32;
     let words: Vec<u8> = (0..2)
         .flat_map(|n| [half(effective, n), half(permitted, n), half(inheritable, n)])
@@ -361,6 +361,6 @@ pub(super) fn seccomp(steps: &mut Steps<'_>) {
             u64::from_ne_bytes(bytes)
         })
         .collect();
-    let a = steps.arena.words(&words);
+    let a = steps.arena.push_words(&words);
     steps.op(Step::Seccomp, Op { a, b: words.len() as u32, ..Op::new(OpCode::Seccomp) });
 }

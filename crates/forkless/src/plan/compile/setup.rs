@@ -91,7 +91,7 @@ impl Steps<'_> {
 pub(super) fn resources(steps: &mut Steps<'_>) {
     let setup = steps.setup;
     for (&resource, &(soft, hard)) in &setup.rlimits {
-        let limit = steps.arena.words(&[soft, hard]);
+        let limit = steps.arena.push_words(&[soft, hard]);
         let object = format!("{} to {}:{}", Resource::ALL[resource as usize].name(), amount(soft), amount(hard));
         let args = [Arg::Number(0), Arg::Number(resource.into()), Arg::Data(limit), Arg::Number(0)];
         steps.call(Step::Rlimit, &object, uapi::__NR_prlimit64, &args);
@@ -117,7 +117,7 @@ pub(super) fn resources(steps: &mut Steps<'_>) {
             mask[cpu / 64] |= 1 << (cpu % 64);
         }
         let object = format!("to {}", cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
-        let data = steps.arena.words(&mask);
+        let data = steps.arena.push_words(&mask);
         let args = [Arg::Number(0), Arg::Number(mask.len() as u64 * 8), Arg::Data(data)];
         steps.call(Step::Affinity, &object, uapi::__NR_sched_setaffinity, &args);
     }
@@ -363,7 +363,7 @@ impl CallArgument for u32 {
 /// Passed as the address of a copy in the arena.
 impl CallArgument for &[u64] {
     fn arg(self, arena: &mut Arena) -> Arg {
-        Arg::Data(arena.words(self))
+        Arg::Data(arena.push_words(self))
     }
 }
 
