@@ -508,27 +508,27 @@ pub(crate) mod fuzzed {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
+    fn split_words(line: &str) -> Vec<String> {
         let found = classify(line.as_bytes()).unwrap_or_else(|why| panic!("{line:?}: {why}"));
         found.words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
     #[test]
     fn quotes_are_taken_off() {
-        assert_eq!(words("ls -l /tmp"), ["ls", "-l", "/tmp"]);
-        assert_eq!(words(" \t\n ls\t-l \n\n"), ["ls", "-l"]);
+        assert_eq!(split_words("ls -l /tmp"), ["ls", "-l", "/tmp"]);
+        assert_eq!(split_words(" \t\n ls\t-l \n\n"), ["ls", "-l"]);
         assert_eq!(
-            words(r#"p 'a b' "c d" e\ f g'h'"i"\j '' "" \\ \' \#"#),
+            split_words(r#"p 'a b' "c d" e\ f g'h'"i"\j '' "" \\ \' \#"#),
             ["p", "a b", "c d", "e f", "ghij", "", "", "\\", "'", "#"]
         );
-        assert_eq!(words(r#"p "\$\`\"\\\n\'" '$`\"*?~'"#), ["p", "$`\"\\\\n\\'", "$`\\\"*?~"]);
+        assert_eq!(split_words(r#"p "\$\`\"\\\n\'" '$`\"*?~'"#), ["p", "$`\"\\\\n\\'", "$`\\\"*?~"]);
         assert_eq!(
-            words("p a#b ! a! x=y =z ^ @ % , # comment 'a"),
+            split_words("p a#b ! a! x=y =z ^ @ % , # comment 'a"),
             ["p", "a#b", "!", "a!", "x=y", "=z", "^", "@", "%", ","]
         );
-        assert_eq!(words("p 'two\nlines' 'é'"), ["p", "two\nlines", "é"]);
-        assert_eq!(words("'l's"), ["ls"]);
-        assert_eq!(words("exec echo hi"), ["echo", "hi"]);
+        assert_eq!(split_words("p 'two\nlines' 'é'"), ["p", "two\nlines", "é"]);
+        assert_eq!(split_words("'l's"), ["ls"]);
+        assert_eq!(split_words("exec echo hi"), ["echo", "hi"]);
     }
 
     #[test]
@@ -548,7 +548,7 @@ mod tests {
                 open(2, "k", OpenMode::Write),
             ]
         );
-        assert_eq!(words("p a2>f 2 >f"), ["p", "a2", "2"]);
+        assert_eq!(split_words("p a2>f 2 >f"), ["p", "a2", "2"]);
         assert!(found.bare && !found.exec);
     }
 
