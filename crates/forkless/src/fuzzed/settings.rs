@@ -136,7 +136,7 @@ pub(super) fn command(bytes: &[u8]) -> Command {
     let mut left = 64;
     while !bytes.0.is_empty() && left > 0 {
         match bytes.byte() % 4 {
-            0 => words(&mut command, &mut bytes),
+            0 => set_arguments(&mut command, &mut bytes),
             1 => files(&mut command, &mut bytes),
             2 => process(&mut command, &mut bytes),
             _ => surroundings(&mut command, &mut bytes),
@@ -146,7 +146,7 @@ pub(super) fn command(bytes: &[u8]) -> Command {
     command
 }
 
-fn words(command: &mut Command, bytes: &mut Bytes<'_>) {
+fn set_arguments(command: &mut Command, bytes: &mut Bytes<'_>) {
     match bytes.byte() % 12 {
         0 | 1 => drop(command.arg(bytes.text())),
         2 => drop(command.args((0..bytes.byte()).map(|n| n.to_string()))),
