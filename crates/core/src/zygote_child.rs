@@ -138,7 +138,7 @@ macro_rules! taken_on {
             pub const UMASK: i32 = 12;
 
             /// The name of an attribute, for errors.
-            pub fn words(what: i32) -> Option<&'static str> {
+            pub fn name_of(what: i32) -> Option<&'static str> {
                 match what {
                     $($name => Some($words),)*
                     WORD => Some("robust list"),

@@ -161,7 +161,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         }
         Outcome::Adopt { what, errno } => {
             return Error::new(plan.program(), Step::Adopt, errno)
-                .on(what::words(what).unwrap_or("other attributes, which were not complete in time"));
+                .on(what::name_of(what).unwrap_or("other attributes, which were not complete in time"));
         }
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
