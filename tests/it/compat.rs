@@ -14,7 +14,7 @@ macro_rules! story {
             /// Runs the program; the results are compared.
             pub(super) fn tell(directory: &Path) -> Vec<String> {
                 let mut told = Vec::new();
-                words(&mut told, directory);
+                describe(&mut told, directory);
                 moves(&mut told);
                 oddities(&mut told, directory);
                 streams(&mut told, directory);
@@ -34,7 +34,7 @@ macro_rules! story {
                 command
             }
 
-            fn words(told: &mut Vec<String>, directory: &Path) {
+            fn describe(told: &mut Vec<String>, directory: &Path) {
                 told.push(text(Command::new("printf").args(["%s|", "a b", "", "$HOME", "*"]).output().unwrap()));
                 let script = "echo $ONE-$TWO-${PATH:+path}; pwd";
                 told.push(text(sh(script).env("ONE", "1").envs([("TWO", "2")]).current_dir(directory).output().unwrap()));

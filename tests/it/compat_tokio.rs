@@ -21,7 +21,7 @@ macro_rules! story {
             /// Runs the program; the results are compared.
             pub(super) async fn tell(directory: &Path) -> Vec<String> {
                 let mut told = Vec::new();
-                words(&mut told, directory).await;
+                describe(&mut told, directory).await;
                 streams(&mut told, directory).await;
                 moves(&mut told).await;
                 conversions(&mut told).await;
@@ -42,7 +42,7 @@ macro_rules! story {
                 command
             }
 
-            async fn words(told: &mut Vec<String>, directory: &Path) {
+            async fn describe(told: &mut Vec<String>, directory: &Path) {
                 told.push(text(Command::new("printf").args(["%s|", "a b", "", "$HOME"]).output().await.unwrap()));
                 let mut command = sh("echo $ONE-$TWO-${PATH:+path}; pwd");
                 command.env("ONE", "1").envs([("TWO", "2")]).current_dir(directory);

@@ -29,7 +29,7 @@ impl Failure {
         };
         Self {
             errno: -errno.unwrap_or(libc::EINVAL),
-            step: detail.map_or("launch", |detail| detail.step().words()).to_owned(),
+            step: detail.map_or("launch", |detail| detail.step().describe()).to_owned(),
             object: detail.and_then(Error::object).map(str::to_owned),
             message: error.to_string(),
         }
@@ -40,7 +40,7 @@ impl Failure {
         let (errno, step, object, reason) = match refusal {
             Refusal::Launch(error) => return Self::of(&error),
             Refusal::Directory(error) => {
-                (error.raw_os_error(), Step::Chdir, None, format!("{}: {error}", Step::Chdir.words()))
+                (error.raw_os_error(), Step::Chdir, None, format!("{}: {error}", Step::Chdir.describe()))
             }
             Refusal::Null(error) => (error.raw_os_error(), Step::PassFd, None, format!("/dev/null: {error}")),
             Refusal::Setting(reason) => (None, Step::Check, None, reason),
@@ -48,7 +48,7 @@ impl Failure {
         };
         Self {
             errno: -errno.unwrap_or(libc::EINVAL),
-            step: step.words().to_owned(),
+            step: step.describe().to_owned(),
             object,
             message: format!("failed to start {file:?}: {reason}"),
         }

@@ -288,7 +288,7 @@ fn filter(value: &Value) -> Done<Vec<BpfInstruction>> {
 /// A step by its words, as errors have them.
 fn step(words: &str) -> Done<Step> {
     let mut all = (0..1000).filter_map(Step::of_code);
-    all.find(|step| step.words() == words).ok_or_else(|| format!("there is no step '{words}'"))
+    all.find(|step| step.describe() == words).ok_or_else(|| format!("there is no step '{words}'"))
 }
 
 /// The value of a name, in any case.

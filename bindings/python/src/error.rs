@@ -74,7 +74,7 @@ fn subprocess_error(py: Python<'_>, detail: &Error) -> PyErr {
 /// Adds `step`, `program`, `object` and `detail`, and a note if the message alone does not tell the step.
 fn describe(py: Python<'_>, made: &PyErr, detail: &Error, program: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let (value, words) = (made.value(py), in_python(&detail.to_string()));
-    value.setattr("step", detail.step().words())?;
+    value.setattr("step", detail.step().describe())?;
     value.setattr("program", program)?;
     value.setattr("object", detail.object())?;
     value.setattr("detail", &words)?;
@@ -123,7 +123,7 @@ fn try_to_tell(
         Err(_) => program.to_string(),
     };
     let at = match object {
-        _ if step == Step::Check.words() => String::new(),
+        _ if step == Step::Check.describe() => String::new(),
         Some(object) => format!("{step} {object}: "),
         None => format!("{step}: "),
     };
@@ -143,7 +143,7 @@ pub(crate) fn of_setting(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> 
     } else if is(py.get_type::<PyValueError>()) || is(py.get_type::<PyIndexError>()) {
         PyValueError::new_err(format!("{name}: {said}"))
     } else {
-        tell(py, &error, None, Step::Check.words(), Some(name));
+        tell(py, &error, None, Step::Check.describe(), Some(name));
         error
     }
 }

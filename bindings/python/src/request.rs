@@ -64,7 +64,7 @@ impl<'py> Request<'py> {
         if as_caller {
             let entered = entered(&cwd).inspect_err(|error| {
                 let object = cwd.repr().map(|cwd| cwd.to_string()).ok();
-                error::tell(cwd.py(), error, Some(&self.names.program), Step::Chdir.words(), object.as_deref());
+                error::tell(cwd.py(), error, Some(&self.names.program), Step::Chdir.describe(), object.as_deref());
             });
             self.command.current_dir_fd(entered?);
         } else {
@@ -161,7 +161,7 @@ impl Names<'_> {
     pub(crate) fn not_open(&self, fd: RawFd, target: RawFd) -> PyErr {
         let py = self.program.py();
         let made = error::of_errno(py, libc::EBADF, None);
-        error::tell(py, &made, Some(&self.program), Step::PassFd.words(), Some(&format!("{fd} as {target}")));
+        error::tell(py, &made, Some(&self.program), Step::PassFd.describe(), Some(&format!("{fd} as {target}")));
         made
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn run<'py>(
     };
     let (prepared, names) = request().inspect_err(|error| {
         let first = if is_list { list.get_item(0).ok() } else { Some(list.clone()) };
-        error::tell(py, error, executable.or(first).as_ref(), Step::Check.words(), None);
+        error::tell(py, error, executable.or(first).as_ref(), Step::Check.describe(), None);
     })?;
     let finished = to_the_end(py, &prepared, &names, input)?;
     completed(py, args, finished).map(Some)

@@ -224,7 +224,7 @@ fn filter(bytes: &[u8]) -> PyResult<Vec<BpfInstruction>> {
 fn step(words: &str) -> PyResult<Step> {
     (0..1000)
         .filter_map(Step::of_code)
-        .find(|step| step.words() == words)
+        .find(|step| step.describe() == words)
         .ok_or_else(|| PyValueError::new_err(format!("there is no step '{words}'")))
 }
 

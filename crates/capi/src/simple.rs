@@ -16,7 +16,7 @@ unsafe extern "C" fn forkless_step_words(step: c_int, text: *mut c_char, size: s
     unsafe {
         answer(NULL, || {
             let step = u32::try_from(step).ok().and_then(Step::of_code);
-            text_out(step.ok_or(Failure::Refused(libc::ENOENT, "no such step"))?.words(), text, size)
+            text_out(step.ok_or(Failure::Refused(libc::ENOENT, "no such step"))?.describe(), text, size)
         })
     }
 }

@@ -196,7 +196,7 @@ fn grant(path: &Path) {
     let _ = rustix::fs::setxattr(path, "security.capability", &bytes, rustix::fs::XattrFlags::empty());
 }
 
-fn words(output: &Output) -> String {
+fn describe(output: &Output) -> String {
     format!(
         "{:?}: {} {}",
         output.status.code(),
@@ -214,16 +214,16 @@ fn all_are_refused(profile: &str) {
             let sandboxed = targets.sandboxed(attempt, profile);
             match &control {
                 Some(output) if output.status.success() => controlled += 1,
-                Some(output) => skipped(&format!("control of {} as {caller:?}", attempt.name), &words(output)),
+                Some(output) => skipped(&format!("control of {} as {caller:?}", attempt.name), &describe(output)),
                 None => {
                     skipped(&format!("control of {} as {caller:?}", attempt.name), &format!("{:?}", attempt.control))
                 }
             }
             if std::env::var_os("FORKLESS_TEST_SHOW").is_some() {
-                eprintln!("{caller:?} {}: {}", attempt.name, words(&sandboxed));
+                eprintln!("{caller:?} {}: {}", attempt.name, describe(&sandboxed));
             }
             if sandboxed.status.code() != Some(REFUSED) {
-                escaped.push(format!("{}: {}", attempt.name, words(&sandboxed)));
+                escaped.push(format!("{}: {}", attempt.name, describe(&sandboxed)));
             }
         }
         eprintln!(

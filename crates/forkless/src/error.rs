@@ -181,7 +181,7 @@ impl fmt::Display for Error {
             _ => write!(out, "failed to start {program:?}")?,
         }
         if !matches!(step, Step::Check | Step::Wait) {
-            write!(out, ": {}", step.words())?;
+            write!(out, ": {}", step.describe())?;
         }
         if let Some(object) = object {
             write!(out, " {object}")?;

@@ -96,7 +96,7 @@ macro_rules! steps {
             /// ```
             /// assert_eq!(forkless::Step::Rlimit.words(), "set the limit");
             /// ```
-            pub fn words(self) -> &'static str {
+            pub fn describe(self) -> &'static str {
                 match self { $(Self::$name => $words,)* }
             }
         }

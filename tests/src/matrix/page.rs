@@ -90,20 +90,20 @@ So does `launch` with these settings:
 }
 
 fn line(row: &Row, launcher: &str) -> String {
-    let mut refused = vec![words(&row.refused)];
+    let mut refused = vec![describe(&row.refused)];
     for but in row.but.iter().filter(|but| super::is_in(&but.launchers, launcher)) {
         match conditions(but) {
             // For this launcher it is never otherwise.
-            conditions if conditions.is_empty() => refused = vec![format!("{} ({})", words(&but.outcome), but.why)],
-            conditions => refused.push(format!("{conditions}: {} ({})", words(&but.outcome), but.why)),
+            conditions if conditions.is_empty() => refused = vec![format!("{} ({})", describe(&but.outcome), but.why)],
+            conditions => refused.push(format!("{conditions}: {} ({})", describe(&but.outcome), but.why)),
         }
     }
     let refused = refused.join("; ");
     let killed = match (&row.killed, row.who.contains("child")) {
         (_, false) if row.who.contains("helper") => "works: another helper".to_owned(),
         (_, false) => String::new(),
-        (Some(outcome), true) => words(outcome),
-        (None, true) => words(&row.refused),
+        (Some(outcome), true) => describe(outcome),
+        (None, true) => describe(&row.refused),
     };
     let leaves: Vec<&str> =
         row.leaves.iter().map(|what| if what == "fd" { "open descriptors" } else { what }).collect();
@@ -147,7 +147,7 @@ fn conditions(but: &But) -> String {
     conditions.join(" ")
 }
 
-fn words(outcome: &Outcome) -> String {
+fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Works(how) => format!("works: {how}"),
         Outcome::Error(step) => step_words(step),
@@ -163,5 +163,5 @@ fn words(outcome: &Outcome) -> String {
 fn step_words(name: &str) -> String {
     let step = (0..256).filter_map(forkless::Step::of_code).find(|step| format!("{step:?}") == name);
     let step = step.unwrap_or_else(|| panic!("{name} is no step"));
-    format!("error \"{}\"", step.words())
+    format!("error \"{}\"", step.describe())
 }

@@ -31,7 +31,7 @@ impl AdvisedMethod {
     }
 
     /// A short description.
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Clone => "a child that shares the caller's memory until exec",
             Self::Zygote => "a small helper process that launches for the caller",
@@ -84,7 +84,7 @@ impl Question {
     }
 
     /// The question in plain words.
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Code => "Must your own code run before exec?",
             Self::Small => "Is the caller small, with one thread?",

@@ -120,7 +120,7 @@ impl Chart {
     }
 
     fn ask(&mut self, question: Question, column: Column, y: usize, taken: bool) {
-        let lines = wrap(question.words(), column.width - 4);
+        let lines = wrap(question.describe(), column.width - 4);
         self.nodes.push(Node { x: column.x, y, width: column.width, height: ASKED, lines, is_end: false, taken });
     }
 
@@ -163,11 +163,11 @@ pub(crate) fn wrap(words: &str, width: usize) -> Vec<String> {
 /// A text description of the chart for screen readers.
 pub(crate) fn description() -> String {
     let end = |question: Question, yes| match question.then(yes) {
-        Next::Ask(next) => format!("ask: {}", next.words()),
+        Next::Ask(next) => format!("ask: {}", next.describe()),
         Next::Take(way) => way.name().to_owned(),
     };
     let line = |question: Question| {
-        format!("{} If yes, {}. If no, {}.", question.words(), end(question, true), end(question, false))
+        format!("{} If yes, {}. If no, {}.", question.describe(), end(question, true), end(question, false))
     };
     Question::ALL.map(line).join(" ").replace("?.", "?")
 }
@@ -273,7 +273,7 @@ mod tests {
         for way in [AdvisedMethod::Clone, AdvisedMethod::Zygote, AdvisedMethod::PosixSpawn, AdvisedMethod::Fork] {
             assert!(chart.nodes.iter().any(|node| node.is_end && node.lines == [way.name()]), "{way:?}");
         }
-        assert!(description().contains(Question::Allowed.words()));
+        assert!(description().contains(Question::Allowed.describe()));
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn launch(
 ) -> Launch {
     let step = |answer: &AnsweredQuestion| Step {
         question: answer.question.name(),
-        words: answer.question.words(),
+        words: answer.question.describe(),
         answer: answer.yes,
         why: answer.why.clone(),
     };
@@ -184,7 +184,7 @@ fn launch(
             may_share: situation.may_share,
         },
         launcher: advice.way.name(),
-        words: advice.way.words(),
+        words: advice.way.describe(),
         path: advice.path.iter().map(step).collect(),
         steps: command.map(Prepared::steps).unwrap_or_default(),
         fork_us: fork.map(|fork| (fork.small_us + fork.gib_us * gib).round()),

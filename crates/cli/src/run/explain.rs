@@ -22,9 +22,9 @@ pub(super) fn explain(
                 asked.settings().launcher(Launcher::Fork);
                 "in place: forkless becomes the program"
             } else {
-                options.child.launcher().words()
+                options.child.launcher().describe()
             };
-            lines += &sandbox.map_or_else(|| options.birth_words(how) + "\n", Sandbox::words);
+            lines += &sandbox.map_or_else(|| options.birth_words(how) + "\n", Sandbox::describe);
             for (number, step) in (1..).zip(asked.settings().prepare()?.steps()) {
                 lines += &format!("{number:3}. {step}\n");
             }

@@ -52,7 +52,7 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
             ExitCode::from(supervised::shell_code(signal))
         }
         Err(failure) => {
-            say(remedy::words(&failure, options));
+            say(remedy::describe(&failure, options));
             ExitCode::from(failure.code)
         }
     }

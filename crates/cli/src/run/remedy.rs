@@ -24,7 +24,7 @@ use super::{failure::Failure, filter, options::RunOptions};
 const LONG: usize = 160;
 
 /// The message of a failure with the remedy.
-pub(crate) fn words(failure: &Failure, options: &RunOptions) -> String {
+pub(crate) fn describe(failure: &Failure, options: &RunOptions) -> String {
     let remedy = failure.launch.as_ref().map(|error| of(error, options)).unwrap_or_default();
     // A long PATH would hide the remedy.
     match remedy.strip_prefix("; ") {

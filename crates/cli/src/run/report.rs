@@ -109,7 +109,7 @@ fn write(
         let launch = failure.launch.as_ref();
         json!({
             "message": forkless_runner::message::clean(&failure.message),
-            "step": launch.map(|error| error.step().words()),
+            "step": launch.map(|error| error.step().describe()),
             "errno": launch.and_then(forkless::Error::errno),
         })
     });

@@ -119,7 +119,7 @@ fn report_skipped(child: &Child, trouble: Option<String>, options: &RunOptions) 
         }
     };
     if let Some(words) = options.skipped() {
-        remark(format_args!("skipped: {}: {words}", Step::Landlock.words()));
+        remark(format_args!("skipped: {}: {words}", Step::Landlock.describe()));
     }
     for miss in child.missed() {
         let words = miss.to_string();

@@ -398,7 +398,7 @@ fn can_fail(op: &Op) -> bool {
 }
 
 fn in_words(plan: &Plan, op: &Op) -> String {
-    let words = describe::step_of(op).words();
+    let words = describe::step_of(op).describe();
     describe::object_of(plan, op, None).map_or(words.into(), |object| format!("{words} {object}"))
 }
 

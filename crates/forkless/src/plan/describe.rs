@@ -63,7 +63,7 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for index in 0..=plan.last_op() {
         let op = plan.op(index);
-        let words = step_of(op).words();
+        let words = step_of(op).describe();
         match op.code {
             OpCode::Table if plan.fds.inherit_all => lines.push("inherit every fd that is not close-on-exec".into()),
             OpCode::Table if plan.launcher != Launcher::Clone => lines.push("inherit the descriptor table".into()),

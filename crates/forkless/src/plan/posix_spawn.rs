@@ -123,7 +123,7 @@ fn setting_of(op: &Op, step: Step) -> &'static str {
         Step::Landlock => "landlock",
         Step::Seccomp => "seccomp",
         Step::HandBack => "hand_back",
-        other => of_table(other).unwrap_or(other.words()),
+        other => of_table(other).unwrap_or(other.describe()),
     }
 }
 

@@ -145,7 +145,7 @@ impl fmt::Display for Reason {
             Self::Blocked => "signals are blocked",
             Self::Privileged => "privileges that a shell drops",
             Self::StandardError => "standard error cannot take the shell's messages",
-            Self::Failed(step) => return write!(out, "the direct run failed at this step: {}", step.words()),
+            Self::Failed(step) => return write!(out, "the direct run failed at this step: {}", step.describe()),
         };
         out.write_str(words)
     }

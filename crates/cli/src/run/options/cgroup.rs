@@ -146,7 +146,7 @@ impl ControlGroup {
     }
 
     /// Describes the cgroup that the clone uses, for `--explain`.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let limits = self.limits();
         let mut words = String::new();
         if let Some(directory) = &self.cgroup {

@@ -102,7 +102,7 @@ pub(crate) enum ByName {
 }
 
 impl ByName {
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Clone => "clone a child that shares memory with forkless until it executes the program",
             Self::Fork => "fork a child with a copy of forkless's memory",
@@ -282,7 +282,7 @@ fn open_program(path: &PathBuf) -> Result<std::fs::File, Failure> {
 fn step(word: &str) -> Result<Step, String> {
     let plain = |text: &str| text.replace(['-', '_', ' '], "").to_ascii_lowercase();
     let called =
-        |step: &Step| [format!("{step:?}"), step.words().to_owned()].iter().any(|name| plain(name) == plain(word));
+        |step: &Step| [format!("{step:?}"), step.describe().to_owned()].iter().any(|name| plain(name) == plain(word));
     match steps().find(called) {
         Some(step) if step.may_fail() => Ok(step),
         Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names().join(", "))),

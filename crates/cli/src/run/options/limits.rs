@@ -102,7 +102,7 @@ impl Args for Limits {
                 .long(flag(one))
                 .value_name("SOFT[:HARD]")
                 .value_parser(limit)
-                .help(one.words())
+                .help(one.describe())
                 .help_heading("Resource limits of each process (of all together: --memory-max, --tasks-max; SOFT:HARD, SOFT:, :HARD or one for both; K, M, G, T; unlimited)")
         }))
     }

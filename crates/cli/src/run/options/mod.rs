@@ -295,7 +295,7 @@ impl RunOptions {
 
     /// Describes what the program has from its start, for `--explain`. `how`: what creates it.
     pub(crate) fn birth_words(&self, how: &str) -> String {
-        self.namespaces.words(self.mounts.any(), how) + &self.control_group.words()
+        self.namespaces.describe(self.mounts.any(), how) + &self.control_group.describe()
     }
 }
 

@@ -192,7 +192,7 @@ impl Namespaces {
     }
 
     /// Describes what the clone does, for `--explain`.
-    pub(crate) fn words(&self, mounts: bool, how: &str) -> String {
+    pub(crate) fn describe(&self, mounts: bool, how: &str) -> String {
         let made = self.made(mounts);
         // The child creates a time namespace in a step of its own, which `--explain` lists.
         let born: Vec<_> = KINDS.iter().filter(|(kind, _)| made.contains(kind) && *kind != Namespace::Time).collect();

@@ -213,7 +213,7 @@ impl<'a> Sandbox<'a> {
             let code = match ended {
                 Ok(Ok(code)) => code,
                 Ok(Err(failure)) => {
-                    say(super::remedy::words(&failure, self.options));
+                    say(super::remedy::describe(&failure, self.options));
                     failure.code
                 }
                 Err(_) => FAILED,
@@ -328,7 +328,7 @@ impl<'a> Sandbox<'a> {
     }
 
     /// Describes the sandbox, for `--explain`.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let names: Vec<_> = self.namespaces().iter().map(|(name, _)| *name).collect();
         let Ids { uid, gid, .. } = self.ids;
         format!(

@@ -226,7 +226,7 @@ fn check_setup(command: &Command) -> Result<(), Error> {
         return refuse("hand_back needs a variable from 0 to 14");
     }
     if let Some(step) = setup.best_effort.iter().filter_map(|&code| Step::of_code(code)).find(|step| !step.may_fail()) {
-        return refuse(&format!("the step {:?} cannot be best effort", step.words()));
+        return refuse(&format!("the step {:?} cannot be best effort", step.describe()));
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
             }
             MountStep::Attach { target, .. } => {
                 let tree = trees.next().map_or(-1, |number| *number);
-                let object = format!("of a detached tree at {target:?}{}", steps.places.words(target));
+                let object = format!("of a detached tree at {target:?}{}", steps.places.describe(target));
                 let start = steps.ops.len();
                 attach(steps, Arg::Number(tree as u64), &object, target, NOT_FOLLOWED);
                 steps.belong(start);
@@ -185,7 +185,7 @@ fn mount(steps: &mut Steps<'_>, mount: &Mount) {
         (Some(source), None) => format!("{source:?} at {:?}", mount.target),
         (None, _) => format!("{:?} with flags {:#x}", mount.target, mount.flags),
     };
-    let object = object + &steps.places.words(&mount.target);
+    let object = object + &steps.places.describe(&mount.target);
     if mount.flags & MS_BIND != 0 && mount.flags & MS_REMOUNT == 0 && steps.places.is_top(&mount.target) {
         // The root on itself. On top of the root, it would keep the program from making user namespaces.
         return;
@@ -224,7 +224,7 @@ fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
         // Of itself: see [`is_upon_root`]. The root mount itself is changed.
         return attributes(steps, target, ATTR_READ_ONLY, 0);
     }
-    let object = format!("{source:?} at {target:?} read-only{}", steps.places.words(target));
+    let object = format!("{source:?} at {target:?} read-only{}", steps.places.describe(target));
     tree_at(steps, source, OPEN_TREE_CLONE | AT_RECURSIVE, ATTR_READ_ONLY, &object, target);
 }
 
@@ -252,7 +252,7 @@ fn attributes(steps: &mut Steps<'_>, target: &Path, set: u64, clear: u64) {
         (ATTR_READ_ONLY, 0) => format!("{target:?} read-only"),
         _ => format!("{target:?} with attributes {set:#x}, without {clear:#x}"),
     };
-    let object = object + &steps.places.words(target);
+    let object = object + &steps.places.describe(target);
     let start = steps.ops.len();
     match steps.places.inside(target) {
         Some(inside) => {
@@ -283,7 +283,7 @@ fn set_attributes(steps: &mut Steps<'_>, object: &str, at: [Arg; 3], set: u64, c
 
 fn unmount(steps: &mut Steps<'_>, target: &Path) {
     const UMOUNT_NOFOLLOW: u64 = 8;
-    let object = format!("(umount2) at {target:?}{}", steps.places.words(target));
+    let object = format!("(umount2) at {target:?}{}", steps.places.describe(target));
     match steps.places.inside(target) {
         Some(inside) => {
             let args = [steps.last_name(&inside), Arg::Number(MNT_DETACH | UMOUNT_NOFOLLOW)];
@@ -305,7 +305,7 @@ fn file_system(
 ) {
     let start = steps.ops.len();
     configure(steps, kind, parameters.iter().map(|(key, value)| (key.as_str(), value.as_ref().map(|v| v.as_bytes()))));
-    let object = format!("{kind:?} at {target:?}{}", steps.places.words(target));
+    let object = format!("{kind:?} at {target:?}{}", steps.places.describe(target));
     create(steps, &object, attributes, TREE);
     attach(steps, Arg::Variable(TREE), &object, target, NOT_FOLLOWED);
     steps.close(Step::Mount, &object, Arg::Variable(TREE));
@@ -405,7 +405,7 @@ fn make(
     path: &Path,
     call: impl FnOnce(&mut Steps<'_>, &str, Arg, Arg),
 ) {
-    let object = object.to_owned() + &steps.places.words(path);
+    let object = object.to_owned() + &steps.places.describe(path);
     let start = steps.ops.len();
     match steps.places.inside(path) {
         Some(inside) => {
@@ -444,7 +444,7 @@ fn devices(steps: &mut Steps<'_>, target: &Path) {
         steps.call_into(Step::Mount, &object, uapi::__NR_open_tree, &args, Some(variable));
     }
     let directory = Arg::Variable(TREE);
-    let object = format!("\"tmpfs\" (tmpfs) at {target:?}{}", steps.places.words(target));
+    let object = format!("\"tmpfs\" (tmpfs) at {target:?}{}", steps.places.describe(target));
     configure(steps, "tmpfs", [("mode", Some(&b"755"[..]))].into_iter());
     create(steps, &object, ATTR_NO_SUID | ATTR_STRICT_ATIME, TREE);
     attach(steps, directory, &object, target, MOVE_MOUNT_T_SYMLINKS);
@@ -489,7 +489,7 @@ fn terminals(steps: &mut Steps<'_>, directory: Arg, place: &Path) {
 /// ".")".
 pub(super) fn pivot_root(steps: &mut Steps<'_>) {
     let Some(root) = &steps.sandbox.pivot_root else { return };
-    let object = format!("{root:?}{}", steps.places.words(root));
+    let object = format!("{root:?}{}", steps.places.describe(root));
     let here = Arg::Data(steps.arena.data(b"."));
     let start = steps.ops.len();
     steps.enter(Step::Chdir, &object, root);

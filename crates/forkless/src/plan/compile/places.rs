@@ -85,7 +85,7 @@ impl Places {
     }
 
     /// Text for a step's object: where its path is looked up, unless that is the caller's root.
-    pub(super) fn words(&self, path: &Path) -> String {
+    pub(super) fn describe(&self, path: &Path) -> String {
         self.inside(path).map(|inside| format!(", looked up inside {:?}", inside.root)).unwrap_or_default()
     }
 

@@ -184,7 +184,7 @@ pub(super) fn terminal(steps: &mut Steps<'_>, pty: Option<RawFd>) {
 /// Changes the root directory, and makes it the working directory.
 pub(super) fn root(steps: &mut Steps<'_>) {
     let Some(root) = &steps.setup.chroot else { return };
-    let object = format!("{root:?}{}", steps.places.words(root));
+    let object = format!("{root:?}{}", steps.places.describe(root));
     let start = steps.ops.len();
     let path = match steps.places.inside(root) {
         Some(_) => {

@@ -32,7 +32,7 @@ macro_rules! resources {
             }
 
             #[doc(hidden)]
-            pub fn words(self) -> &'static str {
+            pub fn describe(self) -> &'static str {
                 match self { $(Self::$name => concat!("Limit ", $doc),)* }
             }
         }

@@ -55,7 +55,7 @@ fn write(steps: &mut Steps<'_>, object: &str, content: &NewFile, data: Arg, [dir
 fn mount_file(steps: &mut Steps<'_>, object: &str, content: &NewFile, data: Arg, attributes: u64) {
     let start = steps.ops.len();
     let (tree, file) = (Arg::Variable(TREE), Arg::Variable(SECOND_TREE));
-    let object = &format!("{object}{}", steps.places.words(&content.path));
+    let object = &format!("{object}{}", steps.places.describe(&content.path));
     let parent = content.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     configure(steps, "tmpfs", [("mode", Some(&b"755"[..]))].into_iter());
     create(steps, object, ATTR_NO_SUID, TREE);
