@@ -65,7 +65,7 @@ pub(crate) fn complete(definition: Definition, options: &CompletionOptions) -> E
             let words: Vec<String> = options.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             let mut root = attach(definition);
             root.build();
-            answer(&root, &words).text()
+            complete(&root, &words).text()
         }
     };
     written(text.as_bytes())
@@ -126,7 +126,7 @@ impl Completions {
 }
 
 /// Completes the last of the words that follow `forkless`.
-fn answer(root: &Command, words: &[String]) -> Completions {
+fn complete(root: &Command, words: &[String]) -> Completions {
     let Some((word, before)) = words.split_last() else { return Completions::of(CompletedBy::Nothing) };
     let (mut command, mut waiting) = (root, Waiting::Positional);
     for (number, word) in before.iter().enumerate() {
