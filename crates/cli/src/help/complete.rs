@@ -296,7 +296,7 @@ fn values(command: &Command, arg: &Arg, place: usize, before: &str, word: &str) 
     let prefix = format!("{before}{}", &word[..list]);
     known.retain(|(value, _)| value.starts_with(&word[list..]));
     let values = known.into_iter().map(|(value, help)| (format!("{prefix}{value}"), help)).collect();
-    let (source, inner) = source(name, &word[list..]);
+    let (source, inner) = completed_by(name, &word[list..]);
     Completions { source, prefix: prefix + inner, values }
 }
 
