@@ -40,7 +40,7 @@ pub(crate) fn refused_execution(program: &[BpfInstruction]) -> Option<&'static s
 }
 
 fn refused(program: &[BpfInstruction], calls: &[(&'static str, i64)]) -> Vec<&'static str> {
-    let refuses = |number: i64| matches!(answer(program, number as u32), FilterVerdict::Errno(_) | FilterVerdict::Kill);
+    let refuses = |number: i64| matches!(evaluate(program, number as u32), FilterVerdict::Errno(_) | FilterVerdict::Kill);
     calls.iter().filter(|(_, number)| refuses(*number)).map(|(name, _)| *name).collect()
 }
 
@@ -48,7 +48,7 @@ fn refused(program: &[BpfInstruction], calls: &[(&'static str, i64)]) -> Vec<&'s
 const MACHINE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
 /// Runs the filter as the kernel does for this call. An argument of the call is unknown, and so is what depends on it.
-pub(crate) fn answer(program: &[BpfInstruction], number: u32) -> FilterVerdict {
+pub(crate) fn evaluate(program: &[BpfInstruction], number: u32) -> FilterVerdict {
     let (mut at, mut accumulator, mut index, mut memory) = (0_usize, Some(0_u32), Some(0_u32), [Some(0_u32); 16]);
     // The jumps of a filter go only forwards, so it ends.
     while let Some(&BpfInstruction { code, jt, jf, k }) = program.get(at) {
@@ -156,16 +156,16 @@ mod tests {
             (6, 0, 0, 0x5_0001),
             (6, 0, 0, 0x7fff_0000),
         ]);
-        assert_eq!(answer(&filter, read), FilterVerdict::Errno(1));
-        assert_eq!(answer(&filter, libc::SYS_mmap as u32), FilterVerdict::Allow);
+        assert_eq!(evaluate(&filter, read), FilterVerdict::Errno(1));
+        assert_eq!(evaluate(&filter, libc::SYS_mmap as u32), FilterVerdict::Allow);
         assert_eq!((refused_at_start(&filter), refused_execution(&filter)), (vec!["read"], None));
     }
 
     #[test]
     fn what_depends_on_an_argument_is_open() {
         let filter = program(&[(0x20, 0, 0, 16), (0x15, 0, 1, 7), (6, 0, 0, 0), (6, 0, 0, 0x7fff_0000)]);
-        assert_eq!(answer(&filter, libc::SYS_read as u32), FilterVerdict::Open);
-        assert_eq!(answer(&[], 0), FilterVerdict::Open);
+        assert_eq!(evaluate(&filter, libc::SYS_read as u32), FilterVerdict::Open);
+        assert_eq!(evaluate(&[], 0), FilterVerdict::Open);
     }
 
     #[test]
@@ -183,8 +183,8 @@ mod tests {
             (6, 0, 0, 0x7fff_0000),
             (6, 0, 0, 0x8000_0000),
         ]);
-        assert_eq!(answer(&filter, execve), FilterVerdict::Kill);
-        assert_eq!(answer(&filter, libc::SYS_read as u32), FilterVerdict::Allow);
+        assert_eq!(evaluate(&filter, execve), FilterVerdict::Kill);
+        assert_eq!(evaluate(&filter, libc::SYS_read as u32), FilterVerdict::Allow);
         assert_eq!(refused_execution(&filter), Some("execve"));
     }
 }

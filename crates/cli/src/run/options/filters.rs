@@ -341,7 +341,7 @@ mod tests {
     }
 
     /// The result of the BPF program for a system call number, the first field of `struct seccomp_data`.
-    fn answer(program: &[BpfInstruction], number: u32, machine: u32) -> u32 {
+    fn evaluate(program: &[BpfInstruction], number: u32, machine: u32) -> u32 {
         let (mut at, mut accumulator) = (0, 0);
         loop {
             let BpfInstruction { code, jt, jf, k } = program[at];
@@ -370,11 +370,11 @@ mod tests {
         let mount = libc::SYS_mount as u32;
         for (words, others) in [("~mount:EXDEV", ALLOWED), ("read:EXDEV", REFUSED)] {
             let SystemCalls { program, .. } = words.parse().unwrap();
-            assert_eq!(answer(&program, mount, X86_64), REFUSED, "{words}");
-            assert_eq!(answer(&program, read, X86_64), ALLOWED, "{words}");
-            assert_eq!(answer(&program, libc::SYS_umask as u32, X86_64), others, "{words}");
+            assert_eq!(evaluate(&program, mount, X86_64), REFUSED, "{words}");
+            assert_eq!(evaluate(&program, read, X86_64), ALLOWED, "{words}");
+            assert_eq!(evaluate(&program, libc::SYS_umask as u32, X86_64), others, "{words}");
             for number in [mount, read, 512, 0x3fff_ffff] {
-                assert_eq!(answer(&program, number | 0x4000_0000, X86_64), REFUSED, "{words} {number}");
+                assert_eq!(evaluate(&program, number | 0x4000_0000, X86_64), REFUSED, "{words} {number}");
             }
         }
     }

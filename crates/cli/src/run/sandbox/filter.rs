@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     /// The result of a filter for a call.
-    pub(crate) fn answer(rules: &[BpfInstruction], machine: u32, number: u32, arguments: &[u64]) -> u32 {
+    pub(crate) fn evaluate(rules: &[BpfInstruction], machine: u32, number: u32, arguments: &[u64]) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {
             let BpfInstruction { code, jt, jf, k } = rules[at];
@@ -309,10 +309,10 @@ mod tests {
                 false if number <= calls::NEWEST => REFUSED,
                 false => UNKNOWN,
             };
-            assert_eq!(answer(&rules, OURS, number, &[]), wanted, "{number}");
-            assert_eq!(answer(&rules, 0x4000_0003, number, &[]), REFUSED, "i386 {number}");
+            assert_eq!(evaluate(&rules, OURS, number, &[]), wanted, "{number}");
+            assert_eq!(evaluate(&rules, 0x4000_0003, number, &[]), REFUSED, "i386 {number}");
             if cfg!(target_arch = "x86_64") {
-                assert_eq!(answer(&rules, OURS, 0x4000_0000 | number, &[]), REFUSED, "x32 {number}");
+                assert_eq!(evaluate(&rules, OURS, 0x4000_0000 | number, &[]), REFUSED, "x32 {number}");
             }
         }
     }
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn filter_compares_the_half_of_an_argument_that_the_kernel_uses() {
         let rules = program();
-        let of = |number: libc::c_long, arguments: &[u64]| answer(&rules, OURS, number as u32, arguments);
+        let of = |number: libc::c_long, arguments: &[u64]| evaluate(&rules, OURS, number as u32, arguments);
         for high in [0, 1 << 32, 0xffff_ffff << 32] {
             for request in [0x5412, 0x541c, 0x5423] {
                 assert_eq!(of(libc::SYS_ioctl, &[0, high | request]), REFUSED);
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn no_call_sets_the_setuid_or_setgid_bit() {
         let rules = program();
-        let of = |number: u32, arguments: &[u64]| answer(&rules, OURS, number, arguments);
+        let of = |number: u32, arguments: &[u64]| evaluate(&rules, OURS, number, arguments);
         let mut calls: Vec<(libc::c_long, Option<usize>, usize)> = vec![
             (libc::SYS_fchmod, None, 1),
             (libc::SYS_fchmodat, None, 2),
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn sockets_and_memory_of_the_machine_are_refused() {
         let rules = program();
-        let of = |number: libc::c_long, arguments: &[u64]| answer(&rules, OURS, number as u32, arguments);
+        let of = |number: libc::c_long, arguments: &[u64]| evaluate(&rules, OURS, number as u32, arguments);
         assert_eq!(of(libc::SYS_socket, &[libc::AF_NETLINK as u64, 3, 0]), ALLOW);
         assert_eq!(of(libc::SYS_socket, &[libc::AF_UNIX as u64, 1, 7]), ALLOW);
         for protocol in 1..32 {
@@ -407,9 +407,9 @@ mod tests {
             op(RETURN, 0, 0, ALLOW),
         ];
         let rules = both(&first, &program()).expect("a filter");
-        assert_eq!(answer(&rules, OURS, libc::SYS_getpid as u32, &[]), error(5));
-        assert_eq!(answer(&rules, OURS, libc::SYS_read as u32, &[]), ALLOW);
-        assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, &[]), REFUSED);
+        assert_eq!(evaluate(&rules, OURS, libc::SYS_getpid as u32, &[]), error(5));
+        assert_eq!(evaluate(&rules, OURS, libc::SYS_read as u32, &[]), ALLOW);
+        assert_eq!(evaluate(&rules, OURS, libc::SYS_mount as u32, &[]), REFUSED);
         assert!(both(&[op(0x16, 0, 0, 0)], &program()).is_none());
     }
 
@@ -424,14 +424,14 @@ mod tests {
                 op(RETURN, 0, 0, result),
             ];
             let rules = both(&first, &program()).expect("a filter");
-            let of = |number: libc::c_long| answer(&rules, OURS, number as u32, &[]);
+            let of = |number: libc::c_long| evaluate(&rules, OURS, number as u32, &[]);
             assert_eq!((of(libc::SYS_getpid), of(libc::SYS_read)), (ALLOW, result), "{result:#x}");
             assert_eq!(of(libc::SYS_mount), REFUSED, "{result:#x}");
         }
         // Kill the process, kill the thread, trap, fail.
         for result in [KILL, 0, 0x3_0000, error(5)] {
             let rules = both(&[op(RETURN, 0, 0, result)], &program()).expect("a filter");
-            assert_eq!(answer(&rules, OURS, libc::SYS_mount as u32, &[]), result);
+            assert_eq!(evaluate(&rules, OURS, libc::SYS_mount as u32, &[]), result);
         }
     }
 
