@@ -142,7 +142,7 @@ pub(crate) enum SessionAndGroup {
 }
 
 impl ChildOptions {
-    pub(crate) fn place(&self) -> SessionAndGroup {
+    pub(crate) fn session_and_group(&self) -> SessionAndGroup {
         match self.process_group {
             _ if self.makes_session() || self.pty.is_some() => SessionAndGroup::OwnSession,
             Some(0) => SessionAndGroup::OwnGroup,
@@ -153,7 +153,7 @@ impl ChildOptions {
 
     /// Is the program to have the terminal of forkless?
     pub(crate) fn wants_terminal(&self) -> bool {
-        self.foreground && self.place() != SessionAndGroup::OwnSession
+        self.foreground && self.session_and_group() != SessionAndGroup::OwnSession
     }
 
     /// Is a parent-death signal given?
