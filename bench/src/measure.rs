@@ -164,7 +164,7 @@ impl<'a> Bench<'a> {
         }
         self.stage.engines.keep_only(0);
         let place = |row: &Row| Contestant::ALL.iter().position(|contestant| contestant.name() == row.launcher);
-        rows.sort_by_key(|row| (self.conditions.iter().position(|c| *c == row.condition()), describe_computer(row)));
+        rows.sort_by_key(|row| (self.conditions.iter().position(|c| *c == row.condition()), place(row)));
         Ok(Raced { rows, notes })
     }
 

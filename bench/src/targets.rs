@@ -57,7 +57,7 @@ pub(crate) fn judge(rows: &[Row], alive: &[AliveRow], machine: &Machine) -> Vec<
         let value = metric(find(of)?) / metric(find(to)?);
         let words = |(launcher, condition): &TargetPlace| format!("{}, {}", shown(launcher), condition.describe());
         let below = if of.0 == to.0 { to.1.describe() } else { shown(to.0).to_owned() };
-        Some(TargetFigure::new(format!("{name} of {} / {below}", describe(of)), value, relation, *target))
+        Some(TargetFigure::new(format!("{name} of {} / {below}", words(of)), value, relation, *target))
     };
     let fds = rows.iter().filter(|row| row.tasks == 0 && row.close_on_exec).map(|row| row.fds).max().unwrap_or(0);
     let targets = [at_home(machine), growth(fds), by_libraries(fds)].concat();

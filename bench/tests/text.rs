@@ -25,7 +25,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 /// A short bench with all tables.
-fn words(out: &Path) -> Vec<String> {
+fn bench_words(out: &Path) -> Vec<String> {
     let words = [
         "--tables",
         "--quick",
@@ -70,7 +70,7 @@ fn lines_fit_the_width_and_wide_terminals_show_more_columns() {
     let out = directory();
     let mut columns = Vec::new();
     for (width, variable) in [(60, Some("60")), (80, None), (80, Some("80")), (60, Some("20")), (220, Some("220"))] {
-        let mut command = forkless(&words(out.path()));
+        let mut command = forkless(&bench_words(out.path()));
         command.args(["--no-progress", "--targets"]);
         variable.map(|width| command.env("COLUMNS", width));
         let text = text(&command.output().expect("forkless starts"));
@@ -98,7 +98,7 @@ fn bench_prints_at_most_25_lines_and_the_tables_only_on_request() {
     const MOST: usize = 25;
     let out = directory();
     for (tables, width) in [(false, "60"), (false, "80"), (true, "80")] {
-        let mut words = words(out.path());
+        let mut words = bench_words(out.path());
         words.retain(|word| tables || word != "--tables");
         let output = forkless(&words).arg("--no-progress").env("COLUMNS", width).output().expect("forkless starts");
         let text = text(&output);
@@ -156,7 +156,7 @@ fn targets_appear_only_on_request() {
     let out = directory();
     let few = ["--only=fds", "--no-progress"];
     for asked in [false, true] {
-        let mut command = forkless(&words(out.path()));
+        let mut command = forkless(&bench_words(out.path()));
         command.args(few);
         if asked {
             command.arg("--targets");
@@ -175,7 +175,7 @@ fn targets_appear_only_on_request() {
 #[test]
 fn progress_is_a_line_that_is_overwritten_or_sparse_lines() {
     let out = directory();
-    let output = forkless(&words(out.path())).output().expect("forkless starts");
+    let output = forkless(&bench_words(out.path())).output().expect("forkless starts");
     let lines = String::from_utf8(output.stderr).expect("UTF-8");
     let first = lines.lines().next().expect("a line");
     assert!(first.starts_with("forkless: bench: 0 %, rows 1-") && first.ends_with(" left: small parent"), "{lines}");
@@ -185,7 +185,7 @@ fn progress_is_a_line_that_is_overwritten_or_sparse_lines() {
     let Ok(pty) = Pty::open(PtySize::new(24, 80)) else {
         return eprintln!("SKIPPED: progress on a terminal, because no pseudo-terminal can be opened");
     };
-    let mut words = words(out.path());
+    let mut words = bench_words(out.path());
     words.retain(|word| !word.starts_with("--launchers"));
     words.extend(["--only=memory", "--launchers=floor,std"].map(str::to_owned));
     let (status, shown) = on_terminal(&pty, &words);

@@ -287,9 +287,9 @@ fn table(table: &PublishedTable, session: &mut Session, effort: BackgroundEffort
     drop(all);
     skipped.into_iter().for_each(|why| session.record.skip(why));
     let place = |name: &str| table.rows.iter().position(|row| row.name == name);
-    measured.rows.sort_by_key(|row| describe_computer(&row.name));
+    measured.rows.sort_by_key(|row| place(&row.name));
     for row in &mut measured.rows {
-        let published = describe_computer(&row.name).map(|at| &table.rows[at]).context("a row of the table")?;
+        let published = place(&row.name).map(|at| &table.rows[at]).context("a row of the table")?;
         row.published.clone_from(&published.published);
         row.note.clone_from(&published.reason);
     }

@@ -222,10 +222,10 @@ fn quiet_silences_remarks_but_no_errors() {
         if caller == callers::Caller::Root {
             continue;
         }
-        let loud = caller.output(&describe("--supervise"));
+        let loud = caller.output(&words("--supervise"));
         assert!(String::from_utf8_lossy(&loud.stderr).contains("skipped: "), "{loud:?}");
         for option in ["-q", "--quiet"] {
-            let quiet = caller.output(&describe(option));
+            let quiet = caller.output(&words(option));
             assert_eq!((quiet.stdout.as_slice(), quiet.stderr.as_slice()), (&b"ran\n"[..], &b""[..]), "{quiet:?}");
         }
         assert!(caller.failure(&["-q", "--chdir", "/nonexistent", "true"]).contains("/nonexistent"));

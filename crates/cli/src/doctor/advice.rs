@@ -191,17 +191,17 @@ impl Situation {
     fn judge(&self, question: Question, refusal: Option<&str>) -> (bool, String) {
         let answer = |yes: bool, why: &str| (yes, why.to_owned());
         match question {
-            Question::Code if self.code => judge(true, "the caller has code that must run in the child"),
-            Question::Code => judge(false, "the child only applies settings"),
+            Question::Code if self.code => answer(true, "the caller has code that must run in the child"),
+            Question::Code => answer(false, "the child only applies settings"),
             Question::Small => self.is_small(),
-            Question::Shared if self.support.shared_memory => judge(true, "CLONE_VM shares memory here"),
-            Question::Shared => judge(false, "CLONE_VM is refused or shares no memory here"),
+            Question::Shared if self.support.shared_memory => answer(true, "CLONE_VM shares memory here"),
+            Question::Shared => answer(false, "CLONE_VM is refused or shares no memory here"),
             Question::Fits => match refusal {
-                None => judge(true, "posix_spawn has all settings in use"),
-                Some(why) => judge(false, why),
+                None => answer(true, "posix_spawn has all settings in use"),
+                Some(why) => answer(false, why),
             },
-            Question::Allowed if self.may_share => judge(true, "allowed by default (--no-shared-memory forbids it)"),
-            Question::Allowed => judge(false, "the caller forbids it"),
+            Question::Allowed if self.may_share => answer(true, "allowed by default (--no-shared-memory forbids it)"),
+            Question::Allowed => answer(false, "the caller forbids it"),
         }
     }
 

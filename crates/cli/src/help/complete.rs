@@ -65,7 +65,7 @@ pub(crate) fn complete(definition: Definition, options: &CompletionOptions) -> E
             let words: Vec<String> = options.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             let mut root = attach(definition);
             root.build();
-            complete(&root, &words).text()
+            complete_last(&root, &words).text()
         }
     };
     written(text.as_bytes())
@@ -126,7 +126,7 @@ impl Completions {
 }
 
 /// Completes the last of the words that follow `forkless`.
-fn complete(root: &Command, words: &[String]) -> Completions {
+fn complete_last(root: &Command, words: &[String]) -> Completions {
     let Some((word, before)) = words.split_last() else { return Completions::of(CompletedBy::Nothing) };
     let (mut command, mut waiting) = (root, Waiting::Positional);
     for (number, word) in before.iter().enumerate() {
@@ -301,7 +301,7 @@ fn values(command: &Command, arg: &Arg, place: usize, before: &str, word: &str) 
 }
 
 /// What the shell completes, by the name of a value, and the part of the word that is not it.
-fn source<'w>(name: &str, word: &'w str) -> (CompletedBy, &'w str) {
+fn completed_by<'w>(name: &str, word: &'w str) -> (CompletedBy, &'w str) {
     match name {
         "DIR" | "PARENT" | "WORKDIR" => (CompletedBy::Directories, ""),
         "FILE" | "SRC" | "DST" | "RWSRC" | "FD|FILE" | "PATH" => (CompletedBy::Files, ""),

@@ -40,7 +40,8 @@ pub(crate) fn refused_execution(program: &[BpfInstruction]) -> Option<&'static s
 }
 
 fn refused(program: &[BpfInstruction], calls: &[(&'static str, i64)]) -> Vec<&'static str> {
-    let refuses = |number: i64| matches!(evaluate(program, number as u32), FilterVerdict::Errno(_) | FilterVerdict::Kill);
+    let refuses =
+        |number: i64| matches!(evaluate(program, number as u32), FilterVerdict::Errno(_) | FilterVerdict::Kill);
     calls.iter().filter(|(_, number)| refuses(*number)).map(|(name, _)| *name).collect()
 }
 

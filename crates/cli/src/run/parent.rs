@@ -40,7 +40,8 @@ type Row = (bool, &'static str, &'static str);
 fn during(options: &RunOptions) -> Vec<Row> {
     let times_out = options.timeout.is_some_and(|time| !time.is_zero());
     // From a script or a Makefile. The job of an interactive shell has its group already.
-    let leaves_terminal = options.child.session_and_group() == SessionAndGroup::OwnGroup && getpgrp() != getpid() && has_terminal();
+    let leaves_terminal =
+        options.child.session_and_group() == SessionAndGroup::OwnGroup && getpgrp() != getpid() && has_terminal();
     vec![
         (options.supervise, "--supervise", "selected explicitly"),
         (options.sandbox.sandbox.is_some(), "--sandbox", "forkless starts the init of the sandbox and signals it"),

@@ -85,12 +85,12 @@ impl Cgroup {
             let text = fs::read_to_string(&path).map_err(|error| about(error, &path))?;
             Ok::<Vec<String>, io::Error>(text.split_whitespace().map(str::to_owned).collect())
         };
-        let handed = describe("cgroup.subtree_control")?;
+        let handed = words("cgroup.subtree_control")?;
         let missing: Vec<_> = controllers.iter().filter(|one| !handed.iter().any(|word| word == **one)).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        let there = describe("cgroup.controllers")?;
+        let there = words("cgroup.controllers")?;
         if let Some(none) = missing.iter().find(|one| !there.iter().any(|word| word == **one)) {
             let why = format!(
                 "no controller {none:?}: the parent cgroup does not enable it, or it belongs to cgroup version 1"
@@ -106,7 +106,7 @@ impl Cgroup {
         // Checked here because the kernel hands some controllers down nevertheless, to cgroups that can then hold only
         // threads: cgroup_vet_subtree_control_enable() in kernel/cgroup/cgroup.c. Only the root has no cgroup.events.
         let is_root = !directory.join("cgroup.events").exists();
-        if !is_root && describe("cgroup.procs").is_ok_and(|processes| !processes.is_empty()) {
+        if !is_root && words("cgroup.procs").is_ok_and(|processes| !processes.is_empty()) {
             return Err(busy());
         }
         let written = write(directory, "cgroup.subtree_control", &request);
