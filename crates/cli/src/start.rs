@@ -26,7 +26,7 @@ extern "C" fn main() -> c_int {
 /// Makes the process what Rust's runtime makes of it.
 pub(crate) fn prepare() {
     keep_standard_numbers();
-    run::look();
+    run::note_sigpipe();
     // SAFETY: an ignored signal runs no code. A closed pipe is an error of the write, and not the end of forkless.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }

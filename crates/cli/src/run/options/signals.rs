@@ -81,6 +81,6 @@ pub(crate) fn pipe_was_ignored() -> bool {
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Notes whether SIGPIPE is ignored. Called before forkless ignores it.
-pub(crate) fn look() {
+pub(crate) fn note_sigpipe() {
     PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
