@@ -143,7 +143,7 @@ impl Terminal {
     }
 
     /// Does what is due and returns how long to sleep until the next time.
-    pub(crate) fn look(&mut self) -> io::Result<Option<Duration>> {
+    pub(crate) fn do_what_is_due(&mut self) -> io::Result<Option<Duration>> {
         match self.input {
             Input::Keys { raw } => {
                 // In the background, the terminal and its modes belong to the foreground job.

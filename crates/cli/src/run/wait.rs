@@ -397,7 +397,7 @@ impl Watch {
         captured: Option<&mut Captured>,
     ) -> io::Result<Option<ExitStatus>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let due = terminal.as_mut().map_or(Ok(None), |terminal| terminal.look())?;
+        let due = terminal.as_mut().map_or(Ok(None), |terminal| terminal.do_what_is_due())?;
         let look = if child.pidfd().is_none() { Some(POLL_INTERVAL) } else { None };
         let mut files = vec![PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN)];
         files.extend(child.pidfd().map(|pidfd| PollFd::from_borrowed_fd(pidfd, PollFlags::IN)));
