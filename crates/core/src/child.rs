@@ -112,7 +112,7 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
     unsafe {
         match op.code {
             OpCode::Table => make_private(frame),
-            OpCode::Place => fds::place(frame, plan),
+            OpCode::Place => fds::place_descriptors(frame, plan),
             OpCode::Taken => {
                 fds::announce_taken(frame);
                 Ok(())

@@ -24,7 +24,7 @@ const ABSENT: i32 = -1;
 const LEAVE: i32 = -2;
 
 /// Plays [`OpCode::Place`](crate::plan::OpCode::Place).
-pub unsafe fn place(frame: &Frame, plan: *const Header) -> Result<()> {
+pub unsafe fn place_descriptors(frame: &Frame, plan: *const Header) -> Result<()> {
     // SAFETY: the header's list of pairs lies in the arena, and holds at most MAX_FDS.
     let pairs = unsafe { core::slice::from_raw_parts(at::<Pair>(plan, (*plan).pairs), (*plan).pair_count as usize) };
     // SAFETY: only the child uses the scratch list.
@@ -428,7 +428,7 @@ mod tests {
             (arena.0.pairs, arena.0.pair_count) = (offset_of!(Arena, 1) as u32, 4);
             let mut frame: Frame = zeroed();
             (frame.table, frame.slots) = (Table::Copied, [SLOT_INHERIT; 32]);
-            assert_eq!(place(&frame, (&raw const arena).cast()), Ok(()));
+            assert_eq!(place_descriptors(&frame, (&raw const arena).cast()), Ok(()));
             let closes = |fd| sys::fcntl(fd, uapi::F_GETFD, 0) == Ok(uapi::FD_CLOEXEC as i32);
             assert!(
                 (54..KEPT).all(|fd| sys::identity(fd).is_err() || closes(fd)),
