@@ -14,7 +14,7 @@ pub(super) fn directory() -> io::Result<PathBuf> {
     let group = group(&groups).ok_or_else(|| missing("/proc/self/cgroup has no line of version 2"))?;
     let mounts = fs::read(procfs::own("mountinfo"))?;
     // The last mount is tried first: it may hide the earlier ones.
-    let mut found: Vec<_> = mounts.split(|byte| *byte == b'\n').filter_map(|line| place(line, &group)).collect();
+    let mut found: Vec<_> = mounts.split(|byte| *byte == b'\n').filter_map(|line| parse_mount(line, &group)).collect();
     found.reverse();
     found
         .into_iter()
@@ -30,7 +30,7 @@ fn group(groups: &[u8]) -> Option<PathBuf> {
 
 /// The directory of `group` below the mount of this line, if the mount is of version 2 and `group` is below its root:
 /// `proc_pid_mountinfo(5)`.
-fn place(line: &[u8], group: &Path) -> Option<PathBuf> {
+fn parse_mount(line: &[u8], group: &Path) -> Option<PathBuf> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (root, mount_point) = (fields.nth(3)?, fields.next()?);
     // A dash ends a variable number of fields. The file system type follows it.
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn below(line: &str, path: &str) -> Option<String> {
-        place(line.as_bytes(), Path::new(path)).map(|path| path.to_str().expect("text").to_owned())
+        parse_mount(line.as_bytes(), Path::new(path)).map(|path| path.to_str().expect("text").to_owned())
     }
 
     #[test]
