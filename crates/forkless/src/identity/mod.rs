@@ -145,12 +145,12 @@ impl Identity {
             true => whole_kept(&files.files.cgroup, CGROUP),
             false => whole(&File::open(procfs::thread("cgroup"))?, CGROUP),
         };
-        Ok(Self::of_files(0, place(CWD, "/"), &files.files, cgroup(text)))
+        Ok(Self::of_files(0, directory_id(CWD, "/"), &files.files, cgroup(text)))
     }
 
     /// Those of a helper, whose files these are.
     pub(crate) fn of(pid: i32, process: &Process, files: &Files) -> io::Result<Self> {
-        let root = place(process.file("root", OFlags::PATH | OFlags::DIRECTORY)?.as_fd(), "");
+        let root = directory_id(process.file("root", OFlags::PATH | OFlags::DIRECTORY)?.as_fd(), "");
         Ok(Self::of_files(pid, root, files, cgroup(whole_kept(&files.cgroup, CGROUP))))
     }
 
@@ -183,7 +183,7 @@ impl Identity {
 type DirectoryId = (u64, u64, u64);
 
 /// Which directory this is: a path, or "" for the one that is open. `None` if it cannot be reached.
-fn place(at: BorrowedFd<'_>, path: &str) -> Option<DirectoryId> {
+fn directory_id(at: BorrowedFd<'_>, path: &str) -> Option<DirectoryId> {
     // STATX_MNT_ID needs Linux 5.8. Before that the ID is 0.
     let wanted = StatxFlags::INO | StatxFlags::MNT_ID;
     match statx(at, path, AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH, wanted) {
