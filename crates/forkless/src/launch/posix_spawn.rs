@@ -131,7 +131,7 @@ impl<'a> SpawnArguments<'a> {
             let answer = unsafe {
                 match op.code {
                     OpCode::Place => {
-                        self.place(run)?;
+                        self.move_descriptors(run)?;
                         0
                     }
                     OpCode::CloseOthers => self.close_others(extensions),
@@ -220,7 +220,7 @@ impl<'a> SpawnArguments<'a> {
     /// Moves descriptors to their numbers. The child duplicates them one after the other, and could overwrite a
     /// source that it still needs. So a source whose number is a target is first duplicated here, to a number that is
     /// no target.
-    fn place(&mut self, run: &Run<'_>) -> Result<(), Error> {
+    fn move_descriptors(&mut self, run: &Run<'_>) -> Result<(), Error> {
         let plan = self.plan;
         let pairs: Vec<&Pair> = (0..).map_while(|n| plan.pair(n)).collect();
         let is_target = |number: RawFd| pairs.binary_search_by_key(&number, |pair| pair.target).is_ok();
