@@ -91,7 +91,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     let plan = Plan {
         arena: words.ok_or_else(|| Error::check(&command.program, "arguments and environment exceed 4 GiB"))?,
         fds,
-        place: place(command, forks),
+        place: placement(command, forks),
         creator: creator(command),
         kill_on_drop: command.kill_on_drop,
         once: command.once,
@@ -112,7 +112,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
 }
 
 /// Where the child starts, and what it changes of itself.
-fn place(command: &Command, forks: bool) -> Placement {
+fn placement(command: &Command, forks: bool) -> Placement {
     let sandbox = &command.sandbox;
     Placement {
         // A forked child makes or joins its namespaces itself.
