@@ -52,7 +52,7 @@ fn note(status: &Status, number: u32) {
 }
 
 /// Looks whether the process has a single thread, and whether that has filters.
-pub(crate) fn look() {
+pub(crate) fn note_filters() {
     if has_filter() {
         if let Ok(status) = Status::of_caller() {
             note(&status, number(&status));
@@ -67,7 +67,7 @@ pub(crate) fn look() {
 static AT_LOAD: extern "C" fn() = look_at_load;
 
 extern "C" fn look_at_load() {
-    look();
+    note_filters();
 }
 
 /// The thread that the calling thread's filters belong to: `thread`, or `None` if it has none or common ones. `status`:

@@ -65,7 +65,7 @@ impl Creator {
 /// Calls `start`, which starts a thread. The thread inherits a mask that blocks the host's signals. If it is the
 /// process's second thread, the filters of the first one are noted.
 pub(crate) fn starting_thread<T>(start: impl FnOnce() -> T) -> T {
-    filters::look();
+    filters::note_filters();
     without_signals(start)
 }
 
