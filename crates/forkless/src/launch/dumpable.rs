@@ -131,7 +131,7 @@ const LAUNCHES: u32 = (1 << STATE_AT) - 1;
 impl Note {
     /// This process's note, and the word that it was read from. A forked copy finds the original's word, and has no
     /// note.
-    fn look() -> (u64, Self) {
+    fn load() -> (u64, Self) {
         let word = NOTE.load(Ordering::SeqCst);
         let is_ours = word >> 32 == u64::from(process::generation());
         (word, Self(if is_ours { word as u32 } else { 0 }))
@@ -224,7 +224,7 @@ impl KeepDumpable {
         let mut refused = Ok(());
         let rights = Rights::of_thread();
         loop {
-            let (word, note) = Note::look();
+            let (word, note) = Note::load();
             if note.is_busy() {
                 sleep(note, MOMENT);
             } else if note.launches() == 0 {
@@ -305,7 +305,7 @@ impl Drop for KeepDumpable {
     fn drop(&mut self) {
         // A copy that was forked during a launch has no child in its memory.
         while self.process == process::generation() {
-            let (word, note) = Note::look();
+            let (word, note) = Note::load();
             let put_back = || {
                 if self.has_fewer_rights() {
                     forbid();
@@ -410,7 +410,7 @@ pub(super) fn now() -> u64 {
 pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
     let mut answer = Ok(());
     loop {
-        let (word, note) = Note::look();
+        let (word, note) = Note::load();
         if note.is_busy() {
             sleep(note, MOMENT);
             continue;
@@ -437,13 +437,13 @@ pub(super) struct Mark {
 impl Mark {
     /// Must be called when a launch begins. `own`: the launch itself has a [`KeepDumpable`].
     pub(super) fn begin(own: bool) -> Self {
-        let alone = Note::look().1.launches() == u32::from(own);
+        let alone = Note::load().1.launches() == u32::from(own);
         Self { begun: BEGUN.load(Ordering::SeqCst), alone }
     }
 
     /// Whether no other such launch has been under way since. Must be called when the launch's own has ended.
     pub(super) fn was_alone(self) -> bool {
-        self.alone && BEGUN.load(Ordering::SeqCst) == self.begun && Note::look().1.launches() == 0
+        self.alone && BEGUN.load(Ordering::SeqCst) == self.begun && Note::load().1.launches() == 0
     }
 }
 
