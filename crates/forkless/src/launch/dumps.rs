@@ -30,13 +30,13 @@ const CHANGED: (u32, u32) = (5, 16);
 #[inline]
 pub(super) fn reach_the_parent() -> bool {
     match KERNEL.load(Ordering::Relaxed) {
-        0 => look(),
+        0 => read_version(),
         kernel => kernel == BEFORE,
     }
 }
 
 #[cold]
-fn look() -> bool {
+fn read_version() -> bool {
     let is_before = release().is_none_or(|release| release < CHANGED);
     // A value that a test has set in the meantime stays.
     let _ = KERNEL.compare_exchange(0, if is_before { BEFORE } else { AFTER }, Ordering::Relaxed, Ordering::Relaxed);
