@@ -49,7 +49,7 @@ pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::R
 /// The same, but fails with EINTR when a signal handler has run.
 pub(crate) fn wait_interruptible(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Reaped> {
     loop {
-        if let Some(ended) = told(ask_once(pid, pidfd, 0), pid, pidfd, started, 0)? {
+        if let Some(ended) = to_reaped(ask_once(pid, pidfd, 0), pid, pidfd, started, 0)? {
             return Ok(ended);
         }
     }
@@ -92,11 +92,11 @@ pub(crate) fn is_reaped(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
 }
 
 fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io::Result<Option<Reaped>> {
-    told(ask(pid, pidfd, options), pid, pidfd, started, options)
+    to_reaped(ask(pid, pidfd, options), pid, pidfd, started, options)
 }
 
 /// Turns the answer of a wait into the child's end.
-fn told(
+fn to_reaped(
     answer: sys::Result<WaitResult>,
     pid: i32,
     pidfd: Option<&OwnedFd>,
