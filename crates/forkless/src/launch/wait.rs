@@ -40,7 +40,7 @@ pub fn sigchld_discards() -> bool {
 /// Waits for the end of a child and reaps it.
 pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Reaped> {
     loop {
-        if let Some(ended) = look(pid, pidfd, started, 0)? {
+        if let Some(ended) = wait_with(pid, pidfd, started, 0)? {
             return Ok(ended);
         }
     }
@@ -57,7 +57,7 @@ pub(crate) fn wait_interruptible(pid: i32, pidfd: Option<&OwnedFd>, started: Ins
 
 /// Reaps the child if it has ended.
 pub(crate) fn try_wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Option<Reaped>> {
-    look(pid, pidfd, started, uapi::WNOHANG)
+    wait_with(pid, pidfd, started, uapi::WNOHANG)
 }
 
 /// Reaps the child if it has ended, and discards its status; false while it runs.
@@ -91,7 +91,7 @@ pub(crate) fn is_reaped(pid: i32, pidfd: Option<&OwnedFd>) -> bool {
     answer == Err(errno::ECHILD)
 }
 
-fn look(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io::Result<Option<Reaped>> {
+fn wait_with(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) -> io::Result<Option<Reaped>> {
     to_reaped(ask(pid, pidfd, options), pid, pidfd, started, options)
 }
 
