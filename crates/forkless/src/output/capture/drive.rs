@@ -332,12 +332,12 @@ impl CaptureRun<'_> {
             match *what {
                 What::Input => self.feed()?,
                 What::Output(n) => self.take(n)?,
-                What::End(n) => self.look(n)?,
+                What::End(n) => self.reap_if_ended(n)?,
             }
         }
         self.polled = polled;
         if blind {
-            (0..self.children.len()).try_for_each(|n| self.look(n))?;
+            (0..self.children.len()).try_for_each(|n| self.reap_if_ended(n))?;
         }
         if self.drive.watches && self.ended.is_none() && !self.children.iter().any(Child::is_running) {
             self.ended = Some(Instant::now());
@@ -348,7 +348,7 @@ impl CaptureRun<'_> {
     }
 
     /// Reaps the child if it has ended.
-    fn look(&mut self, n: usize) -> io::Result<()> {
+    fn reap_if_ended(&mut self, n: usize) -> io::Result<()> {
         match self.children[n].try_wait() {
             Err(error) if self.sent.is_some() && is_of_a_signal(&error) => Ok(()),
             answer => answer.map(drop),
