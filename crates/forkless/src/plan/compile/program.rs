@@ -55,7 +55,7 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
         // Relative paths start from the child's working directory.
         let directory = command.directory.as_deref().unwrap_or(Path::new(""));
         for n in 0..paths.len() {
-            match look(&directory.join(paths.get(n))) {
+            match examine(&directory.join(paths.get(n))) {
                 FoundFile::Executable => {
                     paths.move_to_front(n);
                     break;
@@ -98,7 +98,7 @@ enum FoundFile {
     Other,
 }
 
-fn look(path: &Path) -> FoundFile {
+fn examine(path: &Path) -> FoundFile {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     match std::fs::metadata(path) {
         Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => FoundFile::Executable,
