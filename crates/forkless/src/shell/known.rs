@@ -49,7 +49,7 @@ impl ShellFile {
 }
 
 /// Which shell the file is. Each file is examined once.
-pub(super) fn kind(shell: &ShellFile) -> ShellKind {
+pub(super) fn shell_kind(shell: &ShellFile) -> ShellKind {
     static KINDS: OnceFor<ShellFile, ShellKind> = OnceFor::new();
     KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, look(shell.path())))
 }
