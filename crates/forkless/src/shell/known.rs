@@ -51,10 +51,10 @@ impl ShellFile {
 /// Which shell the file is. Each file is examined once.
 pub(super) fn shell_kind(shell: &ShellFile) -> ShellKind {
     static KINDS: OnceFor<ShellFile, ShellKind> = OnceFor::new();
-    KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, look(shell.path())))
+    KINDS.get(shell).unwrap_or_else(|| KINDS.put(shell, detect_kind(shell.path())))
 }
 
-fn look(shell: &Path) -> ShellKind {
+fn detect_kind(shell: &Path) -> ShellKind {
     let Ok(file) = fs::canonicalize(shell) else { return ShellKind::Other };
     match file.file_name().and_then(|name| name.to_str()) {
         Some("dash") => ShellKind::Dash,
