@@ -34,12 +34,12 @@ impl Stamp {
     /// The file as it is now. `None`: its path contains a NUL byte.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-        let found = look(&path);
+        let found = stat_file(&path);
         Some(Self { path, found })
     }
 
     pub(super) fn is_current(&self) -> bool {
-        look(&self.path) == self.found
+        stat_file(&self.path) == self.found
     }
 
     pub(super) fn path(&self) -> &OsStr {
@@ -74,7 +74,7 @@ impl Stamp {
     }
 }
 
-fn look(path: &CString) -> Option<FileState> {
+fn stat_file(path: &CString) -> Option<FileState> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     // A network file system must ask its server: what it remembers may be seconds old.
     const AT_STATX_FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
