@@ -46,17 +46,17 @@ impl Error {
 
     /// The child ended without a report: something killed it.
     pub(crate) fn killed(program: &OsStr, step: Step) -> Self {
-        Self::said(program, step, "the child was killed before it could run the program")
+        Self::without_errno(program, step, "the child was killed before it could run the program")
     }
 
     /// A step that failed for a reason that has no errno.
-    pub(crate) fn said(program: &OsStr, step: Step, why: impl Into<String>) -> Self {
+    pub(crate) fn without_errno(program: &OsStr, step: Step, why: impl Into<String>) -> Self {
         Self::with(program, step, None, Some(why.into()))
     }
 
     /// Invalid input, found before any system call.
     pub(crate) fn check(program: &OsStr, what: impl Into<String>) -> Self {
-        Self::said(program, Step::Check, what)
+        Self::without_errno(program, Step::Check, what)
     }
 
     fn with(program: &OsStr, step: Step, errno: Option<i32>, note: Option<String>) -> Self {

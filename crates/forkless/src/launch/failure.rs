@@ -170,13 +170,13 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         Outcome::Garbled(step) => {
             let why =
                 format!("what the child has said makes no sense: it ended in step {step} of {}", plan.last_op() + 1);
-            return Error::said(plan.program(), Step::Clone, why);
+            return Error::without_errno(plan.program(), Step::Clone, why);
         }
         Outcome::Exec => unreachable!("not a failure"),
     };
     let op = plan.op(index);
     if errno == PANICKED && code == OpCode::PreExec {
-        let error = Error::said(plan.program(), Step::PreExec, "it has panicked");
+        let error = Error::without_errno(plan.program(), Step::PreExec, "it has panicked");
         return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default());
     }
     if errno == IN_PROCFS && code == OpCode::Open {

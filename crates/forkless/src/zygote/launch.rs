@@ -90,7 +90,7 @@ impl Cloner for Request<'_> {
 fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, Error> {
     refuse(plan)?;
     let zygote = request.zygote;
-    let says = |why: String| Error::said(plan.program(), Step::Zygote, why);
+    let says = |why: String| Error::without_errno(plan.program(), Step::Zygote, why);
     let mut tries = 0;
     loop {
         tries += 1;
@@ -525,7 +525,7 @@ fn no_child(plan: &Plan, calls: Calls<'_>, base: NonNull<u8>) -> Error {
         failure::FUNCTION => {
             let name = calls.get(error as usize).map_or("?", |(name, _)| name);
             let why = "the helper has no function of this name";
-            Error::said(plan.program(), Step::Function, why).on(format!("{name:?}"))
+            Error::without_errno(plan.program(), Step::Function, why).on(format!("{name:?}"))
         }
         failure::JOIN => creator_error(plan, CreatorError::Join(error)),
         _ => on_zygote("while reading its plan"),
@@ -555,7 +555,7 @@ fn function_error(plan: &Plan, stack: &Stack, base: NonNull<u8>, status: Option<
             String::from_utf8_lossy(&words[..length.min(WORDS)]).into_owned()
         }
     };
-    Some(Error::said(plan.program(), Step::Function, why).on(format!("{name:?}")))
+    Some(Error::without_errno(plan.program(), Step::Function, why).on(format!("{name:?}")))
 }
 
 /// The error of a function, if it is noticed only after the launch has returned.
