@@ -81,13 +81,13 @@ pub(crate) struct Features(u32);
 impl Features {
     /// The features. Probes if that has not been done.
     pub(crate) fn get() -> Result<Self, ProbeError> {
-        Self::found(0)
+        Self::get_or_probe(0)
     }
 
     /// The same for a launch, which tries lost features again. `stays`: the launch waits for the result of its child.
     /// Otherwise only `clone3` is tried again: if another feature is still refused, the child fails.
     pub(super) fn get_to_launch(stays: bool) -> Result<Self, ProbeError> {
-        Self::found(if stays { ALL } else { Feature::Clone3 as u32 })
+        Self::get_or_probe(if stays { ALL } else { Feature::Clone3 as u32 })
     }
 
     /// Without a probe: only `clone3` is assumed. For the only launch of the process, unless a seccomp filter may kill a
@@ -99,7 +99,7 @@ impl Features {
         (!is_known && assumes()).then_some(Self(Feature::Clone3 as u32))
     }
 
-    fn found(tries: u32) -> Result<Self, ProbeError> {
+    fn get_or_probe(tries: u32) -> Result<Self, ProbeError> {
         match KNOWN.get(tries, dumpable::now, dumpable::is_dumpable) {
             Some(found) => Ok(found),
             None => Ok(KNOWN.note(run()?, dumpable::is_dumpable())),
