@@ -123,7 +123,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
                 return Err(killed_in_exec(plan, status));
             }
             Ok(()) => {
-                features.worked(used(way));
+                features.confirm(used(way));
                 return Ok(running);
             }
             Err(outcome) => outcome,

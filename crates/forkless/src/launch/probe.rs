@@ -111,7 +111,7 @@ impl Features {
     }
 
     /// After a launch that used these features: those that it tried again are available.
-    pub(super) fn worked(self, used: impl Iterator<Item = Feature>) {
+    pub(super) fn confirm(self, used: impl Iterator<Item = Feature>) {
         let back = used.fold(0, |bits, feature| bits | feature as u32) & self.0 & self.0 >> LOST;
         if back != 0 {
             KNOWN.regain(back);
@@ -315,7 +315,7 @@ mod tests {
         KNOWN.lose(Feature::ProcFd, 0, true);
         let tried = Features::get_to_launch(true).expect("probed");
         assert!(tried.has(Feature::ProcFd));
-        tried.worked([Feature::ProcFd].into_iter());
+        tried.confirm([Feature::ProcFd].into_iter());
         assert!(Features::get().expect("probed").has(Feature::ProcFd));
     }
 
