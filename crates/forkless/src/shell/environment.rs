@@ -112,7 +112,7 @@ impl<'a> Given<'a> {
         static UNCHANGED: Once<Unchanged> = Once::new();
         let known = |block| UNCHANGED.get_or(|| Unchanged::of(block));
         if let Some(ready) = &command.ready {
-            return match (&ready.env, unchanged::given()) {
+            return match (&ready.env, unchanged::environment_at_exec()) {
                 (Held::Process(block), Some(given)) if ptr::eq(*block, given) => Self::Unchanged(known(given)),
                 _ => Self::Other(ready.env.clone()),
             };
@@ -369,7 +369,7 @@ mod tests {
     /// A caller that gives the whole environment, as Node does, mostly gives that of the process.
     #[test]
     fn an_environment_that_is_given_and_unchanged_is_known() {
-        let block = unchanged::given().expect("the kernel's");
+        let block = unchanged::environment_at_exec().expect("the kernel's");
         let strings =
             || block.starts.iter().map(|&start| CStr::from_bytes_until_nul(&block.text[start..]).expect("NUL"));
         let mut command = command::Command::new("/bin/sh");

@@ -84,7 +84,7 @@ impl Block {
     /// A block of these entries, also if they are not `NAME=value`. It is not copied if they are what the kernel gave
     /// this process, which is common.
     pub(crate) fn as_given<'a>(entries: impl Iterator<Item = &'a CStr> + Clone) -> Held {
-        match unchanged::given().filter(|all| all.is(entries.clone())) {
+        match unchanged::environment_at_exec().filter(|all| all.is(entries.clone())) {
             Some(all) => Held::Process(all),
             None => Held::of(Self::copy_of(entries)),
         }

@@ -47,7 +47,7 @@ pub(crate) fn get() -> Option<&'static KeptEnvironment> {
 }
 
 /// The environment that the kernel gave, even if it has been changed since.
-pub(crate) fn given() -> Option<&'static KeptEnvironment> {
+pub(crate) fn environment_at_exec() -> Option<&'static KeptEnvironment> {
     first().map(|seen| &seen.block)
 }
 
