@@ -187,7 +187,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Forgets the output of a job, which runs again from its beginning.
-    pub fn again(&mut self, seq: u64) {
+    pub fn restart(&mut self, seq: u64) {
         let Some(open) = self.open.get_mut(&seq) else { return };
         (open.received, open.is_cut) = (0, false);
         for kept in std::mem::take(&mut open.kept) {
@@ -404,7 +404,7 @@ mod tests {
         gather.output(3, Stream::Out, b"three");
         assert!(gather.ended(3, came(0), "n1"));
         gather.output(1, Stream::Out, b"lost");
-        gather.again(1);
+        gather.restart(1);
         gather.output(1, Stream::Out, b"one ");
         assert!(gather.ended(1, came(2), "n2"));
         assert!(!gather.ended(1, came(0), "n1"), "it has ended before");

@@ -403,7 +403,7 @@ impl<'a> Crew<'a> {
             ));
         }
         for seq in jobs {
-            self.gather.again(seq);
+            self.gather.restart(seq);
             let before = self.twice.entry(seq).or_default();
             if !before.is_empty() {
                 before.push(',');
