@@ -113,7 +113,7 @@ pub trait Events {
     }
 
     /// A try of a job has failed, and the job is launched again.
-    fn again(&mut self, ended: &Ended) {
+    fn retried(&mut self, ended: &Ended) {
         let _ = ended;
     }
 

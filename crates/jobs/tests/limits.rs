@@ -294,7 +294,7 @@ fn the_end_of_a_source_that_fails_is_reported() {
 fn a_missing_program_is_tried_again() {
     struct Tries(u32, u32);
     impl Events for Tries {
-        fn again(&mut self, _: &Ended) {
+        fn retried(&mut self, _: &Ended) {
             self.0 += 1;
         }
 

@@ -176,7 +176,7 @@ impl Engine<'_> {
         let streamed = matches!(ended.job.stdin, Stdin::Stream(_));
         let most = self.options.tries_of(&ended.job);
         if ended.is_failure() && ended.tries < most && self.flow == Flow::Continue && !streamed {
-            self.events.again(&ended);
+            self.events.retried(&ended);
             self.discard(capture);
             let slot = ended.place.slot - 1;
             let Ended { job, place, tries, .. } = ended;

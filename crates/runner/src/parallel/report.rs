@@ -65,7 +65,7 @@ impl Events for Report {
         }
     }
 
-    fn again(&mut self, ended: &Ended) {
+    fn retried(&mut self, ended: &Ended) {
         self.running.remove(&ended.place.seq);
         if let Some(files) = &self.files {
             files.stop(ended.place.seq);
