@@ -73,7 +73,7 @@ impl Pool {
     }
 
     /// The next answer, if there is one.
-    pub(crate) fn answer(&mut self) -> Option<PoolAnswer> {
+    pub(crate) fn take_answer(&mut self) -> Option<PoolAnswer> {
         let answer = self.answers.try_recv().ok()?;
         self.sent -= 1;
         Some(answer)
@@ -95,7 +95,7 @@ impl Pool {
     }
 
     /// The run is about to sleep. From now on the threads write to the eventfd, until the run [wakes](Self::wakes). An answer
-    /// that comes before that is found by [`answer`](Self::answer).
+    /// that comes before that is found by [`take_answer`](Self::take_answer).
     pub(crate) fn sleeps(&self) {
         self.bell.sleeps.store(true, Ordering::SeqCst);
     }

@@ -205,7 +205,7 @@ impl<'a> Engine<'a> {
             }
             if let Some(pool) = &mut self.pool {
                 pool.sleeps();
-                if let Some(answer) = pool.answer() {
+                if let Some(answer) = pool.take_answer() {
                     pool.wakes();
                     self.answered(answer);
                     continue;

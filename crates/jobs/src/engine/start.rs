@@ -230,7 +230,7 @@ impl Engine<'_> {
 
     /// Takes what the threads have launched.
     pub(super) fn take_launches(&mut self) {
-        while let Some(answer) = self.pool.as_mut().and_then(Pool::answer) {
+        while let Some(answer) = self.pool.as_mut().and_then(Pool::take_answer) {
             self.answered(answer);
         }
     }
