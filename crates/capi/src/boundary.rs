@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// # Safety
 /// `error` is null or a valid pointer.
-pub(crate) unsafe fn answer(error: *mut Error, work: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+pub(crate) unsafe fn to_status(error: *mut Error, work: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     let failure = match shielded(work) {
         Ok(number) => return number,
         Err(failure) => failure,
@@ -76,7 +76,7 @@ mod tests {
         set_errno(7);
         // SAFETY: a local variable.
         let answer = unsafe {
-            answer(&mut error, || {
+            to_status(&mut error, || {
                 set_errno(5);
                 panic!("on purpose")
             })

@@ -1,6 +1,6 @@
 //! The cgroup functions.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, duration, free, give, list, out, shared, text, text_out, utf8};
 use forkless::Cgroup;
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_own(text: *mut c_char, size: size_t, error: *mut Error) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::path_out(&Cgroup::own()?, text, size)) }
+    unsafe { to_status(error, || handle::path_out(&Cgroup::own()?, text, size)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_hand_down(
@@ -25,7 +25,7 @@ unsafe extern "C" fn forkless_cgroup_hand_down(
         Ok(Cgroup::hand_down(directory, &names).map(|()| 0)?)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, hand_down) }
+    unsafe { to_status(error, hand_down) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_create(
@@ -35,7 +35,7 @@ unsafe extern "C" fn forkless_cgroup_create(
     error: *mut Error,
 ) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(error, || give(cgroup, || Ok(out(Cgroup::create(text(parent)?, utf8(name)?)?)))) }
+    unsafe { to_status(error, || give(cgroup, || Ok(out(Cgroup::create(text(parent)?, utf8(name)?)?)))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_free(cgroup: *mut Cgroup) {
@@ -53,7 +53,7 @@ unsafe extern "C" fn forkless_cgroup_remove(cgroup: *mut Cgroup, error: *mut Err
         Ok(taken.remove().map(|()| 0)?)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, remove) }
+    unsafe { to_status(error, remove) }
 }
 
 /// Defines cgroup functions: their parameters between the handle and the error, and their work.
@@ -63,7 +63,7 @@ macro_rules! methods {
         unsafe extern "C" fn $name(cgroup: *const Cgroup, $($arg: $kind,)* error: *mut Error) -> c_int {
             // SAFETY: the header's contract: pointers are null or what it says they are.
             unsafe {
-                answer(error, || {
+                to_status(error, || {
                     let $cgroup = shared(cgroup)?;
                     $work
                 })

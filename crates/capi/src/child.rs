@@ -1,6 +1,6 @@
 //! The functions of a child handle.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::error::{self, Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, duration, give, limit};
 use crate::output::{OutputHandle, Usage};
@@ -34,7 +34,7 @@ macro_rules! methods {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(child: *mut ChildHandle, $($arg: $kind),*) -> c_int {
             // SAFETY: the header's contract: pointers are null or what it says they are.
-            unsafe { answer($error, || with(child, |$child| $work)) }
+            unsafe { to_status($error, || with(child, |$child| $work)) }
         }
     )* };
 }
@@ -102,7 +102,7 @@ methods! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_pid(child: *mut ChildHandle) -> pid_t {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || with(child, |child| Ok(child.id() as pid_t))) }
+    unsafe { to_status(NULL, || with(child, |child| Ok(child.id() as pid_t))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_release(child: *mut ChildHandle) -> pid_t {
@@ -114,7 +114,7 @@ unsafe extern "C" fn forkless_child_release(child: *mut ChildHandle) -> pid_t {
         released(given_up)
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, release) }
+    unsafe { to_status(NULL, release) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_free(child: *mut ChildHandle) {
@@ -130,7 +130,7 @@ unsafe extern "C" fn forkless_reap_orphans() -> size_t {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_set_dumpable(dumpable: c_int) -> c_int {
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, || Ok(forkless::set_dumpable(dumpable != 0).map(|()| 0)?)) }
+    unsafe { to_status(NULL, || Ok(forkless::set_dumpable(dumpable != 0).map(|()| 0)?)) }
 }
 
 const IN_SET: Failure = Failure::Refused(libc::EINVAL, "the child is in a wait set");

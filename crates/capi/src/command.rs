@@ -1,6 +1,6 @@
 //! Commands: programs, arguments, environment, descriptors, signals.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, give, list, number, out, signal, text};
 use forkless::{Command, Stdio};
@@ -19,7 +19,7 @@ macro_rules! setters {
         unsafe extern "C" fn $name(command: *mut Handle<Command>, $($arg: $kind),*) -> c_int {
             // SAFETY: the header's contract: pointers are null or what it says they are.
             unsafe {
-                answer(NULL, || {
+                to_status(NULL, || {
                     handle::with(command, |$command| {
                         $work
                         Ok(0)
@@ -34,7 +34,7 @@ pub(crate) use setters;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_new(program: *const c_char, command: *mut *mut Handle<Command>) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || give(command, || Ok(out(Handle::new(Command::new(text(program)?)))))) }
+    unsafe { to_status(NULL, || give(command, || Ok(out(Handle::new(Command::new(text(program)?)))))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_new_argv(
@@ -50,7 +50,7 @@ unsafe extern "C" fn forkless_command_new_argv(
         Ok(out(Handle::new(command)))
     };
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || give(command, make)) }
+    unsafe { to_status(NULL, || give(command, make)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_free(command: *mut Handle<Command>) {

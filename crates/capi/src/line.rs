@@ -1,6 +1,6 @@
 //! Lines for a shell, which run without it where the result is the same.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::child::ChildHandle;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, shared};
@@ -24,7 +24,7 @@ unsafe extern "C" fn forkless_command_spawn_line(
 ) -> c_int {
     if child.is_null() || ending.is_null() {
         // SAFETY: the header's contract.
-        return unsafe { answer(error, || Err(bad("the pointer to the result is null"))) };
+        return unsafe { to_status(error, || Err(bad("the pointer to the result is null"))) };
     }
     let spawn = |command: &mut Command| {
         let (made, route) = of_command(command, |line| {
@@ -39,7 +39,7 @@ unsafe extern "C" fn forkless_command_spawn_line(
         Ok(0)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(command, spawn)) }
+    unsafe { to_status(error, || handle::with(command, spawn)) }
 }
 
 /// Works with the command as a line. Afterwards it is a command again.
@@ -76,12 +76,12 @@ unsafe extern "C" fn forkless_ending_status(
         Ok(ending.status(program)?.into_raw())
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || give(status, translate)) }
+    unsafe { to_status(error, || give(status, translate)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_ending_route(ending: *const LineEnding, text: *mut c_char, size: size_t) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::text_out(&shared(ending)?.route, text, size)) }
+    unsafe { to_status(NULL, || handle::text_out(&shared(ending)?.route, text, size)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_ending_free(ending: *mut LineEnding) {

@@ -1,6 +1,6 @@
 //! Captured output.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, duration, give, limit, out, shared, slice};
 use forkless::{Capture, Captured, Command, Content, Prepared};
@@ -203,7 +203,7 @@ unsafe extern "C" fn forkless_command_capture(
     // SAFETY: the header's contract.
     unsafe {
         let run = |command: &mut Command| give(output, || capture(options, |how| command.capture(how)));
-        answer(error, || handle::with(command, run))
+        to_status(error, || handle::with(command, run))
     }
 }
 #[unsafe(no_mangle)]
@@ -216,7 +216,7 @@ unsafe extern "C" fn forkless_prepared_capture(
     // SAFETY: the header's contract.
     unsafe {
         let run = |prepared: &Prepared| give(output, || capture(options, |how| prepared.capture(how)));
-        answer(error, || run(shared(prepared)?))
+        to_status(error, || run(shared(prepared)?))
     }
 }
 #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
 //! The functions of pipelines.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::child::ChildHandle;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, out, shared};
@@ -22,7 +22,7 @@ pub(crate) struct PipelinePrograms {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_new(pipeline: *mut *mut PipelineHandle) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || give(pipeline, || Ok(out(Handle::new(PipelinePrograms::default()))))) }
+    unsafe { to_status(NULL, || give(pipeline, || Ok(out(Handle::new(PipelinePrograms::default()))))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_free(pipeline: *mut PipelineHandle) {
@@ -42,7 +42,7 @@ unsafe extern "C" fn forkless_pipeline_command(
         Ok(0)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(pipeline, add)) }
+    unsafe { to_status(error, || handle::with(pipeline, add)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_prepared(pipeline: *mut PipelineHandle, prepared: *const Prepared) -> c_int {
@@ -53,7 +53,7 @@ unsafe extern "C" fn forkless_pipeline_prepared(pipeline: *mut PipelineHandle, p
         Ok(0)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(pipeline, add)) }
+    unsafe { to_status(NULL, || handle::with(pipeline, add)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_pipefail(pipeline: *mut PipelineHandle, on: c_int) -> c_int {
@@ -62,12 +62,12 @@ unsafe extern "C" fn forkless_pipeline_pipefail(pipeline: *mut PipelineHandle, o
         Ok(0)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(pipeline, set)) }
+    unsafe { to_status(NULL, || handle::with(pipeline, set)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_count(pipeline: *mut PipelineHandle) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(pipeline, |row| Ok(row.programs as c_int))) }
+    unsafe { to_status(NULL, || handle::with(pipeline, |row| Ok(row.programs as c_int))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_spawn(
@@ -91,7 +91,7 @@ unsafe extern "C" fn forkless_pipeline_spawn(
         Ok(row.programs as c_int)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(pipeline, spawn)) }
+    unsafe { to_status(error, || handle::with(pipeline, spawn)) }
 }
 
 /// The array for the statuses of the first programs.
@@ -128,7 +128,7 @@ unsafe extern "C" fn forkless_pipeline_status(
         Ok(found.status().into_raw())
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(pipeline, |row| give(status, || run(row)))) }
+    unsafe { to_status(error, || handle::with(pipeline, |row| give(status, || run(row)))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_capture(
@@ -152,5 +152,5 @@ unsafe extern "C" fn forkless_pipeline_capture(
         }
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(pipeline, |row| give(output, || run(row)))) }
+    unsafe { to_status(error, || handle::with(pipeline, |row| give(output, || run(row)))) }
 }

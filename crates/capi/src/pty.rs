@@ -29,7 +29,7 @@ unsafe extern "C" fn forkless_pty_open(size: *const winsize, pty: *mut *mut Pty,
         Ok(out(Pty::open(size)?))
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || give(pty, open)) }
+    unsafe { to_status(error, || give(pty, open)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_free(pty: *mut Pty) {
@@ -50,7 +50,7 @@ macro_rules! methods {
         unsafe extern "C" fn $name(pty: *const Pty, $($arg: $kind),*) -> c_int {
             // SAFETY: the header's contract: pointers are null or what it says they are.
             unsafe {
-                answer(NULL, || {
+                to_status(NULL, || {
                     let $pty = shared(pty)?;
                     $work
                 })
@@ -74,10 +74,10 @@ methods! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_foreground_group(pty: *const Pty) -> pid_t {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || Ok(shared(pty)?.foreground_group()?.unwrap_or(0) as pid_t)) }
+    unsafe { to_status(NULL, || Ok(shared(pty)?.foreground_group()?.unwrap_or(0) as pid_t)) }
 }
 
-/// As [`answer`], for a number of bytes.
+/// As [`to_status`], for a number of bytes.
 fn bytes(work: impl FnOnce() -> Result<usize, Failure>) -> ssize_t {
     match boundary::shielded(work) {
         Ok(count) => count as ssize_t,
@@ -128,5 +128,5 @@ unsafe extern "C" fn forkless_pty_read_until_exit(
         }
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || give(output, read)) }
+    unsafe { to_status(error, || give(output, read)) }
 }

@@ -1,6 +1,6 @@
 //! Functions that run a command or a prepared command.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::child::{ChildHandle, raw};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, give, out, shared};
@@ -19,7 +19,7 @@ macro_rules! runs {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($by: *mut $kind, result: *mut $made, error: *mut Error) -> c_int {
             // SAFETY: the header's contract.
-            unsafe { answer(error, || $reach($by, |$one| give(result, || $work))) }
+            unsafe { to_status(error, || $reach($by, |$one| give(result, || $work))) }
         }
     )* };
 }
@@ -46,7 +46,7 @@ runs! {
 unsafe extern "C" fn forkless_prepared_steps(prepared: *const Prepared, text: *mut c_char, size: size_t) -> c_int {
     // SAFETY: the header's contract.
     unsafe {
-        answer(NULL, || {
+        to_status(NULL, || {
             let steps: String = shared(prepared)?.steps().iter().flat_map(|step| [step, "\n"]).collect();
             handle::text_out(&steps, text, size)
         })
@@ -85,5 +85,5 @@ unsafe extern "C" fn forkless_launch_all(
         Ok(launched)
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, work) }
+    unsafe { to_status(NULL, work) }
 }

@@ -1,6 +1,6 @@
 //! Setters for isolation: namespaces, mounts, cgroup, capabilities, seccomp filters.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::command::setters;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, list, optional, slice, text, utf8};

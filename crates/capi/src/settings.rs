@@ -1,6 +1,6 @@
 //! The functions of settings that take one value, from the library's table of settings.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::handle::{self, Handle, NULL, copy, number, signal, text};
 use forkless::{CapabilitySet, Command};
 use libc::{c_char, c_int, mode_t};
@@ -68,7 +68,7 @@ macro_rules! setters {
             unsafe extern "C" fn set(command: *mut Handle<Command>, given: kind!($kind)) -> c_int {
                 // SAFETY: the header's contract: pointers are null or what it says they are.
                 unsafe {
-                    answer(NULL, || {
+                    to_status(NULL, || {
                         handle::with(command, |command| {
                             command.$name(value!($kind given));
                             Ok(0)

@@ -1,6 +1,6 @@
 //! Setters for process attributes: IDs, limits, scheduling, terminal.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::command::setters;
 use crate::error::{Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, slice, text};

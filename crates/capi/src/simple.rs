@@ -1,6 +1,6 @@
 //! Functions that start a program with one call, for `waitpid(2)`.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text, text_out};
 use forkless::{Child, Command, Step, internal::Released};
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 unsafe extern "C" fn forkless_step_words(step: c_int, text: *mut c_char, size: size_t) -> c_int {
     // SAFETY: the header's contract.
     unsafe {
-        answer(NULL, || {
+        to_status(NULL, || {
             let step = u32::try_from(step).ok().and_then(Step::of_code);
             text_out(step.ok_or(Failure::Refused(libc::ENOENT, "no such step"))?.describe(), text, size)
         })
@@ -52,7 +52,7 @@ unsafe extern "C" fn forkless_spawn(
         unsafe { spawn(&program, argv, envp) }
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, run) }
+    unsafe { to_status(NULL, run) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_spawnp(
@@ -61,7 +61,7 @@ unsafe extern "C" fn forkless_spawnp(
     envp: *const *const c_char,
 ) -> pid_t {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || spawn(text(file)?, argv, envp)) }
+    unsafe { to_status(NULL, || spawn(text(file)?, argv, envp)) }
 }
 
 /// # Safety
@@ -134,5 +134,5 @@ extern "C" fn forkless_fd_inherit(fd: c_int, on: c_int) -> c_int {
         unsafe { sys::fcntl(fd, uapi::F_SETFD, flags as usize) }.map(|_| 0).map_err(failed)
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, set) }
+    unsafe { to_status(NULL, set) }
 }

@@ -227,7 +227,7 @@ unsafe extern "C" fn forkless_popen2(
         Ok(0)
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, work) }
+    unsafe { to_status(NULL, work) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pclose(stream: *mut FILE) -> c_int {

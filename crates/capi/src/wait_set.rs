@@ -1,6 +1,6 @@
 //! The functions of wait sets.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::child::{ChildHandle, raw};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, limit, out};
@@ -38,7 +38,7 @@ impl CEnded {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_new(set: *mut *mut SetHandle) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || give(set, || Ok(out(Handle::new(WaitSet::new()?))))) }
+    unsafe { to_status(NULL, || give(set, || Ok(out(Handle::new(WaitSet::new()?))))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_free(set: *mut SetHandle) {
@@ -74,7 +74,7 @@ unsafe extern "C" fn forkless_waitset_insert(
         Ok(0)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(set, insert)) }
+    unsafe { to_status(error, || handle::with(set, insert)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_remove(set: *mut SetHandle, key: u64, child: *mut *mut ChildHandle) -> c_int {
@@ -83,7 +83,7 @@ unsafe extern "C" fn forkless_waitset_remove(set: *mut SetHandle, key: u64, chil
         Ok(out(Handle::new(Some(taken.0))))
     };
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(set, |set| give(child, || remove(set)))) }
+    unsafe { to_status(NULL, || handle::with(set, |set| give(child, || remove(set)))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_signal(set: *mut SetHandle, key: u64, number: c_int) -> c_int {
@@ -92,7 +92,7 @@ unsafe extern "C" fn forkless_waitset_signal(set: *mut SetHandle, key: u64, numb
         Ok(child.signal(number).map(|()| 0)?)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(set, signal)) }
+    unsafe { to_status(NULL, || handle::with(set, signal)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_wait(
@@ -115,17 +115,17 @@ unsafe extern "C" fn forkless_waitset_wait(
         Ok(1)
     };
     // SAFETY: the header's contract.
-    unsafe { answer(error, || handle::with(set, wait)) }
+    unsafe { to_status(error, || handle::with(set, wait)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_count(set: *mut SetHandle) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(set, |set| Ok(set.len() as c_int))) }
+    unsafe { to_status(NULL, || handle::with(set, |set| Ok(set.len() as c_int))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_fd(set: *mut SetHandle) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(NULL, || handle::with(set, |set| Ok(set.as_fd().as_raw_fd()))) }
+    unsafe { to_status(NULL, || handle::with(set, |set| Ok(set.as_fd().as_raw_fd()))) }
 }
 
 const NOT_THERE: Failure = Failure::Refused(libc::ENOENT, "no such child in the set");

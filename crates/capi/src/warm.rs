@@ -1,6 +1,6 @@
 //! The functions of warm programs.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, duration, free, give, optional, out, shared};
 use forkless::warm::{Warm, WarmOptions, WarmStats};
@@ -48,7 +48,7 @@ unsafe fn open(given: *const WOptions) -> Result<Warm, Failure> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_open(options: *const WOptions, warm: *mut *mut Warm, error: *mut Error) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(error, || give(warm, || Ok(out(open(options)?)))) }
+    unsafe { to_status(error, || give(warm, || Ok(out(open(options)?)))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_free(warm: *mut Warm) {
@@ -69,14 +69,14 @@ unsafe extern "C" fn forkless_command_warm(command: *mut Handle<Command>, warm: 
         unsafe { handle::with(command, set) }
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, set) }
+    unsafe { to_status(NULL, set) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_start(warm: *const Warm, prepared: *const Prepared, error: *mut Error) -> c_int {
     // SAFETY: the header's contract.
     let start = || unsafe { Ok(shared(warm)?.start(shared(prepared)?).map(|()| 0)?) };
     // SAFETY: the header's contract.
-    unsafe { answer(error, start) }
+    unsafe { to_status(error, start) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_templates(warm: *const Warm, pids: *mut pid_t, count: size_t) -> c_int {
@@ -93,7 +93,7 @@ unsafe extern "C" fn forkless_warm_templates(warm: *const Warm, pids: *mut pid_t
         Ok(found.len() as c_int)
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, list) }
+    unsafe { to_status(NULL, list) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_get_stats(warm: *const Warm, stats: *mut WStats, size: size_t) -> c_int {
@@ -111,5 +111,5 @@ unsafe extern "C" fn forkless_warm_get_stats(warm: *const Warm, stats: *mut WSta
         Ok(0)
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, get) }
+    unsafe { to_status(NULL, get) }
 }

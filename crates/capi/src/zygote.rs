@@ -1,6 +1,6 @@
 //! The functions of zygotes.
 
-use crate::boundary::answer;
+use crate::boundary::to_status;
 use crate::child::{ChildHandle, raw};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{NULL, free, give, list, optional, out, shared, slice, utf8};
@@ -73,7 +73,7 @@ unsafe extern "C" fn forkless_zygote_serve_if_asked(entries: *const CEntry, coun
         Ok(0)
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, serve) }
+    unsafe { to_status(NULL, serve) }
 }
 
 /// # Safety
@@ -109,7 +109,7 @@ unsafe extern "C" fn forkless_zygote_start(
     error: *mut Error,
 ) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { answer(error, || give(zygote, || Ok(out(Zygote::start(&self::options(options)?)?)))) }
+    unsafe { to_status(error, || give(zygote, || Ok(out(Zygote::start(&self::options(options)?)?)))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_free(zygote: *mut Zygote) {
@@ -142,7 +142,7 @@ macro_rules! runs {
         ) -> c_int {
             // SAFETY: the header's contract.
             unsafe {
-                answer(error, || {
+                to_status(error, || {
                     let ($zygote, $prepared) = (shared(zygote)?, shared(prepared)?);
                     give(result, || $work)
                 })
@@ -174,7 +174,7 @@ unsafe extern "C" fn forkless_zygote_pid(zygote: *const Zygote) -> pid_t {
         pid.map(|pid| pid as c_int).ok_or(Failure::Refused(libc::ENOENT, "there is no helper at the moment"))
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, pid) }
+    unsafe { to_status(NULL, pid) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_get_stats(zygote: *const Zygote, stats: *mut ZStats, size: size_t) -> c_int {
@@ -192,5 +192,5 @@ unsafe extern "C" fn forkless_zygote_get_stats(zygote: *const Zygote, stats: *mu
         Ok(0)
     };
     // SAFETY: no error to write to.
-    unsafe { answer(NULL, get) }
+    unsafe { to_status(NULL, get) }
 }
