@@ -84,7 +84,7 @@ impl Kept {
         Self::Bytes(bytes)
     }
 
-    fn place(&self) -> (*const c_char, size_t) {
+    fn pointer_and_length(&self) -> (*const c_char, size_t) {
         match self {
             Self::Bytes(bytes) => (bytes.as_ptr().cast(), bytes.len() - 1),
             Self::Mapped(content) => (content.as_ptr().cast(), content.len()),
@@ -98,7 +98,7 @@ impl OutputHandle {
     }
 
     fn new(status: ExitStatus, kept: [Kept; 2], usage: Option<&forkless::Usage>) -> *mut Self {
-        let [(out_at, out_size), (err_at, err_size)] = [kept[0].place(), kept[1].place()];
+        let [(out_at, out_size), (err_at, err_size)] = [kept[0].pointer_and_length(), kept[1].pointer_and_length()];
         let seen = Output {
             status: status.into_raw(),
             flags: 0,
