@@ -27,7 +27,7 @@ type Row = [AtomicPtr<Entry>; ROW];
 static ROWS: [AtomicPtr<Row>; ROW] = [const { AtomicPtr::new(null_mut()) }; ROW];
 
 /// The entry of a stream; `make` allocates it if it does not exist.
-fn place(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
+fn entry_of(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
     // SAFETY: an open stream, by the header's contract.
     let fd = usize::try_from(unsafe { libc::fileno(stream) }).ok()?;
     let first = ROWS.get(fd / ROW)?;
@@ -58,7 +58,7 @@ fn place(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
 /// stream's child is dropped.
 pub fn insert(entry: Entry) -> Result<(), Failure> {
     let place =
-        place(entry.stream, true).ok_or(Failure::Refused(libc::ENOMEM, "too many open streams, or out of memory"))?;
+        entry_of(entry.stream, true).ok_or(Failure::Refused(libc::ENOMEM, "too many open streams, or out of memory"))?;
     let stale = place.swap(Box::into_raw(Box::new(entry)), Ordering::AcqRel);
     if !stale.is_null() {
         // SAFETY: of Box::into_raw, and no longer in the table.
@@ -69,7 +69,7 @@ pub fn insert(entry: Entry) -> Result<(), Failure> {
 
 /// The place and the entry of a stream that this library has opened.
 fn find(stream: *mut FILE) -> Option<(&'static AtomicPtr<Entry>, *mut Entry)> {
-    let place = place(stream, false)?;
+    let place = entry_of(stream, false)?;
     let found = place.load(Ordering::Acquire);
     // SAFETY: not null, and in the table as long as its descriptor is open, which it is because the given stream has
     // it.
