@@ -112,7 +112,7 @@ impl Error {
 }
 
 /// The best-effort step that failed.
-pub(crate) fn missed(detail: &forkless::Error) -> Error {
+pub(crate) fn skipped_step(detail: &forkless::Error) -> Error {
     Error::new(&detail.clone().into())
 }
 
