@@ -207,7 +207,7 @@ fn entered(cwd: &Bound<'_, PyAny>) -> PyResult<std::os::fd::OwnedFd> {
 }
 
 /// `fds={number: source}`.
-pub(crate) fn place(command: &mut Command, fds: &Bound<'_, PyAny>) -> PyResult<()> {
+pub(crate) fn place_fds(command: &mut Command, fds: &Bound<'_, PyAny>) -> PyResult<()> {
     for (target, source) in pairs(fds)? {
         let Int(target) = target.extract::<Int<RawFd>>()?;
         let stdio = match number(&source)? {

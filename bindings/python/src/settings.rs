@@ -23,7 +23,7 @@ pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>)
 /// False: there is none of that name.
 fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
-        "fds" => request::place(command, value)?,
+        "fds" => request::place_fds(command, value)?,
         "executable_fd" => _ = command.program_fd(owned(value)?),
         "retry_busy" => _ = command.retry_busy(seconds(value)?),
         "scripts_by_shell" => _ = command.scripts_by_shell(value.is_truthy()?),
