@@ -103,7 +103,7 @@ impl Flat {
                     FileAction::CloseRange(*first, *last)
                 }
                 FileAction::Dup2 { from, to } => {
-                    let from = state.source(*from)?;
+                    let from = state.source_of(*from)?;
                     state.own.insert(*to);
                     FileAction::Dup2 { from, to: *to }
                 }
@@ -112,8 +112,8 @@ impl Flat {
                     FileAction::Open { to: *to, path: path.clone(), flags: *flags, mode: *mode }
                 }
                 FileAction::Chdir(path) => FileAction::Chdir(path.clone()),
-                FileAction::Fchdir(fd) => FileAction::Fchdir(state.source(*fd)?),
-                FileAction::Foreground(fd) => FileAction::Foreground(state.source(*fd)?),
+                FileAction::Fchdir(fd) => FileAction::Fchdir(state.source_of(*fd)?),
+                FileAction::Foreground(fd) => FileAction::Foreground(state.source_of(*fd)?),
             });
         }
         if tidies {
@@ -139,7 +139,7 @@ struct State<'a> {
 
 impl State<'_> {
     /// The child's number for the caller's descriptor `fd`.
-    fn source(&mut self, fd: c_int) -> Option<c_int> {
+    fn source_of(&mut self, fd: c_int) -> Option<c_int> {
         let is_itself = fd < 3 || self.own.contains(&fd) || self.kept.contains(&fd);
         if is_itself || fd >= self.closed_from {
             return Some(fd);
