@@ -74,7 +74,7 @@ pub(crate) trait Object {
     fn agrees() -> Option<bool>;
 
     /// What is known: 0, 1 or [`UNKNOWN`].
-    fn answer() -> &'static AtomicU8;
+    fn known_result() -> &'static AtomicU8;
 }
 
 const UNKNOWN: u8 = 2;
@@ -85,7 +85,7 @@ impl Object for Actions {
         unsafe { actions_agree() }
     }
 
-    fn answer() -> &'static AtomicU8 {
+    fn known_result() -> &'static AtomicU8 {
         static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
         &ANSWER
     }
@@ -97,7 +97,7 @@ impl Object for Attributes {
         unsafe { attributes_agree() }
     }
 
-    fn answer() -> &'static AtomicU8 {
+    fn known_result() -> &'static AtomicU8 {
         static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
         &ANSWER
     }
@@ -109,10 +109,10 @@ pub(crate) fn is_known<T: Object>(object: *const T) -> bool {
     if object.is_null() {
         return true;
     }
-    let mut answer = T::answer().load(Ordering::Relaxed);
+    let mut answer = T::known_result().load(Ordering::Relaxed);
     if answer == UNKNOWN {
         answer = T::agrees().unwrap_or(false) as u8;
-        T::answer().store(answer, Ordering::Relaxed);
+        T::known_result().store(answer, Ordering::Relaxed);
     }
     answer == 1
 }
