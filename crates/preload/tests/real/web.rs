@@ -79,14 +79,14 @@ impl Site {
         let site = Self { root, _servers: servers };
         let end = Instant::now() + Duration::from_secs(60);
         while !["http", "fcgi"].iter().all(|socket| UnixStream::connect(site.root.join(socket)).is_ok()) {
-            assert!(Instant::now() < end, "{}", site.said());
+            assert!(Instant::now() < end, "{}", site.output());
             sleep(Duration::from_millis(20));
         }
         site
     }
 
     /// The standard error of the servers and their programs.
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         let read = |name: &&str| fs::read_to_string(self.root.join(name)).unwrap_or_default();
         ["said", "errors", "broken"].iter().map(read).collect()
     }
@@ -128,7 +128,7 @@ fn visit(place: &Place, way: Way) -> (Vec<String>, Log) {
         });
         seen.extend(many);
     }
-    let log = split(&site.said()).1;
+    let log = split(&site.output()).1;
     (seen, log)
 }
 
