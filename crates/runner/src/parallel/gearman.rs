@@ -121,7 +121,7 @@ impl Feeder {
                 self.handles.remove(packet.argument(0));
                 let Some(job) = self.jobs.remove(&seq) else { return };
                 let exit = i32::from(packet.kind == PacketKind::WORK_FAIL);
-                ended.push(away(seq, job, exit, packet.argument(1)));
+                ended.push(remote_end(seq, job, exit, packet.argument(1)));
             }
             _ => {}
         }
@@ -129,7 +129,7 @@ impl Feeder {
 }
 
 /// The end of a job, by its reply: that of our worker, or of another one.
-fn away(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> RemoteEnd {
+fn remote_end(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> RemoteEnd {
     let Some(record) = Record::parse(reply).filter(|_| exit == 0) else {
         job.out.extend_from_slice(reply);
         let ending = Ending::Exited(exit);
@@ -219,23 +219,23 @@ mod tests {
 
     #[test]
     fn replies_of_any_worker_are_understood() {
-        let other = away(1, outstanding(), 0, b"text");
+        let other = remote_end(1, outstanding(), 0, b"text");
         assert!(other.ending.is_success() && other.runtime.is_none());
         assert_eq!((&other.out[..], &other.err[..]), (&b"data text"[..], &b"warned"[..]));
-        assert_eq!(away(1, outstanding(), 1, b"").ending.numbers(), (1, 0));
+        assert_eq!(remote_end(1, outstanding(), 1, b"").ending.numbers(), (1, 0));
         let record = Record { signal: 9, timed_out: true, seconds: 1.5, out: b"x".to_vec(), ..Record::default() };
-        let ours = away(1, Outstanding::default(), 0, &record.to_reply());
+        let ours = remote_end(1, Outstanding::default(), 0, &record.to_reply());
         assert_eq!((ours.ending.numbers(), ours.timed_out), ((0, 9), true));
         assert_eq!((ours.runtime, &ours.out[..]), (Some(Duration::from_millis(1500)), &b"x"[..]));
         for seconds in [1e19, f64::MAX, f64::INFINITY, f64::NAN, -1.0] {
             let record = Record { started: seconds, seconds, ..Record::default() };
-            assert_eq!(away(1, Outstanding::default(), 0, &record.to_reply()).started, None, "{seconds}");
+            assert_eq!(remote_end(1, Outstanding::default(), 0, &record.to_reply()).started, None, "{seconds}");
         }
         for (exit, signal) in [(256, 0), (-1, 0), (0, -5), (0, 65)] {
             let record = Record { exit, signal, ..Record::default() };
-            assert_eq!(away(1, Outstanding::default(), 0, &record.to_reply()).ending.numbers(), (255, 0));
+            assert_eq!(remote_end(1, Outstanding::default(), 0, &record.to_reply()).ending.numbers(), (255, 0));
         }
         let refused = Record { exit: 126, refused: "not allowed".to_owned(), ..Record::default() };
-        assert!(matches!(away(1, Outstanding::default(), 0, &refused.to_reply()).ending, Ending::NotStarted(_)));
+        assert!(matches!(remote_end(1, Outstanding::default(), 0, &refused.to_reply()).ending, Ending::NotStarted(_)));
     }
 }
