@@ -323,7 +323,7 @@ impl<'a> Crew<'a> {
         let mut lines = std::mem::take(&mut self.steps[step].lines);
         let now = Instant::now();
         let _ = lines.each(&piece, |line| {
-            match wire::answer(line) {
+            match wire::parse_answer(line) {
                 Some((rank, records)) => {
                     self.nodes.heard((step, rank), now);
                     records.for_each(|record| self.take((step, rank), record, now));

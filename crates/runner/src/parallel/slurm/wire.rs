@@ -118,7 +118,7 @@ impl Outbox {
 }
 
 /// The number of a worker and the records of its line; `None`: the line is not one of a worker.
-pub(super) fn answer(line: &[u8]) -> Option<(usize, impl Iterator<Item = &[u8]>)> {
+pub(super) fn parse_answer(line: &[u8]) -> Option<(usize, impl Iterator<Item = &[u8]>)> {
     let mut parts = line.strip_prefix(&[MARK])?.split(|&byte| byte == MARK);
     let rank = number(parts.next())?;
     Some((rank, parts))
@@ -172,7 +172,7 @@ mod tests {
             lines
                 .each(part, |line| {
                     assert!(line.len() < LONGEST, "{}", line.len());
-                    let (rank, records) = answer(line).expect("an answer");
+                    let (rank, records) = parse_answer(line).expect("an answer");
                     assert_eq!(rank, 12);
                     records.for_each(|record| found.extend(plain(&record[1..])));
                     Ok(())
@@ -180,6 +180,6 @@ mod tests {
                 .expect("lines");
         }
         assert!(found == text);
-        assert!(answer(b"slurm prolog: hello").is_none());
+        assert!(parse_answer(b"slurm prolog: hello").is_none());
     }
 }
