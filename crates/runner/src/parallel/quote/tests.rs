@@ -21,14 +21,14 @@ fn only_words_that_need_it_are_quoted() {
 }
 
 /// What surrounds a place after this text, or what prevents a value there.
-fn found(template: &str, language: Language) -> Result<Vec<Level>, &'static str> {
+fn find_levels(template: &str, language: Language) -> Result<Vec<Level>, &'static str> {
     let mut lexer = Lexer::new(language);
     template.bytes().for_each(|byte| lexer.take(byte));
     lexer.levels()
 }
 
 fn at(template: &str) -> Vec<Level> {
-    found(template, Language::Bash).expect("a place")
+    find_levels(template, Language::Bash).expect("a place")
 }
 
 #[test]
