@@ -97,14 +97,14 @@ fn parse(name: &str, text: &str) -> Result<Fault> {
 
 impl Hunk {
     /// The first of the file's lines that this hunk changes: where its own old lines stand, nearest to where they were.
-    fn place(&self, lines: &[&str]) -> Option<usize> {
+    fn find_lines(&self, lines: &[&str]) -> Option<usize> {
         let old: Vec<&str> = self.lines.iter().filter(|(kind, _)| *kind != '+').map(|(_, line)| &**line).collect();
         let places = (0..=lines.len().checked_sub(old.len())?).filter(|&at| lines[at..at + old.len()] == old);
         places.min_by_key(|place| place.abs_diff(self.at))
     }
 
     fn edits<'a>(&'a self, fault: &'a str, lines: &[&str]) -> Result<Vec<Edit<'a>>> {
-        let mut at = self.place(lines).with_context(|| {
+        let mut at = self.find_lines(lines).with_context(|| {
             format!("tests/faults/{fault}.patch no longer applies to {}: make it again", self.file.display())
         })?;
         let mut edits = Vec::<Edit<'_>>::new();
