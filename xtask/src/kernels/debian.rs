@@ -56,11 +56,11 @@ fn from_suite(version: &str, suite: &str, arch: Arch, place: &Path) -> Result<Un
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         apt.unpack(&all, &tree, place)?;
     }
-    found(&tree, package, arch)
+    find_kernel(&tree, package, arch)
 }
 
 /// The kernel in an unpacked tree: up to some version in /boot, later beside its modules.
-fn found(tree: &Path, package: String, arch: Arch) -> Result<UnpackedKernel> {
+fn find_kernel(tree: &Path, package: String, arch: Arch) -> Result<UnpackedKernel> {
     for modules in ["lib/modules", "usr/lib/modules"] {
         let Ok(releases) = fs::read_dir(tree.join(modules)) else { continue };
         for release in releases {
