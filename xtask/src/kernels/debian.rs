@@ -125,7 +125,7 @@ pub fn unpacked(package: &str, arch: &'static str, place: &Path) -> Result<PathB
 ///
 /// # Errors
 /// If it cannot be downloaded.
-pub fn source(package: &str, place: &Path, tree: &Path) -> Result<()> {
+pub fn fetch_source(package: &str, place: &Path, tree: &Path) -> Result<()> {
     let apt = Apt::new(&own_suite(), "amd64", &place.join("apt"))?;
     apt.run("apt-get", &["-q", "update"], place)?;
     apt.run("apt-get", &["-q", "--download-only", "source", package], place)?;
