@@ -108,7 +108,7 @@ pub(super) fn write(to: &Path, commands: &[(String, String)]) -> Result<()> {
     }
     for (page, text) in &pages {
         let text = if page.starts_with("commands") { text.clone() } else { rewrite(page, text, &known, to)? };
-        let copy = to.join(place(page));
+        let copy = to.join(output_path(page));
         fs::create_dir_all(copy.parent().context("a directory")?)?;
         fs::write(copy, text)?;
     }
@@ -123,7 +123,7 @@ fn is_page(file: &Path) -> bool {
 }
 
 /// Where the page is in the book: that of a directory is its index.
-fn place(page: &Path) -> PathBuf {
+fn output_path(page: &Path) -> PathBuf {
     if page.file_name().is_some_and(|name| name == "README.md") {
         page.with_file_name("index.md")
     } else {
@@ -158,7 +158,7 @@ fn contents(pages: &BTreeMap<PathBuf, String>) -> Result<String> {
             for page in found {
                 ensure!(rest.remove(&page), "{} is not there, or is in two parts of the contents", page.display());
                 let title = title(&page, &pages[&page])?;
-                let _ = writeln!(text, "- [{title}]({})", place(&page).display());
+                let _ = writeln!(text, "- [{title}]({})", output_path(&page).display());
                 if *name == COMMANDS {
                     for one in rest.clone().into_iter().filter(|page| page.starts_with("commands")) {
                         rest.remove(one);
@@ -216,7 +216,7 @@ fn target(page: &Path, link: &str, pages: &BTreeSet<PathBuf>, to: &Path) -> Resu
     // A directory's page is its README, or its report.
     let candidates = [file.clone(), file.join("README.md")];
     if let Some(found) = candidates.iter().find(|file| pages.contains(*file)) {
-        return Ok(format!("{up}{}{anchor}", place(found).display()));
+        return Ok(format!("{up}{}{anchor}", output_path(found).display()));
     }
     let source = root().join(&file);
     if source.is_dir() {
