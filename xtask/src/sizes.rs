@@ -17,7 +17,7 @@ pub fn run() -> Result<()> {
     let ceilings: BTreeMap<String, u64> =
         toml::from_str(&fs::read_to_string(root().join(CEILINGS))?).context(CEILINGS)?;
     // The files of the project are those that git knows: not what was built or written beside them.
-    let files = match said("git", &["ls-files"]) {
+    let files = match output_of("git", &["ls-files"]) {
         Ok(files) => files,
         Err(error) => {
             println!("SKIPPED: sizes because git does not list the files: {error:#}");
@@ -64,7 +64,7 @@ fn figures(files: &str) -> Result<BTreeMap<String, u64>> {
         }
     }
     let tree =
-        said("cargo", &["tree", "--locked", "-p", "forkless-cli", "-e", "normal", "--prefix", "none", "-f", "{p}"])?;
+        output_of("cargo", &["tree", "--locked", "-p", "forkless-cli", "-e", "normal", "--prefix", "none", "-f", "{p}"])?;
     let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     add("crates-of-the-command", crates.len());
     Ok(found)
@@ -80,7 +80,7 @@ fn lines_of_product(file: &str, text: &str) -> usize {
     text[..starts.into_iter().flatten().min().unwrap_or(text.len())].lines().count()
 }
 
-fn said(program: &str, args: &[&str]) -> Result<String> {
+fn output_of(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).current_dir(root()).output().context(program.to_owned())?;
     ensure!(output.status.success(), "{program} {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
