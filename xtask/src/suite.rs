@@ -38,7 +38,7 @@ struct Failure {
 pub fn run(cargo: impl Fn() -> Command, names: &[String], retry: bool) -> Result<()> {
     let mut first = one(cargo().args(["--no-fail-fast", "--", "--show-output"]).args(names))?;
     let mut flaky = Vec::new();
-    if let Some(args) = again(&first).filter(|_| retry) {
+    if let Some(args) = retry_arguments(&first).filter(|_| retry) {
         println!("\n== {} failed; again, one at a time", tests(first.failed.len()));
         let second = one(cargo().arg("--no-fail-fast").args(args).args(names))?;
         if second.succeeded && second.passed >= first.failed.len() as u64 {
@@ -64,7 +64,7 @@ fn tests(count: usize) -> String {
 }
 
 /// Arguments that run the failed tests again. None if something else has failed, too, such as a build.
-fn again(results: &Results) -> Option<Vec<String>> {
+fn retry_arguments(results: &Results) -> Option<Vec<String>> {
     let is_doc = |target: &String| target.contains("--doc");
     let (targets, failed) = (&results.targets, results.failed.len());
     if !(1..=RETRIES).contains(&failed) || results.reported != targets.len() || targets.iter().any(is_doc) {
@@ -210,16 +210,16 @@ error: 1 target failed:
 
     #[test]
     fn failed_tests_run_again_alone() {
-        let args = again(&read(OUTPUT)).expect("arguments");
+        let args = retry_arguments(&read(OUTPUT)).expect("arguments");
         assert_eq!(args.join(" "), "--test signals -- --show-output --test-threads=1 --exact b");
     }
 
     #[test]
     fn nothing_runs_again_after_another_failure() {
-        assert!(again(&read("error: could not compile `x`")).is_none());
+        assert!(retry_arguments(&read("error: could not compile `x`")).is_none());
         let crashed = OUTPUT.replace("error: 1 target", "error: 2 targets") + "\n    `-p forkless-tests --test crash`";
-        assert!(again(&read(&crashed)).is_none());
-        assert!(again(&read(&OUTPUT.replace("--test signals", "--doc"))).is_none());
-        assert!(again(&Results::default()).is_none());
+        assert!(retry_arguments(&read(&crashed)).is_none());
+        assert!(retry_arguments(&read(&OUTPUT.replace("--test signals", "--doc"))).is_none());
+        assert!(retry_arguments(&Results::default()).is_none());
     }
 }
