@@ -780,13 +780,13 @@ OUTPUT:
     RETVAL
 
 void
-missed(SV *self)
+skipped(SV *self)
 PREINIT:
     forkless_error error;
 PPCODE:
     /* The messages of the best-effort steps that failed. */
     forkless_child *child = CHILD(self);
-    for (size_t n = 0; forkless_child_missed(child, n, &error) > 0; n++) mXPUSHs(newSVpv(error.message, 0));
+    for (size_t n = 0; forkless_child_skipped(child, n, &error) > 0; n++) mXPUSHs(newSVpv(error.message, 0));
 
 IV
 _release(SV *self)

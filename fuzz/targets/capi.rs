@@ -136,7 +136,7 @@ unsafe extern "C" {
     fn forkless_child_take_handed_back(child: H) -> c_int;
     fn forkless_child_route(child: H, text: *mut c_char, size: usize) -> c_int;
     fn forkless_child_usage(child: H, usage: *mut [u64; 10]) -> c_int;
-    fn forkless_child_missed(child: H, index: usize, missed: *mut Error) -> c_int;
+    fn forkless_child_skipped(child: H, index: usize, skipped: *mut Error) -> c_int;
     fn forkless_child_wait(child: H, status: *mut c_int, error: *mut Error) -> c_int;
     fn forkless_child_wait_exec(child: H, timeout_ms: i64, error: *mut Error) -> c_int;
     fn forkless_child_terminate(child: H, number: c_int, grace: i64, status: *mut c_int, error: *mut Error) -> c_int;
@@ -444,7 +444,7 @@ impl World {
                 }
                 8 => room(bytes, |text, size| forkless_child_route(child, text, size)),
                 9 => drop(checked(forkless_child_usage(child, &mut usage))),
-                10 => drop(checked(forkless_child_missed(child, bytes.long() as usize, &mut place))),
+                10 => drop(checked(forkless_child_skipped(child, bytes.long() as usize, &mut place))),
                 11 => close(checked(forkless_child_take_fd(child, bytes.int()))),
                 12 => close(checked(forkless_child_take_handed_back(child))),
                 _ => {

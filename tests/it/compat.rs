@@ -7,7 +7,7 @@ testing::usual_surroundings!();
 macro_rules! story {
     ($name:ident, $($path:ident)::+) => {
         mod $name {
-            use super::{kind, File, Path, Read, Write};
+            use super::{kind_of, File, Path, Read, Write};
             use std::os::unix::process::ExitStatusExt;
             use $($path)::+::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 
@@ -102,7 +102,7 @@ macro_rules! story {
                         Err(error) => format!("{:?}", error.kind()),
                     });
                 }
-                told.push(kind(Command::new(directory.join("bare")).spawn()));
+                told.push(kind_of(Command::new(directory.join("bare")).spawn()));
                 // Not in a shell, which would clear its mask.
                 let mask = || text(Command::new("grep").args(["SigBlk", "/proc/self/status"]).output().unwrap());
                 told.push(super::with_blocked(libc::SIGUSR1, mask));
@@ -133,16 +133,16 @@ macro_rules! story {
             }
 
             fn failures(told: &mut Vec<String>, directory: &Path) {
-                told.push(kind(Command::new("no-such-program-anywhere").spawn()));
-                told.push(kind(Command::new("/no/such/program").status()));
-                told.push(kind(Command::new("/no/such/program").output()));
-                told.push(kind(Command::new("true").current_dir("/no/such/directory").spawn()));
-                told.push(kind(Command::new(directory).spawn()));
-                told.push(kind(Command::new(directory.join("out")).spawn()));
-                told.push(kind(Command::new("echo").arg("nul\0byte").spawn()));
-                told.push(kind(Command::new("nul\0byte").spawn()));
-                told.push(kind(Command::new("echo").env("nul\0byte", "x").spawn()));
-                told.push(kind(Command::new("true").arg("x".repeat(3 << 20)).spawn()));
+                told.push(kind_of(Command::new("no-such-program-anywhere").spawn()));
+                told.push(kind_of(Command::new("/no/such/program").status()));
+                told.push(kind_of(Command::new("/no/such/program").output()));
+                told.push(kind_of(Command::new("true").current_dir("/no/such/directory").spawn()));
+                told.push(kind_of(Command::new(directory).spawn()));
+                told.push(kind_of(Command::new(directory.join("out")).spawn()));
+                told.push(kind_of(Command::new("echo").arg("nul\0byte").spawn()));
+                told.push(kind_of(Command::new("nul\0byte").spawn()));
+                told.push(kind_of(Command::new("echo").env("nul\0byte", "x").spawn()));
+                told.push(kind_of(Command::new("true").arg("x".repeat(3 << 20)).spawn()));
             }
         }
     };
@@ -156,7 +156,7 @@ story!(with_std, std::process);
 story!(with_forkless, forkless);
 
 /// The kind of the error, or a text if there was none.
-fn kind<T>(answer: io::Result<T>) -> String {
+fn kind_of<T>(answer: io::Result<T>) -> String {
     match answer {
         Ok(_) => "no error".into(),
         Err(error) => format!("{:?}", error.kind()),

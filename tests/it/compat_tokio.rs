@@ -7,7 +7,7 @@ testing::usual_surroundings!();
 macro_rules! story {
     ($name:ident, $($process:ident)::+, $($stdio:ident)::+) => {
         mod $name {
-            use super::{File, Path, kind};
+            use super::{File, Path, kind_of};
             use std::io::Read;
             use std::os::fd::{AsFd, AsRawFd, OwnedFd};
             use std::os::unix::process::ExitStatusExt;
@@ -97,7 +97,7 @@ macro_rules! story {
                 told.push(format!("{found} {:?}", child.wait().await.unwrap()));
                 let mut child = sh("exec <&-; echo closed; sleep 60").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
                 child.stdout.as_mut().unwrap().read_exact(&mut [0; 7]).await.unwrap();
-                told.push(kind(child.stdin.as_mut().unwrap().write_all(b"too late").await));
+                told.push(kind_of(child.stdin.as_mut().unwrap().write_all(b"too late").await));
                 child.kill().await.unwrap();
                 // More data than a pipe holds, on both streams, in either order.
                 for script in ["head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2", "head -c 200000 /dev/zero >&2; head -c 300000 /dev/zero"] {
@@ -190,15 +190,15 @@ macro_rules! story {
             }
 
             async fn failures(told: &mut Vec<String>, directory: &Path) {
-                told.push(kind(Command::new("no-such-program-anywhere").spawn()));
-                told.push(kind(Command::new("/no/such/program").status().await));
-                told.push(kind(Command::new("/no/such/program").output().await));
-                told.push(kind(Command::new("true").current_dir("/no/such/directory").spawn()));
-                told.push(kind(Command::new(directory).spawn()));
-                told.push(kind(Command::new(directory.join("out")).status().await));
-                told.push(kind(Command::new("echo").arg("nul\0byte").spawn()));
-                told.push(kind(Command::new("nul\0byte").output().await));
-                told.push(kind(Command::new("true").arg("x".repeat(3 << 20)).spawn()));
+                told.push(kind_of(Command::new("no-such-program-anywhere").spawn()));
+                told.push(kind_of(Command::new("/no/such/program").status().await));
+                told.push(kind_of(Command::new("/no/such/program").output().await));
+                told.push(kind_of(Command::new("true").current_dir("/no/such/directory").spawn()));
+                told.push(kind_of(Command::new(directory).spawn()));
+                told.push(kind_of(Command::new(directory.join("out")).status().await));
+                told.push(kind_of(Command::new("echo").arg("nul\0byte").spawn()));
+                told.push(kind_of(Command::new("nul\0byte").output().await));
+                told.push(kind_of(Command::new("true").arg("x".repeat(3 << 20)).spawn()));
             }
         }
     };
@@ -214,7 +214,7 @@ story!(with_tokio, tokio::process, std::process);
 story!(with_forkless, forkless::tokio, forkless::tokio);
 
 /// The kind of the error, or a text if there was none.
-fn kind<T>(answer: io::Result<T>) -> String {
+fn kind_of<T>(answer: io::Result<T>) -> String {
     match answer {
         Ok(_) => "no error".into(),
         Err(error) => format!("{:?}", error.kind()),

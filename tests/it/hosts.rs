@@ -226,7 +226,7 @@ impl Filters {
     }
 
     /// The kind of host with this filter; none, with a message, if the filter is not available.
-    fn kind(&self, name: &str, filter: io::Result<Vec<seccompiler::BpfProgram>>) -> Option<String> {
+    fn host_kind(&self, name: &str, filter: io::Result<Vec<seccompiler::BpfProgram>>) -> Option<String> {
         match filter {
             Ok(programs) => {
                 let path = self.0.path().join(name.replace(' ', "-"));
@@ -253,7 +253,7 @@ fn of_package(package: &str, file: &str) -> io::Result<PathBuf> {
 #[test]
 fn each_kind_of_host_has_its_property() {
     let filters = Filters::new();
-    let filter = filters.kind("no umask", filter::programs(&refusals_of("umask EPERM")).map_err(io::Error::other));
+    let filter = filters.host_kind("no umask", filter::programs(&refusals_of("umask EPERM")).map_err(io::Error::other));
     let no_change = format!("exec perl -e 'exit(syscall({}, 66, 0, 0, 0, 0) != 1)'", libc::SYS_prctl);
     let hosts: [(&[&str], &str); 11] = [
         (&[&filter.expect("a filter")], "grep -q 'Seccomp:.2' /proc/self/status"),
@@ -294,7 +294,7 @@ fn containers() {
     ];
     let filters = engines.map(|(name, package, file)| {
         let profile = of_package(package, file).and_then(|file| profile::container(&file, &CONTAINER_CAPABILITIES));
-        filters.kind(name, profile)
+        filters.host_kind(name, profile)
     });
     let mut hosts = Vec::new();
     if let Some(filter) = &filters[0] {
@@ -325,8 +325,8 @@ fn services() {
     ];
     let errno = profile::systemd("@system-service", Some(libc::EPERM)).map(|program| vec![program]);
     let kill = profile::systemd("@system-service", None).map(|program| vec![program]);
-    let calls = filters.kind("a service with SystemCallFilter", errno);
-    let namespaces = filters.kind("a service with RestrictNamespaces", profile::restrict_namespaces());
+    let calls = filters.host_kind("a service with SystemCallFilter", errno);
+    let namespaces = filters.host_kind("a service with RestrictNamespaces", profile::restrict_namespaces());
     // Newer versions of systemd have `seccomp` in the set.
     let allowed = profile::systemd_calls("@system-service").unwrap_or_default();
     let missing =
@@ -337,7 +337,7 @@ fn services() {
         let refused = missing.iter().map(|(case, errno, _)| (*case, *errno)).filter(|(_, errno)| !errno.is_empty());
         hosts.push(host.table("given:pidfd_getfd EPERM").refuses(&refused.collect::<Vec<_>>()));
     }
-    if let Some(filter) = filters.kind("a service with SystemCallFilter that kills", kill) {
+    if let Some(filter) = filters.host_kind("a service with SystemCallFilter that kills", kill) {
         let host = Host::new("a service with SystemCallFilter, killed", &[&filter]);
         let refused = missing.iter().map(|(case, _, killed)| (*case, *killed));
         hosts.push(host.table("given:pidfd_getfd KILL").refuses(&refused.collect::<Vec<_>>()));
@@ -393,7 +393,7 @@ const CHROOT_KILLED: &str = "chroot: the child was killed before it could run th
 fn procfs_hidden_or_missing() {
     let filters = Filters::new();
     let old = filter::programs(&refusals_of("close_range ENOSYS, clone3 ENOSYS, pidfd_open ENOSYS"));
-    let old = filters.kind("no procfs and an old kernel", old.map_err(io::Error::other)).expect("a filter");
+    let old = filters.host_kind("no procfs and an old kernel", old.map_err(io::Error::other)).expect("a filter");
     in_each(&[
         Host::new("an ordinary user where procfs hides others (hidepid=2)", &["hidepid=2", USER]).table("given:"),
         Host::new("no procfs", &["no-proc"])

@@ -241,7 +241,7 @@ fn controls() {
 /// Plays some settings and predicts from others.
 fn deny(said: &[&str], predicted: &[&str], complaint: &str) {
     let words = |all: &[&str]| all.iter().map(|&text| text.into()).collect();
-    let list = List { launch: false, fork: false, one: describe(said), lie: describe(predicted) };
+    let list = List { launch: false, fork: false, one: words(said), lie: words(predicted) };
     let scratch = process::scratch();
     let error = played(&list, "root", scratch.path()).expect_err(complaint).to_string();
     assert!(error.contains(complaint), "{said:?} as {predicted:?}: {error}");

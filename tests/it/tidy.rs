@@ -327,6 +327,34 @@ fn a_type_name_says_what_it_is_and_is_defined_once_in_a_crate() {
     assert!(wrong.is_empty(), "generic, or defined twice: {wrong:#?}");
 }
 
+/// docs/design/terms.md. A function has at least a verb or a noun that says of what. (`kind` and `source` of an error are names of std.)
+#[test]
+fn a_function_name_says_what_it_is() {
+    const GENERIC: [&str; 21] = [
+        "above", "again", "answer", "away", "felt", "form", "found", "given", "how", "kind", "look", "missed", "place",
+        "said", "source", "struck", "told", "unsaid", "way", "words", "worked",
+    ];
+    let is_of_std = |name: &str, line: &str| match name {
+        "kind" => line.ends_with("io::ErrorKind {"),
+        "source" => line.contains("dyn std::error::Error"),
+        _ => false,
+    };
+    let mut wrong = Vec::new();
+    for path in files("rs") {
+        let text = fs::read_to_string(&path).expect("a source");
+        for line in text.lines() {
+            let Some((before, rest)) = line.split_once("fn ") else { continue };
+            let name = rest.split(['(', '<']).next().unwrap_or("");
+            let is_definition =
+                before.split_whitespace().all(|word| word.chars().all(|letter| !"/\"=".contains(letter)));
+            if is_definition && GENERIC.contains(&name) && !is_of_std(name, line) {
+                wrong.push(format!("{path:?}: {name}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "generic names of functions: {wrong:#?}");
+}
+
 /// They are patches in tests/faults, and apply: a test of xtask.
 #[test]
 fn no_source_has_a_planted_fault() {

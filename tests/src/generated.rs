@@ -76,7 +76,7 @@ fn steps() -> String {
 }
 
 /// A kind of value in C, in Perl's table, and in Python's stub.
-fn kind(row: &Row) -> (&'static str, char, &'static str) {
+fn value_kind(row: &Row) -> (&'static str, char, &'static str) {
     match row.kind {
         "u64" => ("uint64_t ", 'U', "int"),
         "u32" => ("uint32_t ", 'u', "int"),
@@ -97,7 +97,7 @@ fn kind(row: &Row) -> (&'static str, char, &'static str) {
 fn functions() -> String {
     let mut text = String::new();
     for row in TABLE {
-        let (name, c, argument) = (row.name, kind(row).0, row.argument);
+        let (name, c, argument) = (row.name, value_kind(row).0, row.argument);
         let _ = writeln!(text, "/* {}. */", row.line);
         let _ = writeln!(text, "int forkless_command_{name}(forkless_command *command, {c}{argument});");
     }
@@ -108,7 +108,7 @@ fn perl() -> String {
     let mut text = "#define SETTINGS_OF_ONE_VALUE \\\n".to_owned();
     for row in TABLE {
         let example = if row.example.is_empty() { String::new() } else { format!(" /* {} */", row.example) };
-        let _ = writeln!(text, "    ONE({}, \"{}\"),{example} \\", row.name, kind(row).1);
+        let _ = writeln!(text, "    ONE({}, \"{}\"),{example} \\", row.name, value_kind(row).1);
     }
     text.push('\n');
     text
@@ -117,7 +117,7 @@ fn perl() -> String {
 fn python() -> String {
     let mut text = String::new();
     for row in TABLE.iter().filter(|row| row.in_python) {
-        let _ = writeln!(text, "    {}: {} | None\n    \"\"\"{}.\"\"\"", row.name, kind(row).2, row.line);
+        let _ = writeln!(text, "    {}: {} | None\n    \"\"\"{}.\"\"\"", row.name, value_kind(row).2, row.line);
     }
     text
 }

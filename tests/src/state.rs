@@ -65,7 +65,7 @@ const LIBCS: [usize; 2] = [32, 33];
 impl State {
     /// The calling process as it is.
     pub fn now() -> Self {
-        without_limits(Self::look)
+        without_limits(Self::read_state)
     }
 
     /// The calling process as it is, and of what belongs to one thread that of another one.
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    fn look() -> Self {
+    fn read_state() -> Self {
         Self {
             fds: open_fds(),
             mask: signal_mask(),

@@ -47,7 +47,7 @@ const CONTINUE: u32 = 1;
 
 impl Supervisor {
     /// Supervises this call in the calling thread, and in all processes that it makes from now on. Every call is made until
-    /// [`answer`](Self::answer).
+    /// [`reply_to`](Self::reply_to).
     pub fn start(refusal: Refusal, reply: Reply) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             reply,
@@ -66,7 +66,7 @@ impl Supervisor {
     }
 
     /// From now on, only the calls of this process get the reply. `helper`: the zygote's.
-    pub fn answer(&self, who: Who, helper: i32) {
+    pub fn reply_to(&self, who: Who, helper: i32) {
         self.0.helper.store(helper, Ordering::Relaxed);
         self.0.who.store(1 + who as u32, Ordering::Release);
     }
@@ -189,9 +189,9 @@ mod tests {
                 failed.then(|| io::Error::last_os_error().raw_os_error().unwrap())
             };
             assert_eq!((fails(), supervisor.answered()), (None, 0));
-            supervisor.answer(Who::Child, 0);
+            supervisor.reply_to(Who::Child, 0);
             assert_eq!((fails(), supervisor.answered()), (None, 0));
-            supervisor.answer(Who::Parent, 0);
+            supervisor.reply_to(Who::Parent, 0);
             assert_eq!((fails(), supervisor.answered()), (Some(libc::E2BIG), 1));
             supervisor.rest();
             assert_eq!((fails(), supervisor.answered()), (None, 1));

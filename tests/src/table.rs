@@ -259,7 +259,7 @@ pub struct Find {
     /// `at N`, as what the parent has open there, or `new`, a cgroup that the parent has made.
     pub set: Observed,
     /// The steps that failed and were passed over.
-    pub missed: Vec<String>,
+    pub skipped: Vec<String>,
     /// What the descriptors handed back refer to.
     pub handed_back: Vec<String>,
     /// It is process 1, and does not see its parent.

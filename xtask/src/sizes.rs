@@ -63,8 +63,10 @@ fn figures(files: &str) -> Result<BTreeMap<String, u64>> {
             add("words-of-markdown", text.split_whitespace().count());
         }
     }
-    let tree =
-        output_of("cargo", &["tree", "--locked", "-p", "forkless-cli", "-e", "normal", "--prefix", "none", "-f", "{p}"])?;
+    let tree = output_of(
+        "cargo",
+        &["tree", "--locked", "-p", "forkless-cli", "-e", "normal", "--prefix", "none", "-f", "{p}"],
+    )?;
     let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     add("crates-of-the-command", crates.len());
     Ok(found)

@@ -155,7 +155,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, Reader, Results, again};
+    use super::{Failure, Reader, Results, retry_arguments};
 
     const OUTPUT: &str = "\
      Running tests/signals.rs (target/debug/deps/signals-1)

@@ -213,8 +213,8 @@ impl Child {
 
     /// The messages of the `best_effort` steps that failed.
     #[getter]
-    fn missed(&self) -> Vec<String> {
-        self.lock().missed().iter().map(ToString::to_string).collect()
+    fn skipped(&self) -> Vec<String> {
+        self.lock().skipped().iter().map(ToString::to_string).collect()
     }
 
     /// A description of how the child was launched.

@@ -201,7 +201,7 @@ def test_a_best_effort_step_may_fail():
     done = forkless.prepare(["sh", "-c", "nice"], nice=19, rlimits={"nofile": (10, 1 << 40)}, best_effort=["set the limit"])
     with done.spawn() as child:
         assert child.wait() == 0
-        assert len(child.missed) == 1 and "nofile" in child.missed[0]
+        assert len(child.skipped) == 1 and "nofile" in child.skipped[0]
     with pytest.raises(ValueError, match="no step"):
         forkless.run(["true"], best_effort=["no such thing"])
 

@@ -242,7 +242,7 @@ int forkless_command_retry_busy(forkless_command *command, uint32_t limit_ms);
 /* Whether /bin/sh runs a file that the kernel does not recognize and that has no #! line (ENOEXEC), as execvp(3) does. Default: no, it
  * is an error. A binary, such as a program for another machine, is one in any case. */
 int forkless_command_scripts_by_shell(forkless_command *command, int on);
-/* Continue if this step fails. forkless_child_missed lists the steps that were skipped. */
+/* Continue if this step fails. forkless_child_skipped lists the steps that were skipped. */
 int forkless_command_best_effort(forkless_command *command, int step);
 /* How the child is created (default: CLONE). FORK copies the caller's memory. POSIX_SPAWN supports only some settings and refuses the
  * others. ZYGOTE and WARM are only returned by forkless_child_launcher; forkless_zygote_spawn and forkless_command_warm start such
@@ -523,7 +523,7 @@ int forkless_child_cold_reason(forkless_child *child, char *text, size_t size);
 /* The resource usage, once the child has been waited for. -ENODATA before, and for an autoreaped child. */
 int forkless_child_usage(forkless_child *child, forkless_usage *usage);
 /* The best-effort step that failed, by index. Returns 1, or 0 if there are no more. */
-int forkless_child_missed(forkless_child *child, size_t index, forkless_error *missed);
+int forkless_child_skipped(forkless_child *child, size_t index, forkless_error *skipped);
 int forkless_child_kill_on_free(forkless_child *child, int on);
 
 /* Wait until the program has been executed. Returns 1, or 0 at the timeout. timeout_ms, here and below: negative for no timeout. */

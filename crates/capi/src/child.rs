@@ -56,8 +56,8 @@ methods! {
     fn forkless_child_usage(usage: *mut Usage) NULL, child => {
         give(usage, || child.usage().map(Usage::of).ok_or(Failure::Refused(libc::ENODATA, "the child has not been waited for")))
     };
-    fn forkless_child_missed(index: size_t, missed: *mut Error) NULL, child => match child.skipped_step().get(index) {
-        Some(one) => give(missed, || Ok(error::skipped_step(one))).map(|_| 1),
+    fn forkless_child_skipped(index: size_t, skipped: *mut Error) NULL, child => match child.skipped().get(index) {
+        Some(one) => give(skipped, || Ok(error::skipped_step(one))).map(|_| 1),
         None => Ok(0),
     };
     fn forkless_child_kill_on_free(on: c_int) NULL, child => {

@@ -1,6 +1,6 @@
 //! The functions of pseudo-terminals.
 
-use crate::boundary::{self, answer};
+use crate::boundary::{self, to_status};
 use crate::child::{self, ChildHandle};
 use crate::command::setters;
 use crate::error::{Error, Failure, bad};

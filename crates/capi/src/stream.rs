@@ -1,6 +1,6 @@
 //! Streams to and from programs: `popen(3)` and similar functions.
 
-use crate::boundary::{answer, as_libc};
+use crate::boundary::{as_libc, to_status};
 use crate::error::{Failure, bad};
 use crate::handle::{NULL, list, text};
 use crate::simple::like_libc;

@@ -323,15 +323,15 @@ static void autoreaped(void) {
 static void best_effort(void) {
     forkless_command *command = shell("true");
     forkless_child *child;
-    forkless_error missed;
+    forkless_error skipped;
     int status;
     EXPECT(0, forkless_command_chroot(command, "/no/such/root"));
     EXPECT(0, forkless_command_best_effort(command, FORKLESS_STEP_CHROOT));
-    EXPECT(0, forkless_command_spawn(command, &child, &missed));
-    EXPECT(1, forkless_child_missed(child, 0, &missed));
-    EXPECT(FORKLESS_STEP_CHROOT, missed.step);
-    CHECK(strstr(missed.message, "/no/such/root") != NULL);
-    EXPECT(0, forkless_child_missed(child, 1, &missed));
+    EXPECT(0, forkless_command_spawn(command, &child, &skipped));
+    EXPECT(1, forkless_child_skipped(child, 0, &skipped));
+    EXPECT(FORKLESS_STEP_CHROOT, skipped.step);
+    CHECK(strstr(skipped.message, "/no/such/root") != NULL);
+    EXPECT(0, forkless_child_skipped(child, 1, &skipped));
     EXPECT(0, forkless_child_wait(child, &status, NULL));
     EXPECT(0, status);
     forkless_child_free(child);

@@ -356,7 +356,7 @@ static void no_result(void) {
     EXPECT(-EINVAL, forkless_child_route(NULL, text, sizeof text));
     EXPECT(-EINVAL, forkless_child_launcher(NULL));
     EXPECT(-EINVAL, forkless_child_usage(NULL, &usage));
-    EXPECT(-EINVAL, forkless_child_missed(NULL, 0, &error));
+    EXPECT(-EINVAL, forkless_child_skipped(NULL, 0, &error));
     EXPECT(-EINVAL, forkless_child_kill_on_free(NULL, 0));
     EXPECT(-EINVAL, forkless_child_wait_exec(NULL, 0, NULL));
     EXPECT(-EINVAL, forkless_child_wait(NULL, &status, NULL));

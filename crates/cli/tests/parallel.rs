@@ -20,7 +20,7 @@ const SAME: &str = include_str!("parallel/same.txt");
 const LEAST: usize = 450;
 
 /// A directory with a HOME in which GNU parallel is silent, and files that the command lines use.
-fn place() -> tempfile::TempDir {
+fn work_directory() -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a directory");
     let home = place.path().join("home/.parallel");
     fs::create_dir_all(&home).expect("a home");
@@ -76,8 +76,8 @@ fn standard_output_and_exit_status_are_those_of_gnu_parallel() {
             scope.spawn(|| {
                 loop {
                     let Some(line) = left.lock().expect("no panic").pop_front() else { break };
-                    let expected = run("parallel", line, place().path());
-                    let found = run(&ours(), line, place().path());
+                    let expected = run("parallel", line, work_directory().path());
+                    let found = run(&ours(), line, work_directory().path());
                     if shown(&expected) != shown(&found) {
                         let stderr = String::from_utf8_lossy(&found.stderr).into_owned();
                         let words = format!(
@@ -137,7 +137,8 @@ const TEMPLATES: [&str; 14] = [
 #[test]
 fn several_values_fill_a_line_as_in_gnu_parallel() {
     // As GNU parallel's manual says.
-    let found = run(&ours(), "seq 5 | $P -k -N 3 echo mv dir/{} dst; seq 5 | $P -k -L 3 echo a{}b", place().path());
+    let found =
+        run(&ours(), "seq 5 | $P -k -N 3 echo mv dir/{} dst; seq 5 | $P -k -L 3 echo a{}b", work_directory().path());
     let expected = "mv dir/1 dir/2 dir/3 dst\nmv dir/4 dir/5 dst\na1b a2b a3b\na4b a5b\n";
     assert_eq!(String::from_utf8_lossy(&found.stdout), expected);
     if !has_gnu("several_values_fill_a_line_as_in_gnu_parallel") {
@@ -146,7 +147,8 @@ fn several_values_fill_a_line_as_in_gnu_parallel() {
     let values = r#"printf '%s\n' d/1.e 'a  b' "c'd" e f g h"#;
     let check = |several: &str| {
         let script = TEMPLATES.map(|template| format!("{values} | $P --dry-run -k {several} {template}")).join("\n");
-        let (expected, found) = (run("parallel", &script, place().path()), run(&ours(), &script, place().path()));
+        let (expected, found) =
+            (run("parallel", &script, work_directory().path()), run(&ours(), &script, work_directory().path()));
         assert_eq!(shown(&expected), shown(&found), "{several}: GNU parallel's, ours");
     };
     let left: Mutex<VecDeque<&str>> = Mutex::new(SEVERAL.into());
@@ -157,7 +159,7 @@ fn several_values_fill_a_line_as_in_gnu_parallel() {
 /// GNU parallel writes only the files, too.
 #[test]
 fn results_of_ungrouped_jobs_are_in_their_files() {
-    let place = place();
+    let place = work_directory();
     let line = "$P --results out -u echo ::: a b; cat out/1/a/stdout out/1/b/stdout";
     assert_eq!(shown(&run(&ours(), line, place.path())), "exit Some(0)\na\nb\n");
 }
@@ -191,7 +193,7 @@ const NASTY: &[&[u8]] = &[
 
 /// The values come back from the program as they are, and run nothing.
 fn come_back(shell: &str, template: &[&str]) {
-    let place = place();
+    let place = work_directory();
     let input = NASTY.join(&b"\0"[..]);
     fs::write(place.path().join("work/input"), input).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
@@ -229,7 +231,7 @@ fn no_value_runs_inside_of_quotes() {
         "echo $'{}'",
     ] {
         for shell in ["/bin/sh", "/bin/bash"] {
-            let place = place();
+            let place = work_directory();
             fs::write(place.path().join("work/input"), NASTY.join(&b"\0"[..])).expect("a file");
             let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
             command.args(["parallel", "-0", "-a", "input", template]).current_dir(place.path().join("work"));
@@ -241,7 +243,7 @@ fn no_value_runs_inside_of_quotes() {
 
 #[test]
 fn an_argument_with_a_newline_is_one_value() {
-    let place = place();
+    let place = work_directory();
     let output = run(&ours(), "$P -k echo {#} {} ::: 'a\ntouch ran' b", place.path());
     assert_eq!(output.stdout, b"1 a\ntouch ran\n2 b\n");
     assert!(!place.path().join("work/ran").exists());
@@ -249,7 +251,7 @@ fn an_argument_with_a_newline_is_one_value() {
 
 #[test]
 fn only_the_argument_that_begins_the_command_is_code() {
-    let place = place();
+    let place = work_directory();
     let output = run(&ours(), "$P {1} {2} ::: 'echo a' ::: '$(touch ran)' 'b  c'", place.path());
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
     assert!(output.stdout.ends_with(b"a b  c\n") || output.stdout.starts_with(b"a b  c\n"), "{output:?}");
@@ -258,7 +260,7 @@ fn only_the_argument_that_begins_the_command_is_code() {
 
 #[test]
 fn results_of_any_value_stay_in_their_directory() {
-    let place = place();
+    let place = work_directory();
     let output =
         run(&ours(), "$P --results out/in echo ::: .. ../../x . a/b '' && find . -name stdout | sort", place.path());
     let found = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -268,7 +270,7 @@ fn results_of_any_value_stay_in_their_directory() {
 
 #[test]
 fn results_in_a_name_with_replacement_strings_stay_below_it() {
-    let place = place();
+    let place = work_directory();
     let line =
         "$P --results 'top/out/{}/' echo ::: .. ../../x ../../../../y a/../../../b && find . -name stdout | sort";
     let output = run(&ours(), line, place.path());
@@ -281,7 +283,7 @@ fn results_in_a_name_with_replacement_strings_stay_below_it() {
 /// A file is in the place of a directory.
 #[test]
 fn a_job_whose_results_have_no_place_runs_like_the_others() {
-    let place = place();
+    let place = work_directory();
     let line = "mkdir -p out/1; touch out/1/x; $P -j1 --results out --summary 'touch ran-{#}; echo' ::: a x b; echo $?; ls -d ran-*";
     let output = run(&ours(), line, place.path());
     let found = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -292,7 +294,7 @@ fn a_job_whose_results_have_no_place_runs_like_the_others() {
 
 #[test]
 fn what_is_not_supported_is_refused_by_name() {
-    let place = place();
+    let place = work_directory();
     for (options, expected) in [
         ("-S host", "--sshlogin is refused"),
         ("--sqlmaster x", "--sql-master is refused"),
@@ -323,7 +325,7 @@ fn what_is_not_supported_is_refused_by_name() {
 
 #[test]
 fn every_job_is_in_one_shard_and_its_log_is_named_by_it() {
-    let place = place();
+    let place = work_directory();
     let line = "for i in 1 2 3; do $P --shard $i/3 --joblog log -k echo ::: a b c d e f g; done; cut -f2,9 log.?-of-3";
     let output = run(&ours(), line, place.path());
     let found = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -338,7 +340,7 @@ fn every_job_is_in_one_shard_and_its_log_is_named_by_it() {
 
 #[test]
 fn a_run_ends_with_its_numbers_also_beside_the_log() {
-    let place = place();
+    let place = work_directory();
     let output = run(&ours(), "$P -j1 --joblog log --summary --halt now,fail=1 exit ::: 0 3 0 0", place.path());
     assert_eq!(output.status.code(), Some(3));
     let summary = fs::read_to_string(place.path().join("work/log.summary")).expect("a summary");
@@ -357,7 +359,7 @@ fn a_log_of_gnu_parallel_is_resumed() {
     if !has_gnu("a_log_of_gnu_parallel_is_resumed") {
         return;
     }
-    let place = place();
+    let place = work_directory();
     run("parallel", "$P -j1 --joblog log -k exit ::: 0 1 0", place.path());
     let output = run(&ours(), "$P --joblog log --resume -k echo ::: a b c d", place.path());
     assert_eq!(output.stdout, b"d\n", "{output:?}");
@@ -367,7 +369,7 @@ fn a_log_of_gnu_parallel_is_resumed() {
 
 #[test]
 fn jobs_start_before_the_input_ends() {
-    let place = place();
+    let place = work_directory();
     // The second value is written when the first job has run.
     let line =
         "mkfifo in; { echo first; while ! test -e first; do sleep 0.01; done; echo second; } > in & $P touch < in";
@@ -378,7 +380,7 @@ fn jobs_start_before_the_input_ends() {
 
 #[test]
 fn a_stopped_run_starts_nothing_more_and_fails() {
-    let place = place();
+    let place = work_directory();
     for (signal, expected) in [("HUP", "1\n"), ("TERM", "1\n"), ("INT", "")] {
         let line = format!("$P -j1 --summary 'kill -{signal} $PARALLEL_PID; sleep 1; echo {{}}' ::: 1 2 3");
         let output = run(&ours(), &line, place.path());
@@ -390,7 +392,7 @@ fn a_stopped_run_starts_nothing_more_and_fails() {
 
 #[test]
 fn a_semaphore_runs_so_many_commands_at_once() {
-    let place = place();
+    let place = work_directory();
     let sem = format!("{} sem", testing::surroundings::word(env!("CARGO_BIN_EXE_forkless")));
     let line = "for i in 1 2 3 4; do $P --id x -j1 'echo begin >> log; sleep 0.05; echo end >> log'; done; $P --id x --wait; cat log";
     let output = run(&sem, line, place.path());
@@ -404,7 +406,7 @@ fn a_semaphore_runs_so_many_commands_at_once() {
 
 #[test]
 fn options_come_from_the_environment_too() {
-    let place = place();
+    let place = work_directory();
     let output = run(&ours(), "PARALLEL='-k --tagstring \"a b\"' $P echo ::: 1", place.path());
     assert_eq!(output.stdout, b"a b\t1\n", "{output:?}");
     let output = run(&ours(), "PARALLEL=--tag $P --plain echo ::: 1", place.path());
@@ -413,7 +415,7 @@ fn options_come_from_the_environment_too() {
 
 #[test]
 fn names_that_are_not_utf_8_pass() {
-    let place = place();
+    let place = work_directory();
     let name = std::ffi::OsStr::from_bytes(b"\xff\xfe $(x)");
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     command.args(["parallel", "touch", ":::"]).arg(name).current_dir(place.path());
@@ -484,7 +486,7 @@ fn executed(line: &str, stdin: &Path, place: &Path) -> Vec<String> {
 
 #[test]
 fn simple_lines_start_no_shell() {
-    let place = place();
+    let place = work_directory();
     let numbers = place.path().join("work/ten");
     for line in
         ["-j2 /bin/echo", "-j2 -k /bin/echo", "-j2 -u /bin/echo", "-j2 --line-buffer /bin/echo", "--tag env A={}"]
@@ -499,7 +501,7 @@ fn simple_lines_start_no_shell() {
 /// Without a shell, the end of a job is reported as by a shell.
 #[test]
 fn a_job_killed_by_a_signal_ends_as_in_a_shell() {
-    let place = place();
+    let place = work_directory();
     let killed = place.path().join("work/killed");
     fs::write(&killed, "#!/usr/bin/perl\nprint STDERR 'half';\nkill shift, $$;\n").expect("a program");
     fs::set_permissions(&killed, fs::Permissions::from_mode(0o755)).expect("a mode");
@@ -534,7 +536,7 @@ fn calls_of(words: &[&str], jobs: usize, place: &Path) -> usize {
 
 #[test]
 fn a_job_costs_few_system_calls() {
-    let place = place();
+    let place = work_directory();
     if !can_trace() {
         return println!("SKIPPED: a_job_costs_few_system_calls: strace cannot be used here");
     }
@@ -550,7 +552,7 @@ fn a_job_costs_few_system_calls() {
 /// What stands around the values is in the first word and in the last one, and both may need quotes.
 #[test]
 fn lines_with_quotes_are_shorter_than_max_chars() {
-    let place = place();
+    let place = work_directory();
     for (command, limit) in
         ["'{}x y'", "'x y{}z'", "\"{}it's '\""].iter().flat_map(|command| (24..44).map(move |n| (command, n)))
     {

@@ -22,7 +22,7 @@ fn options(list: &'static str) -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 /// What forkless prints about an option: the help where it is known, also if it needs a value.
-fn answer(subcommand: &str, words: &[&str]) -> (Option<i32>, String) {
+fn print_help(subcommand: &str, words: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
     // Options name files, too.
     let place = tempfile::tempdir().expect("a directory");
@@ -40,7 +40,7 @@ fn is_known(subcommand: &str, name: &str) -> bool {
     let values: [&[&str]; 4] = [&[], &["1"], &["n"], &["="]];
     values.iter().any(|value| {
         let words = [&[name], *value, &["--help"]].concat();
-        let (code, text) = answer(subcommand, &words);
+        let (code, text) = print_help(subcommand, &words);
         code == Some(0) && text.contains("Usage: forkless")
     })
 }
@@ -48,7 +48,7 @@ fn is_known(subcommand: &str, name: &str) -> bool {
 /// The refusal of an option that is refused.
 fn refusal(name: &str) -> Option<String> {
     [&[name, ":::"][..], &[name, "1", ":::"]].iter().find_map(|words| {
-        let (code, text) = answer("parallel", words);
+        let (code, text) = print_help("parallel", words);
         let hint = text.split_once(" is refused: ")?.1.trim().to_owned();
         (code == Some(255)).then_some(hint)
     })
@@ -124,7 +124,7 @@ fn every_spelling_of_gnu_parallel_is_known_or_refused() {
             count += 1;
             let value = line.ends_with('=').then_some("100000");
             let words: Vec<&str> = [name].into_iter().chain(value).chain(["--help"]).collect();
-            let (_, text) = answer("parallel", &words);
+            let (_, text) = print_help("parallel", &words);
             if text.is_empty() || text.contains("unknown option") {
                 unknown.push(format!("{name}: {}", text.lines().next().unwrap_or_default()));
             }

@@ -104,10 +104,10 @@ pub unsafe fn seccomp(filter: *const u8, count: u32) -> Result<()> {
 
 /// Records a best-effort step that failed. False if there is no room left: then the step must not be skipped.
 pub fn note_miss(frame: &Frame, index: u32, errno: i32) -> bool {
-    let n = frame.missed.load(Relaxed);
+    let n = frame.skipped.load(Relaxed);
     let Some(miss) = frame.misses.get(n as usize) else { return false };
     miss.store(u64::from(index) << 32 | u64::from(errno as u32), Relaxed);
-    frame.missed.store(n + 1, Relaxed);
+    frame.skipped.store(n + 1, Relaxed);
     true
 }
 
@@ -123,6 +123,6 @@ mod tests {
         let frame: Frame = unsafe { MaybeUninit::zeroed().assume_init() };
         assert!((0..MISSES as u32).all(|index| note_miss(&frame, index, errno::EPERM)));
         assert!(!note_miss(&frame, 7, errno::EPERM));
-        assert_eq!(frame.missed.load(Relaxed), MISSES as u32);
+        assert_eq!(frame.skipped.load(Relaxed), MISSES as u32);
     }
 }

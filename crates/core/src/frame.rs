@@ -143,7 +143,7 @@ pub struct Frame {
     /// The results of calls, for later calls.
     pub variables: UnsafeCell<[usize; VARIABLES]>,
     /// The number of best-effort steps that failed.
-    pub missed: AtomicU32,
+    pub skipped: AtomicU32,
     /// For each of them: op index in the upper half, errno in the lower.
     pub misses: [AtomicU64; MISSES],
     /// The current descriptor of each pair's source, while they are being moved.

@@ -90,7 +90,7 @@ impl Message {
     pub const EMPTY: Self = Self { magic: 0, version: 0, kind: 0, parcel: 0, value: 0 };
 
     /// The kind. `None` for a message of another version.
-    pub fn kind(&self) -> Option<MessageKind> {
+    pub fn message_kind(&self) -> Option<MessageKind> {
         let kinds =
             [MessageKind::Hello, MessageKind::Map, MessageKind::Descriptors, MessageKind::Launch, MessageKind::Forget];
         let ours = self.magic == MAGIC && self.version == VERSION;
@@ -317,9 +317,9 @@ mod tests {
     #[test]
     fn a_message_of_another_version_has_no_kind() {
         let message = Message::new(MessageKind::Launch, 1, 0);
-        assert_eq!(message.kind(), Some(MessageKind::Launch));
-        assert_eq!(Message { magic: 0, ..message }.kind(), None);
-        assert_eq!(Message { version: VERSION + 1, ..message }.kind(), None);
-        assert_eq!(Message { kind: 6, ..message }.kind(), None);
+        assert_eq!(message.message_kind(), Some(MessageKind::Launch));
+        assert_eq!(Message { magic: 0, ..message }.message_kind(), None);
+        assert_eq!(Message { version: VERSION + 1, ..message }.message_kind(), None);
+        assert_eq!(Message { kind: 6, ..message }.message_kind(), None);
     }
 }

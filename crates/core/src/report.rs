@@ -70,7 +70,7 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
 
 /// The best-effort steps that failed, as op index and errno.
 pub fn misses(frame: &Frame) -> impl Iterator<Item = (u32, i32)> + '_ {
-    let count = (frame.missed.load(Acquire) as usize).min(MISSES);
+    let count = (frame.skipped.load(Acquire) as usize).min(MISSES);
     frame.misses.iter().take(count).map(|miss| {
         let miss = miss.load(Relaxed);
         ((miss >> 32) as u32, miss as u32 as i32)

@@ -32,7 +32,13 @@ impl Events for Ends {
 }
 
 /// Runs two jobs in turn. The signal kills so many of the first children. Returns the number of launches, too.
-fn struck(log: &Path, signal: Signal, times: u32, stop: Option<Control>, stdin: fn() -> Stdin) -> (Summary, Ends, u32) {
+fn run_with_kills(
+    log: &Path,
+    signal: Signal,
+    times: u32,
+    stop: Option<Control>,
+    stdin: fn() -> Stdin,
+) -> (Summary, Ends, u32) {
     let launches = Rc::new(Cell::new(0));
     let counted = launches.clone();
     let mut options = Options::default().slots(1);
@@ -82,7 +88,7 @@ fn a_job_whose_child_is_killed_before_its_exec_is_launched_again() {
     let log = place.path().join("log");
     let signals = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
     for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
-        let (summary, ends, launches) = struck(&log, signal, 2, None, || Stdin::Bytes(b"input".to_vec()));
+        let (summary, ends, launches) = run_with_kills(&log, signal, 2, None, || Stdin::Bytes(b"input".to_vec()));
         assert!(summary.is_success(), "{signal:?}: {summary:?}");
         assert_eq!((launches, ends.0), (4, vec![(1, (0, 0)), (2, (0, 0))]), "{signal:?}");
         assert_eq!(logged(&log), ["1", "2"], "{signal:?}");
@@ -94,7 +100,7 @@ fn a_job_whose_child_is_killed_before_its_exec_as_the_run_ends_is_not_run() {
     let place = tempfile::tempdir().expect("a directory");
     let log = place.path().join("log");
     let control = Control::new().expect("a control");
-    let (summary, ends, launches) = struck(&log, Signal::TERM, 1, Some(control), || Stdin::Null);
+    let (summary, ends, launches) = run_with_kills(&log, Signal::TERM, 1, Some(control), || Stdin::Null);
     assert_eq!((launches, ends.0), (1, vec![]));
     assert_eq!((summary.ran, summary.failed, summary.skipped, summary.unread), (0, 0, 1, true), "{summary:?}");
     assert!(!summary.is_complete());
@@ -106,7 +112,7 @@ fn a_job_whose_child_is_killed_before_its_exec_as_the_run_ends_is_not_run() {
 fn a_job_whose_children_are_all_killed_before_their_exec_fails() {
     let place = tempfile::tempdir().expect("a directory");
     let log = place.path().join("log");
-    let (summary, ends, launches) = struck(&log, Signal::TERM, 10, None, || Stdin::Null);
+    let (summary, ends, launches) = run_with_kills(&log, Signal::TERM, 10, None, || Stdin::Null);
     assert_eq!((launches, ends.0), (11, vec![(1, (126, 0)), (2, (0, 0))]));
     assert_eq!((summary.ran, summary.not_started, summary.failed), (1, 1, 1), "{summary:?}");
     assert_eq!(logged(&log), ["2"]);

@@ -192,7 +192,7 @@ impl State {
         })?;
         let Some(received) = received else { return Ok(None) };
         self.lost_some |= received.lost_some;
-        if received.message.kind() == Some(MessageKind::Launch) && !self.owner.has_sent(received.sender) {
+        if received.message.message_kind() == Some(MessageKind::Launch) && !self.owner.has_sent(received.sender) {
             // Another process, or the caller has given up rights that this process still has.
             sys::exit(5);
         }
@@ -219,7 +219,7 @@ impl State {
     /// Does what a message requests. Returns a child's arguments in the child.
     fn take(&mut self, program: &mut Program, message: &Message) -> Option<Arguments> {
         let at = message.parcel as usize;
-        match message.kind() {
+        match message.message_kind() {
             Some(MessageKind::Map) => {
                 let memory = self.count.checked_sub(1).and_then(|last| self.descriptors.get(last)).copied();
                 let mapped = memory.and_then(|fd| map(fd, message.value as usize));

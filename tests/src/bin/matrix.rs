@@ -251,13 +251,13 @@ impl Watch {
         let its = Arc::clone(&watch);
         // SAFETY: reads a number.
         let first = unsafe { libc::getpid() };
-        thread::Builder::new().spawn(move || its.look(first)).expect("a thread");
+        thread::Builder::new().spawn(move || its.poll_thread(first)).expect("a thread");
         // It has come to its loop.
         watch.state();
         watch
     }
 
-    fn look(&self, thread: i32) {
+    fn poll_thread(&self, thread: i32) {
         loop {
             let verdict = self.verdict.load(Ordering::Acquire);
             if verdict != 0 {
@@ -297,7 +297,7 @@ fn play(cell: &Cell, setup: &Setup, place: &Place) -> bool {
         return true;
     }
     let is_in_fork = ["clone", "set_robust_list"].contains(&cell.call()) && cell.launch.launcher == "fork";
-    if is_in_fork && cell.answer() == "TRAP" && blocks_sigsys_in_fork() {
+    if is_in_fork && cell.reply_to_call() == "TRAP" && blocks_sigsys_in_fork() {
         complain(&format!(
             "SKIPPED: {name} because fork(3) blocks SIGSYS here, and the kernel kills whose call is trapped then\n"
         ));
@@ -333,7 +333,7 @@ fn play(cell: &Cell, setup: &Setup, place: &Place) -> bool {
 
 /// The result under the filter, and the errors in that.
 fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<(), String> {
-    if cell.answer() == "TRAP" {
+    if cell.reply_to_call() == "TRAP" {
         handle_sigsys();
     }
     refuse(&cell.launch.base).expect("a filter");
@@ -382,7 +382,7 @@ fn play_under(cell: &Cell, made: &Made, good: &Made, watch: &Watch) -> Result<()
 
 /// The same of a launch by a zygote. The supervisor answers only during launches, not when the first helper is started.
 fn play_by_zygote(cell: &Cell, made: Made, watch: &Watch) -> Result<(), String> {
-    if cell.answer() == "TRAP" {
+    if cell.reply_to_call() == "TRAP" {
         handle_sigsys();
     }
     let refuse_it = || refuse(&cell.refusal).expect("a filter");
@@ -414,7 +414,7 @@ fn play_by_zygote(cell: &Cell, made: Made, watch: &Watch) -> Result<(), String> 
                 Some("helper") => Who::Helper,
                 _ => Who::Child,
             };
-            supervisor.answer(who, zygote.pid().map_or(0, |pid| pid as i32));
+            supervisor.reply_to(who, zygote.pid().map_or(0, |pid| pid as i32));
         }
         if cell.outcome == Outcome::Hangs {
             hangs(&made).map_err(|what| format!("launch {turn}: {what}"))?;
@@ -444,7 +444,7 @@ fn play_by_zygote(cell: &Cell, made: Made, watch: &Watch) -> Result<(), String> 
 
 /// The supervisor's reply.
 fn reply(cell: &Cell) -> Reply {
-    match (cell.answer(), cell.only.as_deref()) {
+    match (cell.reply_to_call(), cell.only.as_deref()) {
         (HANG, Some("helper")) => Reply::HangThenKill,
         (HANG, _) => Reply::Hang,
         (answer, _) if KILLS.contains(&answer) => Reply::Kill,
@@ -456,10 +456,10 @@ const MARKER: i32 = 12345;
 
 /// Whether the result is the expected one. `turn`: the number of launches before.
 fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<(), String> {
-    let killed = KILLS.contains(&cell.answer());
+    let killed = KILLS.contains(&cell.reply_to_call());
     let signal = if cell.only.is_some() { libc::SIGKILL } else { libc::SIGSYS };
     let (step, number) = match &cell.outcome {
-        Outcome::Either([step, _]) if answer.is_err() => (step, (!killed).then(|| errno(cell.answer()))),
+        Outcome::Either([step, _]) if answer.is_err() => (step, (!killed).then(|| errno(cell.reply_to_call()))),
         Outcome::Works(_) | Outcome::Either(_) => return works(answer, |status| status.code() == Some(EXIT)),
         // The first one may have been quick enough to be seen.
         Outcome::OnceError(_) if turn > 0 || answer.is_ok() => {
@@ -468,7 +468,7 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
         Outcome::Status(_) => return works(answer, |status| status.signal() == Some(signal)),
         Outcome::Io(_) => {
             let number = answer.as_ref().err().and_then(io::Error::raw_os_error);
-            let expected = if killed { libc::ENOSYS } else { errno(cell.answer()) };
+            let expected = if killed { libc::ENOSYS } else { errno(cell.reply_to_call()) };
             return if number == Some(expected) {
                 Ok(())
             } else {
@@ -477,7 +477,7 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
         }
         Outcome::NotPlayed(_) | Outcome::Hangs => return Ok(()),
         Outcome::ErrorAs([step, name]) => (step, (name != "none").then(|| errno(name))),
-        Outcome::Error(step) | Outcome::OnceError(step) => (step, (!killed).then(|| errno(cell.answer()))),
+        Outcome::Error(step) | Outcome::OnceError(step) => (step, (!killed).then(|| errno(cell.reply_to_call()))),
     };
     let Err(error) = answer else { return Err(format!("should have failed at {step}: {answer:?}")) };
     let Some(detail) = Error::of(error) else { return Err(format!("an error that names no step: {error:?}")) };
@@ -485,7 +485,7 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
         return Err(format!("the step is {:?}, should be {step}: {error}", detail.step()));
     }
     // A trapped call in the parent fails with its handler's errno.
-    let is_trap = cell.answer() == "TRAP" && detail.errno() == Some(libc::ENOSYS);
+    let is_trap = cell.reply_to_call() == "TRAP" && detail.errno() == Some(libc::ENOSYS);
     if detail.errno() != number && !is_trap {
         return Err(format!("the errno is {:?}, should be {number:?}: {error}", detail.errno()));
     }

@@ -220,7 +220,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("record-locks", locks::kept),
     ("record-locks-host", locks::host),
     ("record-locks-after", locks::after),
-    ("record-locks-look", locks::look),
+    ("record-locks-look", locks::expect_lock),
     ("bounds-misses", bounds::misses),
     ("bounds-signals-after-the-end", bounds::signals_after_the_end),
     ("bounds-failed-maps", bounds::failed_maps),

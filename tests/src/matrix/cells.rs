@@ -72,7 +72,7 @@ impl Cell {
     }
 
     /// The filter's result for the call.
-    pub fn answer(&self) -> &str {
+    pub fn reply_to_call(&self) -> &str {
         self.refusal.split(' ').nth(1).unwrap_or("")
     }
 }

@@ -22,7 +22,7 @@ pub fn misses(_: &[String]) {
         command
     };
     let mut child = failing(MISSES).spawn().expect("a list that is full");
-    assert_eq!(child.missed().len(), MISSES);
+    assert_eq!(child.skipped().len(), MISSES);
     assert!(child.wait().expect("wait").success());
     let error = failing(MISSES + 1).spawn().expect_err("no room");
     let error = Error::of(&error).expect("an error of a launch");

@@ -53,7 +53,7 @@ fn same(one: Vec<Vec<u8>>, other: Vec<Vec<u8>>, when: &str) {
 }
 
 /// Again as a program with those variables.
-fn again(words: &[&str]) {
+fn check_again(words: &[&str]) {
     let mut command = Other::new("/proc/self/exe");
     command.args(words).stdin(OtherStdio::null());
     for number in 0..TAKEN {
@@ -66,8 +66,8 @@ fn again(words: &[&str]) {
 pub fn changes(args: &[String]) {
     if args.is_empty() {
         for first in ["0", "1", "2", "5", "8"] {
-            again(&["environment-changes", first]);
-            again(&["environment-changes", first, "beside"]);
+            check_again(&["environment-changes", first]);
+            check_again(&["environment-changes", first, "beside"]);
         }
         return;
     }
@@ -116,7 +116,7 @@ pub fn changes(args: &[String]) {
 /// moment during its launch.
 pub fn taken_out(args: &[String]) {
     if args.is_empty() {
-        return (0..crate::observe::scaled(10)).for_each(|_| again(&["environment-taken-out", "again"]));
+        return (0..crate::observe::scaled(10)).for_each(|_| check_again(&["environment-taken-out", "again"]));
     }
     // Seen whole before it changes.
     assert_eq!(of_child(), of_caller());

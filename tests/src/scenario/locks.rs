@@ -25,7 +25,7 @@ pub fn after(args: &[String]) {
 }
 
 /// Succeeds if another process holds a lock on the file.
-pub fn look(args: &[String]) {
+pub fn expect_lock(args: &[String]) {
     let file = File::options().read(true).write(true).open(&args[0]).expect("the file");
     let mut found = lock(libc::F_WRLCK);
     // SAFETY: the kernel writes a lock.

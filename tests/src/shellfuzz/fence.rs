@@ -50,7 +50,7 @@ pub(crate) fn put_up(place: &Path, programs: &[&Path]) -> io::Result<()> {
     // SAFETY: the kernel reads the structure.
     let made = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const asked, size_of::<Ruleset>(), 0) };
     // SAFETY: a new descriptor, ours.
-    let ruleset = unsafe { OwnedFd::from_raw_fd(answer(made)? as i32) };
+    let ruleset = unsafe { OwnedFd::from_raw_fd(to_result(made)? as i32) };
     allow(&ruleset, place, EXECUTE | CHANGES)?;
     for device in ["/dev/null", "/dev/full"] {
         allow(&ruleset, Path::new(device), WRITE | TRUNCATE)?;
@@ -65,8 +65,8 @@ pub(crate) fn put_up(place: &Path, programs: &[&Path]) -> io::Result<()> {
     }
     // SAFETY: both change this process alone.
     unsafe {
-        answer(i64::from(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))?;
-        answer(libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0))?;
+        to_result(i64::from(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))?;
+        to_result(libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0))?;
     }
     try_it(place)
 }
@@ -76,7 +76,7 @@ fn allow(ruleset: &OwnedFd, path: &Path, allowed: u64) -> io::Result<()> {
     let rule = Beneath { allowed, parent: file.as_raw_fd() };
     // SAFETY: the kernel reads the structure; 1 is LANDLOCK_RULE_PATH_BENEATH.
     let added = unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset.as_raw_fd(), 1, &raw const rule, 0) };
-    answer(added).map(drop)
+    to_result(added).map(drop)
 }
 
 /// A fence that lets something through is none.
@@ -91,6 +91,6 @@ fn try_it(place: &Path) -> io::Result<()> {
     if through { Err(io::Error::other("the fence lets something through")) } else { Ok(()) }
 }
 
-fn answer(value: i64) -> io::Result<i64> {
+fn to_result(value: i64) -> io::Result<i64> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }

@@ -169,7 +169,7 @@ impl World {
             baseline: BTreeMap::new(),
             environ: (Vec::new(), Vec::new()),
         };
-        world.baseline = world.look()?;
+        world.baseline = world.list_files()?;
         Ok(world)
     }
 
@@ -284,14 +284,14 @@ impl World {
             stderr = read(&self.path("stderr")).map_err(told).unwrap_or_default();
         }
         let report = read(&self.path("report")).ok();
-        let files = self.look()?;
+        let files = self.list_files()?;
         let outcome = Outcome { status, stdout, stderr, report, files };
         self.restore(&outcome.files)?;
         Ok(outcome)
     }
 
     /// Every file with mode and content.
-    fn look(&self) -> io::Result<BTreeMap<PathBuf, Entry>> {
+    fn list_files(&self) -> io::Result<BTreeMap<PathBuf, Entry>> {
         fn walk(place: &Path, found: &mut BTreeMap<PathBuf, Entry>) -> io::Result<()> {
             for entry in fs::read_dir(place)? {
                 let path = entry?.path();

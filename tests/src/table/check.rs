@@ -42,7 +42,7 @@ pub fn check(
         let by_zygote = played.route.is_none_or(|route| matches!(route, Route::Zygote { .. }));
         same(&mut wrong, "launched by the zygote", by_zygote, true);
     } else if let Some(taken) = played.route.filter(|_| fixed) {
-        match launchers::way(launcher(route), &case.ask) {
+        match launchers::route_of(launcher(route), &case.ask) {
             Some(way) => same(&mut wrong, "the way", taken, way),
             None => check_way(&mut wrong, case, refusals(route), taken),
         }
@@ -164,8 +164,8 @@ fn check_end(wrong: &mut Vec<String>, child: &Find, played: &Played, front_end: 
     if let Some(found) = &played.socket {
         same(wrong, "what came through the socket", encode(found), child.socket.as_str());
     }
-    if let Some(missed) = &played.missed {
-        same(wrong, "what was passed over", missed, &child.missed);
+    if let Some(skipped) = &played.skipped {
+        same(wrong, "what was passed over", skipped, &child.skipped);
     }
     if let Some(handed_back) = &played.handed_back {
         let right: Vec<String> = child.handed_back.iter().map(|target| place.text(target)).collect();

@@ -94,7 +94,7 @@ fn has_capabilities(ask: &Ask) -> bool {
 }
 
 /// The route of a launcher that has but one.
-pub fn way(launcher: Launcher, ask: &Ask) -> Option<Route> {
+pub fn route_of(launcher: Launcher, ask: &Ask) -> Option<Route> {
     match launcher {
         Launcher::Fork => Some(Route::Fork { inherits_all: ask.inherit_all }),
         Launcher::PosixSpawn => Some(Route::PosixSpawn { inherits_all: ask.inherit_all }),

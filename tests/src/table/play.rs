@@ -48,7 +48,7 @@ pub struct Played {
     /// The child's pid, where the front end tells.
     pub pid: Option<i32>,
     /// The steps passed over, where the front end tells.
-    pub missed: Option<Vec<String>>,
+    pub skipped: Option<Vec<String>>,
     /// What was handed back, where the front end tells.
     pub handed_back: Option<Vec<String>>,
     /// The way taken, where the front end tells.
@@ -210,7 +210,7 @@ fn to_the_end(mut child: Child, case: &Case) -> Played {
         played.error = Some(error);
         return played;
     }
-    played.missed = Some(child.missed().iter().map(|error| format!("{:?}", error.step())).collect());
+    played.skipped = Some(child.skipped().iter().map(|error| format!("{:?}", error.step())).collect());
     let mut handed_back = Vec::new();
     while let Some(fd) = child.take_handed_back().expect("a free descriptor") {
         let link = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap_or_default();

@@ -263,7 +263,7 @@ Why the launch was not warm (L<Forkless::Warm>). undef if it was, or if the comm
 
 A description of how the child was launched.
 
-=head2 missed
+=head2 skipped
 
 A list of messages, one for each best-effort step that failed and was skipped.
 

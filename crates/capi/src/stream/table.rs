@@ -57,8 +57,8 @@ fn entry_of(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> 
 /// Records a stream. If the entry is still used by a stream that was closed with `fclose(3)`, the handle of that
 /// stream's child is dropped.
 pub fn insert(entry: Entry) -> Result<(), Failure> {
-    let place =
-        entry_of(entry.stream, true).ok_or(Failure::Refused(libc::ENOMEM, "too many open streams, or out of memory"))?;
+    let place = entry_of(entry.stream, true)
+        .ok_or(Failure::Refused(libc::ENOMEM, "too many open streams, or out of memory"))?;
     let stale = place.swap(Box::into_raw(Box::new(entry)), Ordering::AcqRel);
     if !stale.is_null() {
         // SAFETY: of Box::into_raw, and no longer in the table.

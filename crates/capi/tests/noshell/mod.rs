@@ -16,7 +16,7 @@ const NAMES: [&str; 6] = [
     "popen_noshell_vmfork",
 ];
 
-fn source(name: &str) -> PathBuf {
+fn source_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/noshell/{name}.c"))
 }
 
@@ -48,7 +48,7 @@ fn both_ways(compiler: &[&str], source: &Path) {
 
 macro_rules! c_tests {
     ($($name:ident)*) => {
-        $(#[test] fn $name() { both_ways(&["cc", "-std=c99"], &source(stringify!($name))); })*
+        $(#[test] fn $name() { both_ways(&["cc", "-std=c99"], &source_file(stringify!($name))); })*
 
         /// Every C file in the directory has a test here.
         #[test]
@@ -64,12 +64,12 @@ c_tests! { behaviour faults hostile layout relink usage }
 
 #[test]
 fn the_header_compiles_as_cpp_without_pedantic_warnings() {
-    both_ways(&["cc", "-std=c99", "-pedantic", "-xc"], &source("layout"));
+    both_ways(&["cc", "-std=c99", "-pedantic", "-xc"], &source_file("layout"));
     if Command::new("c++").arg("--version").output().is_err() {
         say("SKIPPED: popen_noshell.h in C++ because c++ is not installed");
         return;
     }
-    both_ways(&["c++", "-std=c++11", "-pedantic", "-xc++"], &source("layout"));
+    both_ways(&["c++", "-std=c++11", "-pedantic", "-xc++"], &source_file("layout"));
 }
 
 #[test]
@@ -109,7 +109,12 @@ fn popen_noshell_runs_clean_under_valgrind() {
     let directory = temporary();
     let program = directory.path().join("behaviour");
     let mut command = Command::new("cc");
-    command.args(["-std=c99", "-D_GNU_SOURCE", "-g"]).args(WARNINGS).arg("-o").arg(&program).arg(source("behaviour"));
+    command
+        .args(["-std=c99", "-D_GNU_SOURCE", "-g"])
+        .args(WARNINGS)
+        .arg("-o")
+        .arg(&program)
+        .arg(source_file("behaviour"));
     must(command.args(flags_of("popen_noshell", prefix, &["--cflags", "--libs"])).arg("-lpthread"));
     let valgrind =
         ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];

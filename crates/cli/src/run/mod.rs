@@ -25,7 +25,7 @@ mod wait;
 use std::process::ExitCode;
 
 pub(crate) use failure::say;
-pub(crate) use options::{RunOptions, amount, expand, look, quick, step_names};
+pub(crate) use options::{RunOptions, amount, expand, note_sigpipe, quick, step_names};
 pub(crate) use remedy::of_program;
 pub(crate) use sandbox::filter::bytes as sandbox_filter;
 

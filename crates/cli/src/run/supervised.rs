@@ -121,7 +121,7 @@ fn report_skipped(child: &Child, trouble: Option<String>, options: &RunOptions) 
     if let Some(words) = options.skipped() {
         remark(format_args!("skipped: {}: {words}", Step::Landlock.describe()));
     }
-    for miss in child.missed() {
+    for miss in child.skipped() {
         let words = miss.to_string();
         let failed = format!("failed to start {:?}: ", miss.program());
         remark(format_args!("skipped: {}", words.strip_prefix(&failed).unwrap_or(&words)));

@@ -77,7 +77,7 @@ struct Inner {
     back: Option<RawFd>,
     exec: Option<OwnedFd>,
     usage: Option<Usage>,
-    missed: Vec<Error>,
+    skipped: Vec<Error>,
     started: Instant,
     route: Route,
     origin: Option<Box<dyn Origin>>,
@@ -128,7 +128,7 @@ impl Child {
             back: plan.fds.back,
             exec: pipes.exec.filter(|_| !running.left),
             usage: None,
-            missed: Vec::new(),
+            skipped: Vec::new(),
             started: running.started,
             route: running.route,
             origin: running.origin,
@@ -137,7 +137,7 @@ impl Child {
             leads_group: plan.leads_group,
         };
         if running.left {
-            inner.missed = watch::missed(&running.stack, plan);
+            inner.skipped = watch::skipped(&running.stack, plan);
         } else {
             inner.pending = Some(Pending::new(running.stack, plan));
         }
@@ -163,7 +163,7 @@ impl Child {
             back: None,
             exec: None,
             usage: None,
-            missed: Vec::new(),
+            skipped: Vec::new(),
             started,
             route: Route::Fork { inherits_all: false },
             origin: None,
@@ -316,14 +316,14 @@ impl Child {
     /// let mut command = Command::new("true");
     /// command.oom_score_adj(-500).best_effort(Step::OomScore);
     /// let mut child = command.spawn()?;
-    /// for error in child.missed() {
+    /// for error in child.skipped() {
     ///     eprintln!("{error}"); // without privileges: that oom_score_adj could not be set
     /// }
     /// # child.wait()?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn missed(&self) -> &[Error] {
-        &self.inner.missed
+    pub fn skipped(&self) -> &[Error] {
+        &self.inner.skipped
     }
 
     /// Waits until the program has been executed.
@@ -386,7 +386,7 @@ impl Child {
         self.inner.held = None;
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
         self.inner.exec = None;
-        self.inner.missed = watch::missed(&pending.stack, &pending.plan);
+        self.inner.skipped = watch::skipped(&pending.stack, &pending.plan);
         let killed = pending.plan.place.is_filtered
             && matches!(self.inner.state, State::Running)
             && !watch::has_executed(&pending.stack, self.inner.pid);

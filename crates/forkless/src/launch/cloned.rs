@@ -210,7 +210,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Cl
     frame.host = caller.pid;
     frame.host_in_procfs = caller.in_procfs;
     frame.thread = caller.tid;
-    *frame.missed.get_mut() = 0;
+    *frame.skipped.get_mut() = 0;
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
     frame.slots = run.slots;
     frame.only_pipes = run.only_pipes as u32;

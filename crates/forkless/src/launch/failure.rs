@@ -144,7 +144,7 @@ pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
 }
 
 /// Best-effort steps that failed.
-pub(crate) fn missed(plan: &Plan, frame: &Frame) -> Vec<Error> {
+pub(crate) fn skipped(plan: &Plan, frame: &Frame) -> Vec<Error> {
     misses(frame)
         .filter(|(op, _)| *op <= plan.last_op())
         .map(|(op, errno)| failed(plan, Outcome::Failed { op, code: plan.op(op).code, detail: -1, errno }))
@@ -321,8 +321,8 @@ mod tests {
                 }
             }
         }
-        *frame.missed.get_mut() = u32::MAX;
+        *frame.skipped.get_mut() = u32::MAX;
         frame.misses.iter_mut().for_each(|miss| *miss.get_mut() = u64::MAX);
-        assert!(missed(&plan, &frame).is_empty(), "misses of no step");
+        assert!(skipped(&plan, &frame).is_empty(), "misses of no step");
     }
 }

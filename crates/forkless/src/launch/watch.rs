@@ -136,8 +136,8 @@ pub(crate) fn failed(stack: &Stack, plan: &Plan) -> Option<Outcome> {
 }
 
 /// After the child has left: the best-effort steps that failed.
-pub(crate) fn missed(stack: &Stack, plan: &Plan) -> Vec<Error> {
-    failure::missed(plan, stack.frame())
+pub(crate) fn skipped(stack: &Stack, plan: &Plan) -> Vec<Error> {
+    failure::skipped(plan, stack.frame())
 }
 
 /// Whether a child that has left has executed its program. A child that was killed in exec, for example by a seccomp

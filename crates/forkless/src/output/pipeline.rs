@@ -258,7 +258,7 @@ impl Pipeline {
             timed_out: driven.timed_out,
             held_open: driven.held_open,
             usage: None,
-            missed: running.children.iter().flat_map(|child| child.missed().to_vec()).collect(),
+            skipped: running.children.iter().flat_map(|child| child.skipped().to_vec()).collect(),
         };
         Ok((captured, statuses))
     }

@@ -45,7 +45,7 @@ impl Direct {
         let around = line.surroundings.as_ref();
         let known = around.and_then(|around| around.shell(&line.shell));
         let shell = known.or_else(|| ShellFile::of(&line.shell)).ok_or(Reason::Shell)?;
-        let kind = known::kind(&shell);
+        let kind = known::shell_kind(&shell);
         let name = line.command.args.first().map_or(ShellName::Other, |arg0| ShellName::of(arg0));
         match kind {
             ShellKind::Other => return Err(Reason::Shell),

@@ -106,7 +106,7 @@ impl Child {
     }
 
     /// The blocking child inside, for what it knows: its [pidfd](crate::Child::pidfd), [usage](crate::Child::usage),
-    /// [route](crate::Child::route), [skipped steps](crate::Child::missed).
+    /// [route](crate::Child::route), [skipped steps](crate::Child::skipped).
     ///
     /// ```
     /// # #[tokio::main]

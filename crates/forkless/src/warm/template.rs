@@ -239,7 +239,7 @@ fn greet(socket: &OwnedFd, _child: &mut Child, said: &mut Option<&'static str>) 
     }
     let received = receive(socket.as_raw_fd(), |_| ()).map_err(io::Error::from_raw_os_error)?;
     let Some(Received { message, .. }) = received else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-    *said = Some(match (message.kind(), message.value) {
+    *said = Some(match (message.message_kind(), message.value) {
         (Some(MessageKind::Hello), 0) => return Ok(()),
         (Some(MessageKind::Hello), refusal::PRIVILEGED) => "the program gains privileges when it is executed",
         (Some(MessageKind::Hello), refusal::FORK_HANDLERS) => "a library has handlers for fork (pthread_atfork)",

@@ -504,7 +504,7 @@ fn greet(socket: &OwnedFd, child: &mut Child, options: &ZygoteOptions) -> io::Re
         HelperProgram::Program(program) => format!("{program:?}"),
     };
     match receive(socket.as_raw_fd(), |_| ()) {
-        Ok(Some(Received { message, .. })) => match (message.kind(), message.value) {
+        Ok(Some(Received { message, .. })) => match (message.message_kind(), message.value) {
             (Some(MessageKind::Hello), 0) => Ok(()),
             (Some(MessageKind::Hello), refusal::PRIVILEGED) => {
                 let why =

@@ -365,7 +365,7 @@ fn fill(
         frame.host_in_procfs = frame.host;
         frame.parent = if plan.place.is_in_other_pids { 0 } else { frame.host };
         frame.thread = 0;
-        *frame.missed.get_mut() = 0;
+        *frame.skipped.get_mut() = 0;
         *frame.go.get_mut() = GO_WAIT;
         *frame.asked.get_mut() = 0;
         *frame.pid.get_mut() = 0;

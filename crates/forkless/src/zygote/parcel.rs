@@ -31,7 +31,7 @@ pub(crate) mod fuzzed {
     pub(crate) fn message(bytes: &[u8]) {
         let mut message = [0; size_of::<Message>()];
         message.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        let _ = message_of(message).kind();
+        let _ = message_of(message).message_kind();
     }
 
     /// The number of words on each side of a parcel that must stay unchanged.

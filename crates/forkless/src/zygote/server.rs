@@ -156,7 +156,7 @@ impl<'a> Server<'a> {
             let answer = receive(self.socket.as_raw_fd(), |fd| descriptors.push(fd));
             match answer {
                 Ok(Some(Received { message, lost_some, sender })) => {
-                    if message.kind() == Some(MessageKind::Launch) && !self.owner.has_sent(sender) {
+                    if message.message_kind() == Some(MessageKind::Launch) && !self.owner.has_sent(sender) {
                         // Another process, or the caller has given up rights that this process still has.
                         sys::exit(5);
                     }
@@ -220,7 +220,7 @@ impl<'a> Server<'a> {
 
     fn take(&mut self, message: &Message) {
         let id = message.parcel as usize;
-        match message.kind() {
+        match message.message_kind() {
             Some(MessageKind::Map) => {
                 let memory = self.descriptors.pop();
                 if id >= parcel::MOST {

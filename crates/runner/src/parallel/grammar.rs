@@ -73,7 +73,7 @@ impl Asked {
 }
 
 /// The words of the environment variable PARALLEL: separated by blanks; quotes and backslashes as in a shell.
-pub(super) fn describe(text: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn split_words(text: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
     let mut quote = None;
@@ -103,6 +103,6 @@ mod tests {
     #[test]
     fn words_of_the_environment_are_separated_as_by_a_shell() {
         let expected = [&b"-k"[..], b"--tagstring", b"a b", b"c d", b"", b"x"];
-        assert_eq!(describe(br#" -k --tagstring a\ b "c d" '' x "#), expected);
+        assert_eq!(split_words(br#" -k --tagstring a\ b "c d" '' x "#), expected);
     }
 }

@@ -66,7 +66,7 @@ pub fn with_defaults(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let asked = words.get(1).is_some_and(|word| word == "parallel" || word == "sem");
     let defaults = env::var_os("PARALLEL").filter(|text| asked && !text.is_empty());
     if let Some(defaults) = defaults.filter(|_| !words.iter().any(|word| word == "--plain")) {
-        let defaults = grammar::describe(&defaults.into_vec());
+        let defaults = grammar::split_words(&defaults.into_vec());
         words.splice(2..2, defaults.into_iter().map(OsString::from_vec));
     }
     words

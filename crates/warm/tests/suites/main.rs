@@ -84,7 +84,7 @@ impl Package {
         let launches = server.launches();
         fs::remove_file(&program)?;
         fs::copy(&real, &program)?;
-        println!("{} warm:  {}; {}", self.name, counts(&warm), words(&launches));
+        println!("{} warm:  {}; {}", self.name, counts(&warm), describe(&launches));
         let mut differences = 0;
         for name in stock.keys().chain(warm.keys().filter(|name| !stock.contains_key(*name))) {
             if stock.get(name) != warm.get(name) {
@@ -102,7 +102,7 @@ impl Package {
             return Ok(tree);
         }
         let _ = fs::remove_dir_all(&tree);
-        debian::source(self.name, place, &tree)?;
+        debian::fetch_source(self.name, place, &tree)?;
         // A user who is root may not configure some packages otherwise.
         let mut configure = Command::new("./configure");
         output(configure.arg("-q").env("FORCE_UNSAFE_CONFIGURE", "1").current_dir(&tree))?;
@@ -178,7 +178,7 @@ fn counts(results: &BTreeMap<String, String>) -> String {
     format!("{} tests: {}", results.len(), listed.join(", "))
 }
 
-fn words(launches: &Launches) -> String {
+fn describe(launches: &Launches) -> String {
     let cold: u64 = launches.cold.values().sum();
     let reasons: Vec<_> = launches.cold.iter().map(|(reason, count)| format!("{count}: {reason}")).collect();
     let all = format!("{} of {} launches were warm", launches.warm, launches.warm + cold);

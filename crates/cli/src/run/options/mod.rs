@@ -41,7 +41,7 @@ pub(crate) use mounts::Mount;
 pub(crate) use on_demand::quick;
 pub(crate) use privileges::open_fd;
 pub(crate) use sandbox::Profile;
-pub(crate) use signals::{look, pipe_was_ignored};
+pub(crate) use signals::{note_sigpipe, pipe_was_ignored};
 
 use on_demand::OnDemand;
 

@@ -331,7 +331,7 @@ impl FromArgMatches for Mounts {
         let (pivot_root, chroot) = (flags.pivot_root.take(), flags.chroot.take());
         let wrong = |message| clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n"));
         let mut placed: Vec<(usize, Word)> = Vec::new();
-        for (id, values, words) in flags.to_option_words().map_err(wrong)? {
+        for (id, values, words) in flags.into_option_words().map_err(wrong)? {
             // clap counts values, so each use of an option with two values has two indices.
             let places = matches.indices_of(id).into_iter().flatten().step_by(values);
             placed.extend(places.zip(words));
@@ -352,7 +352,7 @@ type OptionWords = (&'static str, usize, Vec<Word>);
 
 impl Flags {
     /// The uses of each option.
-    fn to_option_words(self) -> Result<[OptionWords; 25], String> {
+    fn into_option_words(self) -> Result<[OptionWords; 25], String> {
         let one = |paths: Vec<PathBuf>, new: fn(PathBuf) -> Mount| -> Vec<Word> {
             paths.into_iter().map(|path| Word::Mount(new(path))).collect()
         };

@@ -204,7 +204,7 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     let top = tmpfs("", c"mode=755,size=1m,nr_inodes=16k", libc::MS_NOSUID | libc::MS_NODEV)?;
     let skeleton = Skeleton(top.as_fd());
     for path in ["/proc", "/dev", "/tmp", "/var", "/run"] {
-        skeleton.session_and_group(Path::new(path), true)?;
+        skeleton.create_mount_point(Path::new(path), true)?;
     }
     skeleton.link(Path::new("../tmp"), Path::new("/var/tmp"))?;
     skeleton.link(Path::new("../run"), Path::new("/var/run"))?;
@@ -219,7 +219,7 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
         } else {
             made.push(false);
             let (target, is_directory) = (absolute(mount.target()), is_on_directory(mount, tree.as_ref()));
-            skeleton.session_and_group(&target, is_directory)?;
+            skeleton.create_mount_point(&target, is_directory)?;
             // The file system at /dev hides the place just made.
             in_dev.extend(target.strip_prefix("/dev").map(|path| (path.to_owned(), is_directory)));
         }
@@ -243,7 +243,7 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
             let is_mount = !matches!(mount, Mount::Mode(..) | Mount::File { place: FilePlace::Path, .. });
             let is_on_file = is_mount && !is_on_directory(mount, tree.as_ref());
             if let (Ok(path), true) = (target.strip_prefix(place), is_on_file) {
-                Skeleton(held.as_fd()).session_and_group(path, false)?;
+                Skeleton(held.as_fd()).create_mount_point(path, false)?;
             }
         }
     }
@@ -299,7 +299,7 @@ fn show(sandbox: &Sandbox<'_>, skeleton: &Skeleton<'_>) -> Result<(), Failure> {
 
 /// Binds a part of the host, with all mounts below it, at the same place in the new root.
 fn bind(path: &Path, skeleton: &Skeleton<'_>, is_directory: bool) -> Result<(), Failure> {
-    skeleton.session_and_group(path, is_directory)?;
+    skeleton.create_mount_point(path, is_directory)?;
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| failed("bind mount", error))?;
     let place = path.strip_prefix("/").unwrap_or(path);
     mount(Some(&name), place, None, libc::MS_BIND | libc::MS_REC, None)
@@ -311,7 +311,7 @@ fn bind(path: &Path, skeleton: &Skeleton<'_>, is_directory: bool) -> Result<(), 
 fn fill_devices(dev: &OwnedFd, places: &[(PathBuf, bool)]) -> Result<(), Failure> {
     let skeleton = Skeleton(dev.as_fd());
     for name in DEVICES {
-        skeleton.session_and_group(Path::new(name), false)?;
+        skeleton.create_mount_point(Path::new(name), false)?;
         let source = CString::new(format!("/dev/{name}")).map_err(|error| failed("bind mount", error))?;
         match mount(Some(&source), format!("dev/{name}"), None, libc::MS_BIND, None) {
             Ok(()) => {}
@@ -321,7 +321,7 @@ fn fill_devices(dev: &OwnedFd, places: &[(PathBuf, bool)]) -> Result<(), Failure
         }
     }
     for name in ["pts", "shm"] {
-        skeleton.session_and_group(Path::new(name), true)?;
+        skeleton.create_mount_point(Path::new(name), true)?;
     }
     for (to, name) in [
         ("/proc/self/fd", "fd"),
@@ -333,7 +333,7 @@ fn fill_devices(dev: &OwnedFd, places: &[(PathBuf, bool)]) -> Result<(), Failure
         skeleton.link(Path::new(to), Path::new(name))?;
     }
     for (path, is_directory) in places {
-        skeleton.session_and_group(path, *is_directory)?;
+        skeleton.create_mount_point(path, *is_directory)?;
     }
     set_attributes(dev, READ_ONLY | NO_SUID | NO_EXEC).map_err(|error| failed("/dev", error))
 }
@@ -430,7 +430,7 @@ fn below(path: &Path) -> PathBuf {
 struct Skeleton<'a>(BorrowedFd<'a>);
 
 impl Skeleton<'_> {
-    fn session_and_group(&self, path: &Path, is_directory: bool) -> Result<(), Failure> {
+    fn create_mount_point(&self, path: &Path, is_directory: bool) -> Result<(), Failure> {
         let made = self.make(path, |at, name| match is_directory {
             true => mkdirat(at, name, Mode::from_raw_mode(0o755)),
             false => mknodat(at, name, FileType::RegularFile, Mode::from_raw_mode(0o444), 0),

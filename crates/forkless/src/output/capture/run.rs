@@ -259,7 +259,7 @@ impl Capture {
             timed_out: driven.timed_out,
             held_open: driven.held_open,
             usage: child.usage().copied(),
-            missed: child.missed().to_vec(),
+            skipped: child.skipped().to_vec(),
         })
     }
 
@@ -313,7 +313,7 @@ pub struct Captured {
     /// The resources that it has used.
     pub usage: Option<Usage>,
     /// The [best-effort](Command::best_effort) steps that failed and were skipped.
-    pub missed: Vec<Error>,
+    pub skipped: Vec<Error>,
 }
 
 impl Captured {

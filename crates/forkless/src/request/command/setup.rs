@@ -490,7 +490,7 @@ impl Command {
         self
     }
 
-    /// Lets the launch go on if this step fails. The failure is reported by [`Child::missed`](crate::Child::missed).
+    /// Lets the launch go on if this step fails. The failure is reported by [`Child::skipped`](crate::Child::skipped).
     ///
     /// For the steps of settings; not for those that pass descriptors or execute the program. System calls that belong
     /// together, such as those that make one mount, are skipped together and reported once.
@@ -501,7 +501,7 @@ impl Command {
     /// ```
     /// use forkless::{Command, Step};
     /// let mut child = Command::new("true").nice(-20).best_effort(Step::Nice).spawn()?;
-    /// for skipped in child.missed() {
+    /// for skipped in child.skipped() {
     ///     eprintln!("the program runs without this: {skipped}");
     /// }
     /// # child.wait()?;

@@ -218,7 +218,7 @@ impl Dice {
             match letter {
                 'C' | 'W' if depth == 0 => made.push_str(self.one(&["{1}", "'{2}'", "\"{1}\"", ":", "x"])),
                 'C' => made.push_str(&self.command(depth - 1)),
-                'W' => made.push_str(&self.describe(WORDS, depth - 1)),
+                'W' => made.push_str(&self.make_word(WORDS, depth - 1)),
                 'N' => made.push_str(self.one(&["", "'", "\"", "`: ", "$", "\\", ")", "}", "#", " #", "\n: ", "{3}"])),
                 letter => made.push(letter),
             }
@@ -226,12 +226,12 @@ impl Dice {
         made
     }
 
-    fn describe(&mut self, patterns: &[&str], depth: usize) -> String {
+    fn make_word(&mut self, patterns: &[&str], depth: usize) -> String {
         let mut made = String::new();
         for letter in self.one(patterns).chars() {
             match letter {
                 'C' if depth > 0 => made.push_str(&self.command(depth - 1)),
-                'W' if depth > 0 => made.push_str(&self.describe(patterns, depth - 1)),
+                'W' if depth > 0 => made.push_str(&self.make_word(patterns, depth - 1)),
                 'C' | 'W' => made.push_str(self.one(&["{1}", "'{2}'", "\"{1}\"", "x"])),
                 'N' => made.push_str(self.one(&["", "'", "\"", "`: ", "$", "\\", ")", "}", "#", " #", "\n: "])),
                 letter => made.push(letter),

@@ -105,7 +105,7 @@ fn starter(given: &ParallelOptions) -> Result<Starter, String> {
     let fixed = fixed.into_iter().chain(["--ntasks-per-node=1", "--input=all", "--output=all"]);
     let own = given.slurm.as_ref().and_then(Option::as_ref);
     let own: Vec<OsString> =
-        own.into_iter().flat_map(|own| grammar::describe(own.as_bytes())).map(OsString::from_vec).collect();
+        own.into_iter().flat_map(|own| grammar::split_words(own.as_bytes())).map(OsString::from_vec).collect();
     let mut words = vec![program.into_os_string()];
     words.extend(["parallel", "--plain", "--slurm-worker"].map(OsString::from));
     let seconds = |time: Duration| format!("{:.6}", time.as_secs_f64());
