@@ -355,6 +355,26 @@ fn a_function_name_says_what_it_is() {
     assert!(wrong.is_empty(), "generic names of functions: {wrong:#?}");
 }
 
+/// `is_…(&mut self)` reads as a question, and is an order. So does a verb in the third person that returns a bool.
+#[test]
+fn a_function_that_changes_its_receiver_has_no_name_of_a_question() {
+    let asks = |name: &str, line: &str| match name.split_once('_').map_or(name, |(first, _)| first) {
+        "is" | "has" | "can" | "does" | "may" | "was" => true,
+        first => {
+            line.contains("-> bool")
+                && (first.ends_with("ed") && first != "feed" || first.ends_with('s') && first != "pass")
+        }
+    };
+    let mut wrong = Vec::new();
+    for path in files("rs") {
+        let text = fs::read_to_string(&path).expect("a source");
+        let receivers =
+            text.lines().filter_map(|line| Some((line.split_once("(&mut self")?.0.rsplit_once("fn ")?.1, line)));
+        wrong.extend(receivers.filter(|(name, line)| asks(name, line)).map(|(name, _)| format!("{path:?}: {name}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// They are patches in tests/faults, and apply: a test of xtask.
 #[test]
 fn no_source_has_a_planted_fault() {

@@ -83,7 +83,7 @@ impl Session {
     }
 
     /// Waits until the terminal is in raw mode; false if the program ended before.
-    fn is_seen_raw(&mut self) -> bool {
+    fn wait_raw(&mut self) -> bool {
         while !self.is_raw() {
             if self.child.try_wait().expect("wait").is_some() {
                 return false;
@@ -287,7 +287,7 @@ fn terminal_is_raw_while_the_program_runs_and_restored_afterwards() {
         // Try again with a longer timeout if it expires before the test has seen raw mode.
         let seen = ["300ms", "1s", "3s", "10s"].into_iter().find(|time| {
             let mut session = Session::start(caller, &["--pty", "--timeout", time, "sleep", "60"]);
-            let seen = session.is_seen_raw();
+            let seen = session.wait_raw();
             assert_eq!(session.end(&modes), (String::new(), 124));
             seen
         });

@@ -130,7 +130,7 @@ impl<'a> Gather<'a> {
         })
     }
 
-    /// The next job that is not done. It stays open until [`ended`](Self::ended).
+    /// The next job that is not done. It stays open until [`end_job`](Self::end_job).
     pub fn offer(&mut self) -> Offer {
         while self.flow == Flow::Continue && !self.input_ended {
             if self.options.keep_order && self.held.len() >= self.options.window {
@@ -197,7 +197,7 @@ impl<'a> Gather<'a> {
 
     /// A job has ended on `host`, which is the text of the log's column Host. False if it is not open: unknown, or it has
     /// ended before.
-    pub fn ended(&mut self, seq: u64, came: Came, host: &str) -> bool {
+    pub fn end_job(&mut self, seq: u64, came: Came, host: &str) -> bool {
         let Some(Open { mut job, kept, received, is_cut }) = self.open.remove(&seq) else {
             return false;
         };
@@ -402,15 +402,15 @@ mod tests {
         let all: Vec<Offer> = (0..4).map(|_| gather.offer()).collect();
         assert_eq!(all, [Offer::Job(1), Offer::Job(2), Offer::Job(3), Offer::End]);
         gather.output(3, Stream::Out, b"three");
-        assert!(gather.ended(3, came(0), "n1"));
+        assert!(gather.end_job(3, came(0), "n1"));
         gather.output(1, Stream::Out, b"lost");
         gather.restart(1);
         gather.output(1, Stream::Out, b"one ");
-        assert!(gather.ended(1, came(2), "n2"));
-        assert!(!gather.ended(1, came(0), "n1"), "it has ended before");
-        assert!(!gather.ended(9, came(0), "n1"), "it was never taken");
+        assert!(gather.end_job(1, came(2), "n2"));
+        assert!(!gather.end_job(1, came(0), "n1"), "it has ended before");
+        assert!(!gather.end_job(9, came(0), "n1"), "it was never taken");
         gather.output(2, Stream::Out, b"two ");
-        assert!(gather.ended(2, came(0), "n1"));
+        assert!(gather.end_job(2, came(0), "n1"));
         let summary = gather.finish();
         assert_eq!(summary.to_string(), "ran 3, failed 1, skipped 0 of 3");
         assert_eq!(sink.0, b"one two three");
@@ -446,11 +446,11 @@ mod tests {
         let options = Options { keep_order: true, log: Some(log), ..Options::default() };
         let mut gather = Gather::new(options, &mut source, &mut events, &mut sink).expect("a control");
         (0..4).for_each(|_| assert!(matches!(gather.offer(), Offer::Job(_))));
-        assert!(gather.ended(2, came(0), "n2"));
+        assert!(gather.end_job(2, came(0), "n2"));
         assert_eq!(logged(&path), [""; 0], "its turn has not come");
-        assert!(gather.ended(1, came(0), "n1"));
+        assert!(gather.end_job(1, came(0), "n1"));
         // The disk was full after the first one.
-        assert!(gather.ended(3, came(0), "n3"));
+        assert!(gather.end_job(3, came(0), "n3"));
         assert_eq!(gather.finish().errors.len(), 1);
         assert_eq!(logged(&path), ["1 n1"]);
     }
@@ -468,8 +468,8 @@ mod tests {
         (0..2).for_each(|_| assert!(matches!(gather.offer(), Offer::Job(_))));
         let piece = vec![b'x'; 1 << 20];
         (0..40).for_each(|_| gather.output(2, Stream::Out, &piece));
-        assert!(gather.ended(2, came(0), "n1"));
-        assert!(gather.ended(1, came(0), "n1"));
+        assert!(gather.end_job(2, came(0), "n1"));
+        assert!(gather.end_job(1, came(0), "n1"));
         let summary = gather.finish();
         assert!(sink.0.len() < 20 << 20, "{} bytes were kept", sink.0.len());
         assert_eq!((summary.errors.len(), logged(&path)), (1, vec!["1 n1".to_owned()]));
@@ -482,7 +482,7 @@ mod tests {
         let mut gather = Gather::new(Options::default(), &mut source, &mut events, &mut sink).expect("a control");
         assert_eq!(gather.offer(), Offer::Job(1));
         assert_eq!((gather.offer(), gather.open()), (Offer::Job(2), 2));
-        assert!(gather.ended(2, came(0), "n1"));
+        assert!(gather.end_job(2, came(0), "n1"));
         let summary = gather.finish();
         assert_eq!((summary.ran, summary.skipped, summary.is_complete()), (1, 1, false));
     }

@@ -205,7 +205,7 @@ impl WatchedProgram<'_> {
                 continue;
             }
             if !fds[0].revents().contains(PollFlags::IN) {
-                return Err(match self.was_killed() {
+                return Err(match self.wait_for_sigkill() {
                     true => Unwatched::Passing("it was killed while it was loaded"),
                     false => Unwatched::Lasting(
                         "it ends while it is loaded, or does not start as programs of libc do".into(),
@@ -243,7 +243,7 @@ impl WatchedProgram<'_> {
     }
 
     /// Whether it has ended by SIGKILL, which the OOM killer sends too.
-    fn was_killed(&mut self) -> bool {
+    fn wait_for_sigkill(&mut self) -> bool {
         use std::os::unix::process::ExitStatusExt;
         self.child.wait().is_ok_and(|status| status.signal() == Some(SIGKILL))
     }

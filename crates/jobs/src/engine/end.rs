@@ -56,13 +56,13 @@ impl Engine<'_> {
         running.end_feed(self.options.tries_of(&running.job) > 1);
         let runtime = running.started.elapsed();
         match status {
-            Ok(status) if self.is_held_open(slot) => self.linger(slot, status, runtime),
+            Ok(status) if self.check_held_open(slot) => self.linger(slot, status, runtime),
             status => self.release(slot, status, runtime),
         }
     }
 
     /// Whether a process that a job has left behind may still write output.
-    fn is_held_open(&mut self, slot: usize) -> bool {
+    fn check_held_open(&mut self, slot: usize) -> bool {
         let Slot::Running(running) = &mut self.slots[slot] else { return false };
         if self.options.linger.is_zero() || running.killing.is_some() || self.flow == Flow::Now {
             return false;
@@ -114,7 +114,7 @@ impl Engine<'_> {
             }
             Err(error) if is_killed_before_exec(&error) && killing.is_none() && !signalled && !is_streamed => {
                 self.discard(capture);
-                self.kills_before_exec(
+                self.keep_killed(
                     Waiting { job, place, tries: tries - 1, since: None, known: true, kills_before_exec },
                     error,
                 );

@@ -61,7 +61,7 @@ fn number_in(path: &str, name: &str) -> u64 {
 
 impl Engine<'_> {
     /// Whether a job may be launched now, as far as the options and the kernel's resources are concerned.
-    pub(super) fn may_start(&mut self) -> bool {
+    pub(super) fn check_limits(&mut self) -> bool {
         for time in [&mut self.not_before, &mut self.delayed] {
             if time.is_some_and(|time| Instant::now() < time) {
                 return false;

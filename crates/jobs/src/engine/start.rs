@@ -42,7 +42,7 @@ impl Engine<'_> {
         if self.flow > Flow::Continue {
             return false;
         }
-        if !self.may_start() {
+        if !self.check_limits() {
             self.look_ahead();
             return false;
         }
@@ -55,7 +55,7 @@ impl Engine<'_> {
             }
             if let Slot::Waiting(waiting) = std::mem::replace(&mut self.slots[slot], Slot::Free) {
                 self.waiting -= 1;
-                if !self.launch(*waiting) || self.flow > Flow::Continue || !self.may_start() {
+                if !self.launch(*waiting) || self.flow > Flow::Continue || !self.check_limits() {
                     return false;
                 }
             }
@@ -70,7 +70,7 @@ impl Engine<'_> {
                 return true;
             }
             let Some(slot) = self.free_slot() else { break };
-            if !self.may_start() {
+            if !self.check_limits() {
                 break;
             }
             match self.pull(slot) {
@@ -85,7 +85,7 @@ impl Engine<'_> {
             }
         }
         // A job that failed without a process is tried again.
-        self.waiting > 0 && self.flow == Flow::Continue && self.may_start()
+        self.waiting > 0 && self.flow == Flow::Continue && self.check_limits()
     }
 
     /// The next job of the source.
@@ -242,7 +242,7 @@ impl Engine<'_> {
         let launched = match launched {
             Ok(launched) => launched,
             Err(error) if is_lack(&error) => return self.hold(waiting, error),
-            Err(error) if is_killed_before_exec(&error) => return self.kills_before_exec(waiting, error),
+            Err(error) if is_killed_before_exec(&error) => return self.keep_killed(waiting, error),
             Err(error) => {
                 self.end_unstarted(waiting, Ending::NotStarted(error), false);
                 return true;
@@ -371,7 +371,7 @@ impl Engine<'_> {
 
     /// Keeps a job whose child was [killed](is_killed_before_exec) before it could run the program. The run gets the same signal and ends,
     /// and the job is counted as skipped; otherwise it is launched again. Returns as [`hold`](Self::hold).
-    pub(super) fn kills_before_exec(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
+    pub(super) fn keep_killed(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
         waiting.kills_before_exec += 1;
         if waiting.kills_before_exec < MOST_KILLS_BEFORE_EXEC {
             return self.hold(waiting, error);

@@ -28,7 +28,7 @@ struct LastPackingOption(Option<&'static str>);
 
 impl LastPackingOption {
     /// Notes an option; a value that it makes void is worth a warning. False: it has no effect itself.
-    fn takes(&mut self, letter: u8, is_one: bool) -> bool {
+    fn note(&mut self, letter: u8, is_one: bool) -> bool {
         let Some((_, name)) = PACKING.iter().find(|(known, _)| *known == letter) else { return true };
         if let Some(before) = self.0.filter(|before| before != name) {
             // With a replacement, each command has one line anyway.
@@ -64,7 +64,7 @@ pub fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
             let letter = PACKING
                 .iter()
                 .find(|(_, full)| (name.len() > 4 || name.starts_with(b"r")) && full.as_bytes()[2..].starts_with(name));
-            if letter.is_none_or(|(letter, _)| packing.takes(*letter, is_one)) {
+            if letter.is_none_or(|(letter, _)| packing.note(*letter, is_one)) {
                 words.push(word);
                 words.extend(value);
             }
@@ -97,7 +97,7 @@ fn cluster(
         let letter = bytes[at];
         let attached = &bytes[at + 1..];
         if let Some((_, long)) = OPTIONAL.iter().find(|(short, _)| *short == letter) {
-            packing.takes(letter, false);
+            packing.note(letter, false);
             let value = if attached.is_empty() { Vec::new() } else { [b"=", attached].concat() };
             words.push(OsString::from_vec([long.as_bytes(), &value].concat()));
             return;
@@ -105,7 +105,7 @@ fn cluster(
         let option = OsString::from_vec(vec![b'-', letter]);
         if VALUES.contains(&letter) {
             let value = if attached.is_empty() { rest.next() } else { Some(OsString::from_vec(attached.to_vec())) };
-            if packing.takes(letter, value.as_deref() == Some(OsStr::new("1"))) {
+            if packing.note(letter, value.as_deref() == Some(OsStr::new("1"))) {
                 words.push(option);
                 words.extend(value);
             }

@@ -578,7 +578,7 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn signal_default(&mut self, signal: i32) -> &mut Self {
-        if self.is_signal(signal) {
+        if self.check_signal(signal) {
             self.signals.default |= bit(signal);
             self.signals.ignore &= !bit(signal);
         }
@@ -598,7 +598,7 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn signal_ignore(&mut self, signal: i32) -> &mut Self {
-        if self.is_signal(signal) {
+        if self.check_signal(signal) {
             self.signals.ignore |= bit(signal);
             self.signals.default &= !bit(signal);
         }
@@ -620,7 +620,7 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn signal_inherit(&mut self, signal: i32) -> &mut Self {
-        if self.is_signal(signal) {
+        if self.check_signal(signal) {
             self.signals.default &= !bit(signal);
             self.signals.ignore &= !bit(signal);
         }
@@ -640,7 +640,7 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn signal_block(&mut self, signal: i32) -> &mut Self {
-        if self.is_signal(signal) {
+        if self.check_signal(signal) {
             self.signals.mask |= bit(signal);
         }
         self
@@ -662,7 +662,7 @@ impl Command {
         self
     }
 
-    fn is_signal(&mut self, signal: i32) -> bool {
+    fn check_signal(&mut self, signal: i32) -> bool {
         let good = (1..=64).contains(&signal);
         if !good {
             self.signals.bad = Some(signal);

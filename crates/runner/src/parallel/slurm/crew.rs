@@ -203,7 +203,7 @@ impl<'a> Crew<'a> {
         };
         let (names, lost) = (of_state(&self.nodes, NodeState::Works), of_state(&self.nodes, NodeState::Lost));
         for (rank, seq) in self.steps[number].retire() {
-            if self.nodes.returned((number, rank), seq) {
+            if self.nodes.take_back((number, rank), seq) {
                 self.left.push_back(seq);
             }
         }
@@ -344,7 +344,7 @@ impl<'a> Crew<'a> {
             b"hello" => {
                 let name = String::from_utf8_lossy(&wire::plain(fields.next().unwrap_or_default())).into_owned();
                 self.nodes.add(id, name, wire::number(fields.next()).unwrap_or(1), now);
-                self.steps[id.0].is_number(fields.next().unwrap_or_default());
+                self.steps[id.0].note_number(fields.next().unwrap_or_default());
             }
             b"out" | b"err" => {
                 let Some(seq) = wire::number(fields.next()) else { return };
@@ -356,14 +356,14 @@ impl<'a> Crew<'a> {
             }
             b"end" => {
                 let Some(seq) = wire::number(fields.next()) else { return };
-                if self.nodes.ended(id, seq, now)
+                if self.nodes.end_job(id, seq, now)
                     && let Some(came) = came(fields)
                 {
                     self.end(id, seq, came);
                 }
             }
             b"back" => {
-                if let Some(seq) = wire::number(fields.next()).filter(|&seq| self.nodes.returned(id, seq)) {
+                if let Some(seq) = wire::number(fields.next()).filter(|&seq| self.nodes.take_back(id, seq)) {
                     self.left.push_back(seq);
                 }
             }
@@ -381,7 +381,7 @@ impl<'a> Crew<'a> {
             host = format!("{host},lost:{before}");
         }
         self.starts = 0;
-        self.gather.ended(seq, came, &host);
+        self.gather.end_job(seq, came, &host);
     }
 
     /// Slurm has sent a signal to the workers: it is about to end the job.

@@ -140,7 +140,7 @@ impl Nodes {
     }
 
     /// A job has ended. False if the node did not have it: it was given to another one meanwhile.
-    pub(super) fn ended(&mut self, id: Id, seq: u64, now: Instant) -> bool {
+    pub(super) fn end_job(&mut self, id: Id, seq: u64, now: Instant) -> bool {
         let Some(node) = self.get(id) else { return false };
         node.ends += 1;
         node.measure(now);
@@ -148,7 +148,7 @@ impl Nodes {
     }
 
     /// A node has returned a job that had not begun.
-    pub(super) fn returned(&mut self, id: Id, seq: u64) -> bool {
+    pub(super) fn take_back(&mut self, id: Id, seq: u64) -> bool {
         self.get(id).is_some_and(|node| node.jobs.remove(&seq))
     }
 
@@ -230,7 +230,7 @@ mod tests {
             for (rank, count) in [(0, 1), (1, 40)] {
                 for _ in 0..count {
                     let Some(&seq) = nodes.get((0, rank)).expect("a node").jobs.first() else { break };
-                    assert!(nodes.ended((0, rank), seq, now));
+                    assert!(nodes.end_job((0, rank), seq, now));
                 }
             }
             fill(&mut nodes, &mut next);
@@ -244,13 +244,13 @@ mod tests {
         let now = Instant::now();
         let mut nodes = nodes(&[1, 1], now);
         nodes.get((0, 0)).expect("a node").jobs.insert(7);
-        assert!(!nodes.ended((0, 1), 7, now));
+        assert!(!nodes.end_job((0, 1), 7, now));
         assert_eq!(nodes.leave((0, 0), NodeState::Lost), BTreeSet::from([7]));
         nodes.get((0, 1)).expect("a node").jobs.insert(7);
         nodes.heard((0, 0), now);
-        assert!(!nodes.ended((0, 0), 7, now), "it runs on the other node now");
-        assert!(nodes.ended((0, 1), 7, now));
-        assert!(!nodes.ended((0, 1), 7, now), "once");
+        assert!(!nodes.end_job((0, 0), 7, now), "it runs on the other node now");
+        assert!(nodes.end_job((0, 1), 7, now));
+        assert!(!nodes.end_job((0, 1), 7, now), "once");
     }
 
     #[test]
@@ -280,13 +280,13 @@ mod tests {
         nodes.add((1, 0), "n0".to_owned(), 2, now);
         nodes.inherit();
         assert_eq!(nodes.hungry(false), None);
-        assert!(nodes.ended((0, 0), 1, now) && nodes.ended((0, 0), 2, now));
+        assert!(nodes.end_job((0, 0), 1, now) && nodes.end_job((0, 0), 2, now));
         assert!(!nodes.has_waiting(0));
         nodes.inherit();
         assert_eq!(nodes.hungry(false), Some((1, 0)));
         nodes.get((1, 0)).expect("a node").jobs.insert(4);
         assert_eq!(nodes.hungry(false), None, "two slots, two jobs");
-        assert!(nodes.ended((0, 0), 3, now));
+        assert!(nodes.end_job((0, 0), 3, now));
         nodes.inherit();
         assert_eq!(nodes.hungry(true), Some((1, 0)));
     }
@@ -298,8 +298,8 @@ mod tests {
         nodes.get((0, 0)).expect("a node").jobs.extend(1..=8);
         assert_eq!(nodes.ask_back_next(), Some(((0, 0), 4)));
         assert_eq!(nodes.ask_back_next(), None, "once");
-        assert!(nodes.returned((0, 0), 8));
-        assert!(!nodes.returned((0, 0), 8));
+        assert!(nodes.take_back((0, 0), 8));
+        assert!(!nodes.take_back((0, 0), 8));
         nodes.answered((0, 0));
         nodes.get((0, 1)).expect("a node").jobs.insert(8);
         assert_eq!(nodes.ask_back_next(), None, "none is idle");

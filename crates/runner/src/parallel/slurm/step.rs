@@ -177,7 +177,7 @@ impl Step {
     }
 
     /// Notes the number of this step in the Slurm job.
-    pub(super) fn is_number(&mut self, number: &[u8]) {
+    pub(super) fn note_number(&mut self, number: &[u8]) {
         let job = std::env::var("SLURM_JOB_ID").ok();
         let number = std::str::from_utf8(number).ok().filter(|number| !number.is_empty());
         self.id = job.zip(number).map(|(job, number)| format!("{job}.{number}"));
