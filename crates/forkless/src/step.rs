@@ -94,7 +94,7 @@ macro_rules! steps {
             /// The step as error messages name it.
             ///
             /// ```
-            /// assert_eq!(forkless::Step::Rlimit.words(), "set the limit");
+            /// assert_eq!(forkless::Step::Rlimit.describe(), "set the limit");
             /// ```
             pub fn describe(self) -> &'static str {
                 match self { $(Self::$name => $words,)* }
