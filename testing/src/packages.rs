@@ -47,6 +47,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("fish", "tests of the completions of forkless"),
     ("man-db", "tests of the man pages of forkless"),
     ("mandoc", "tests of the man pages of forkless; the site"),
+    ("spin", "the models of cargo xtask models"),
     ("parallel", "GNU parallel, one of the compared runners"),
     ("libtext-csv-perl", "GNU parallel's --csv"),
     ("moreutils", "another parallel, one of the compared runners"),

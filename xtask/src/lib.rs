@@ -5,6 +5,7 @@ pub mod faults;
 pub mod fuzz;
 pub mod json;
 pub mod kernels;
+pub mod models;
 pub mod mutants;
 pub mod peers;
 pub mod release;

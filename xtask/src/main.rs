@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use testing::modules::{self, Modules, Profile};
 use testing::{dist, once, packages, surroundings};
-use xtask::{distros, fuzz, kernels, mutants, peers, release, site, sizes, soak, suite, targets, trust, version};
+use xtask::{
+    distros, fuzz, kernels, models, mutants, peers, release, site, sizes, soak, suite, targets, trust, version,
+};
 
 #[derive(Parser)]
 #[command(about = "Run a task of the forkless project")]
@@ -70,6 +72,11 @@ enum Task {
     Kernels(kernels::Options),
     /// Launch in all forms from many threads of one process, for hours
     Soak(soak::Options),
+    /// Check the models of docs/design/models, and that each planted error is found (needs spin and gcc)
+    Models {
+        /// Names of models (default: all)
+        names: Vec<String>,
+    },
     /// Run the fuzz targets; needs cargo-fuzz and a nightly toolchain
     Fuzz(fuzz::Options),
     /// Write what other languages and the docs have of the table of settings (after a change of crates/forkless/src/settings.rs)
@@ -135,6 +142,7 @@ fn task() -> Result<()> {
         Task::Distros(options) => return distros::run(options, &target),
         Task::Kernels(options) => return kernels::run(options, &target),
         Task::Soak(options) => return soak::run(options, &target),
+        Task::Models { names } => return models::run(names, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Settings => return step("settings", cargo(&GENERATE).current_dir(dist::root())),
         Task::Targets(options) => return targets::check(options, &target),
@@ -191,6 +199,8 @@ fn ci(target: &Path) -> Result<()> {
     } else {
         println!("SKIPPED: tests in Debian 13 because this user is not root");
     }
+    println!("== models");
+    models::run(&[], target)?;
     println!("== planted faults");
     mutants::run(&mutants::Options::central(), target)?;
     let quick = ["--quick", "--no-progress", "--out", "target/bench-ci"];

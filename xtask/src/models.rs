@@ -1,0 +1,88 @@
+//! Checks the models of docs/design/models with spin: every property holds, and every planted error breaks one.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+use testing::dist::root;
+
+/// What spin has found in a model, or in one with a planted error.
+struct Search {
+    states: String,
+    /// The first property that does not hold, and where.
+    found: Option<String>,
+    seconds: f64,
+}
+
+/// Checks all models, or those of these names.
+///
+/// # Errors
+/// If spin or gcc is missing, a property does not hold, or a planted error is not found.
+pub fn run(names: &[String], target: &Path) -> Result<()> {
+    let mut models = Vec::new();
+    for entry in fs::read_dir(root().join("docs/design/models"))? {
+        let path = entry?.path();
+        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if path.extension().is_some_and(|extension| extension == "pml") && (names.is_empty() || names.contains(&name)) {
+            models.push((name, path));
+        }
+    }
+    models.sort();
+    ensure!(!models.is_empty(), "no such model in docs/design/models");
+    let (place, mut wrong) = (std::path::absolute(target)?.join("models"), 0);
+    println!("{:<10} {:<26} {:>11} {:>7}  found", "model", "planted", "states", "seconds");
+    for (name, path) in models {
+        let plants = plants(&fs::read_to_string(&path)?);
+        ensure!(!plants.is_empty(), "{name} has no planted error");
+        for plant in std::iter::once(None).chain(plants.iter().map(Some)) {
+            let Search { states, found, seconds } = search(&path, plant, &place).with_context(|| name.clone())?;
+            let is_right = plant.is_some() == found.is_some();
+            wrong += usize::from(!is_right);
+            let (planted, found) = (plant.map_or("-", String::as_str), found.as_deref().unwrap_or("-"));
+            println!(
+                "{name:<10} {planted:<26} {states:>11} {seconds:>7.1}  {found}{}",
+                if is_right { "" } else { "  WRONG" }
+            );
+        }
+    }
+    if wrong > 0 {
+        bail!("{wrong} of these results are wrong: a property does not hold, or a planted error was not found");
+    }
+    Ok(())
+}
+
+/// The planted errors that the head of a model lists.
+fn plants(model: &str) -> Vec<String> {
+    let list = model.split("*/").next().and_then(|head| head.split("Plants:\n").nth(1)).unwrap_or("");
+    let names = list.lines().filter_map(|line| Some(line.strip_prefix(" * ")?.split_once(": ")?.0.to_owned()));
+    names.filter(|name| !name.contains(' ')).collect()
+}
+
+/// Searches all states. spin writes a C program that does so.
+fn search(model: &Path, plant: Option<&String>, place: &Path) -> Result<Search> {
+    let begun = Instant::now();
+    fs::create_dir_all(place)?;
+    let start = |program: &str, args: &[&str]| -> Result<String> {
+        let output = Command::new(program).args(args).current_dir(place).output();
+        let output = output.with_context(|| format!("{program}: apt-get install {program}"))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "{program}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        Ok(text)
+    };
+    let define = plant.map(|plant| format!("-D{}", plant.to_uppercase().replace('-', "_")));
+    let mut args = vec!["-a"];
+    args.extend(define.as_deref());
+    args.push(model.to_str().context("a path that is no text")?);
+    start("spin", &args)?;
+    start("gcc", &["-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=4096", "-o", "search", "pan.c"])?;
+    let text = start("./search", &["-m1000000"])?;
+    let after = |mark: &str| text.split_once(mark).map(|(before, after)| (before, after.lines().next().unwrap_or("")));
+    let states =
+        after(" states, stored").and_then(|(before, _)| before.split_whitespace().last()).context("no states")?;
+    let errors = after("errors: ").context("no errors counted")?.1.trim();
+    ensure!(!text.contains("max search depth too small") && !text.contains("out of memory"), "not all states: {text}");
+    let found = text.lines().find_map(|line| line.strip_prefix("pan:1: ")).map(str::to_owned);
+    ensure!(found.is_some() == (errors != "0"), "{text}");
+    Ok(Search { states: states.to_owned(), found, seconds: begun.elapsed().as_secs_f64() })
+}
