@@ -55,19 +55,19 @@ impl Budget<'_> {
     }
 }
 
-/// The length of one turn of a method.
+/// How long one turn of a method lasts.
 pub(crate) struct Goal {
-    /// Minimum time of the turn …
+    /// It lasts at least so long,
     pub(crate) time: Duration,
-    /// … which also continues until this many launches were made …
+    /// and until this many launches have been made;
     pub(crate) fewest: usize,
-    /// … and always ends after this many.
+    /// but it ends after this many.
     pub(crate) most: usize,
 }
 
 impl Goal {
-    /// Does a turn with this many launches in this time continue?
-    pub(crate) fn is_ahead(&self, count: usize, time: Duration) -> bool {
+    /// Whether a turn with this many launches in this time goes on.
+    pub(crate) fn is_unfinished(&self, count: usize, time: Duration) -> bool {
         count < self.most && (count < self.fewest || time < self.time)
     }
 }

@@ -30,7 +30,7 @@ pub(crate) trait Launcher {
         let cpu = cpu_time();
         let start = Instant::now();
         let mut count = 0;
-        while goal.is_ahead(count, start.elapsed()) {
+        while goal.is_unfinished(count, start.elapsed()) {
             series.push(self.launch()?);
             count += 1;
         }

@@ -11,12 +11,12 @@ use super::{
     statistics::Sample,
 };
 
-/// None.
+/// No program can be warm.
 pub(crate) fn programs() -> impl Iterator<Item = Name> {
     std::iter::empty()
 }
 
-/// None.
+/// No warm programs.
 #[derive(Default)]
 pub(crate) struct WarmPrograms {
     pub(crate) cold: Vec<String>,
@@ -38,7 +38,7 @@ impl WarmPrograms {
     }
 }
 
-/// Cannot exist.
+/// A launcher of warm programs: no value of it can exist.
 pub(crate) enum Warmed {}
 
 impl Warmed {

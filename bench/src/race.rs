@@ -165,7 +165,7 @@ impl<'p> RaceRunner<'p> {
             fewest: quota.fewest.saturating_sub(n),
             most: quota.most.saturating_sub(n),
         };
-        if !goal.is_ahead(0, Duration::ZERO) || !last && goal.time < self.launcher.least_turn() {
+        if !goal.is_unfinished(0, Duration::ZERO) || !last && goal.time < self.launcher.least_turn() {
             return Ok(());
         }
         self.launcher.turn(&goal, &mut self.series).with_context(|| format!("method {}", self.contestant.name()))

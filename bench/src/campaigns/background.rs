@@ -259,7 +259,7 @@ fn table(table: &PublishedTable, session: &mut Session, effort: BackgroundEffort
             }
             "touched" => {
                 let (mebibytes, part) = (effort.of([1024, 1024, 16]), effort.of([10, 4, 1]));
-                let mut process = Asked::raku(session, &way, part, mebibytes)?;
+                let mut process = RakuProcess::start(session, &way, part, mebibytes)?;
                 // The first turn does not count.
                 process.turn()?;
                 CampaignContestant::new(&row.name, move || Ok(vec![process.turn()?.0 / 1e6]))
@@ -356,7 +356,7 @@ fn curve(curve: &PublishedCurve, session: &mut Session, effort: BackgroundEffort
             let mut processes = Vec::new();
             for line in &curve.lines {
                 if raku_has(&line.id) {
-                    processes.push((line, Asked::raku(session, &line.id, part, 0)?));
+                    processes.push((line, RakuProcess::start(session, &line.id, part, 0)?));
                 } else {
                     session.record.skip(format!("{} because raku or its module is not installed", line.name));
                 }
@@ -400,21 +400,21 @@ fn curve(curve: &PublishedCurve, session: &mut Session, effort: BackgroundEffort
     Ok(table)
 }
 
-/// Does raku have this way to launch?
+/// Whether raku finds the module that launches so.
 fn raku_has(way: &str) -> bool {
     works("raku", if way == "Forkless" { &["-MForkless::Proc::Async", "-e", "1"] } else { &["-e", "1"] })
 }
 
 /// A process of Raku that stays alive from turn to turn, and launches by one method.
-struct Asked {
+struct RakuProcess {
     child: Child,
     input: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     count: usize,
 }
 
-impl Asked {
-    fn raku(session: &Session, way: &str, count: usize, mebibytes: u32) -> Result<Self> {
+impl RakuProcess {
+    fn start(session: &Session, way: &str, count: usize, mebibytes: u32) -> Result<Self> {
         let library = session.library("libforkless.so.0")?;
         let mut command = Command::new(session.place.join("small_pages"));
         command.arg("raku").arg(session.place.join("async.raku")).env("FORKLESS_LIBRARY", &library);
@@ -440,7 +440,7 @@ impl Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for RakuProcess {
     fn drop(&mut self) {
         // It ends with its input.
         self.input.take();

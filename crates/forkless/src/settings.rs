@@ -246,7 +246,7 @@ macro_rules! run {
     }};
 }
 
-macro_rules! word {
+macro_rules! is_yes {
     (yes) => {
         true
     };
@@ -292,7 +292,7 @@ macro_rules! table {
                 run_words: "",
                 docs: None,
                 example: "",
-                in_python: word!($python),
+                in_python: is_yes!($python),
             },)*
         ];
     };

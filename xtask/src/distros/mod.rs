@@ -19,7 +19,7 @@ use testing::dist::root;
 /// Records of the distributions: `bench/record/DATE-distros`.
 pub const RECORD: &str = "distros";
 
-/// What is run, and where.
+/// The options of `cargo xtask distros`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Releases of Debian: 11, 12, 13, sid (default: all)
@@ -27,7 +27,7 @@ pub struct Options {
     /// Only these parts, such as Rust or Node
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
-    /// What the counts of the tests are multiplied with
+    /// Multiply the counts of the tests by this
     #[arg(long, default_value_t = 0.3)]
     scale: f64,
     /// Minutes that a part may take
@@ -39,7 +39,7 @@ pub struct Options {
     /// Run nothing: write docs/platforms.md from the record
     #[arg(long)]
     page: bool,
-    /// A system that cannot be made is skipped
+    /// Skip a system that cannot be made, instead of failing
     #[arg(skip)]
     may_lack: bool,
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 const SIGPIPE: u64 = signal::bit(signal::SIGPIPE);
 
 /// The most parts that the kernel takes in one call: UIO_MAXIOV.
-const MOST: usize = 1024;
+const MOST_PARTS: usize = 1024;
 
 /// `write(2)`; without a reader it fails with EPIPE, and raises no signal.
 pub fn write_quietly<F: AsFd>(fd: F, bytes: &[u8]) -> io::Result<usize> {
@@ -24,7 +24,7 @@ pub(crate) fn write_vectored<F: AsFd>(fd: F, parts: &[IoSlice<'_>]) -> io::Resul
     const RWF_NOSIGNAL: usize = 0x100;
     /// Instead of an offset: the current file position.
     const HERE: usize = usize::MAX;
-    let parts = &parts[..parts.len().min(MOST)];
+    let parts = &parts[..parts.len().min(MOST_PARTS)];
     let args = [fd.as_fd().as_raw_fd() as usize, parts.as_ptr() as usize, parts.len(), HERE, HERE, RWF_NOSIGNAL];
     // SAFETY: `IoSlice` has the layout of iovec, and the kernel only reads the bytes.
     match unsafe { sys::syscall(uapi::__NR_pwritev2, args) } {

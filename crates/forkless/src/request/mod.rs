@@ -9,5 +9,5 @@ pub(crate) mod command;
 pub(crate) mod environment;
 pub(crate) mod stdio;
 
-/// A value of a type that only the modules above know.
+/// What clones in place of the launcher: a zygote or warm programs. Only their modules know its type.
 pub(crate) type ClonerHandle = Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>;

@@ -223,7 +223,7 @@ impl TryFrom<Stdio> for std::process::Stdio {
             // SAFETY: copied at once; a number that is not open is an error.
             FdSource::Borrowed(fd) => unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?.into(),
             FdSource::SocketPair | FdSource::DupOf(_) | FdSource::Open { .. } => {
-                return Err(io::Error::new(io::ErrorKind::Unsupported, "std::process::Stdio cannot say this"));
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "std::process::Stdio has no such stream"));
             }
         })
     }

@@ -19,10 +19,10 @@ pub(super) struct Streams {
     hungry: VecDeque<(usize, u32)>,
     /// Input must come first.
     pub(super) waits_for_input: bool,
-    /// There is more to hand out at once.
+    /// Some can be served at once, without waiting for an event.
     pub(super) is_busy: bool,
-    /// The source has had such jobs: input may be left when all jobs have ended.
-    pub(super) any: bool,
+    /// Whether there has been such a job: then input may be left when all jobs have ended.
+    pub(super) have_been: bool,
 }
 
 impl Engine<'_> {
@@ -31,9 +31,9 @@ impl Engine<'_> {
         let Slot::Running(running) = &mut self.slots[slot] else { return };
         let (turn, seq) = (running.turn, running.place.seq);
         let Some(feed) = &mut running.feed else { return };
-        // Before the first write, which fails if the job has already ended.
+        // Noted before the first write, which fails if the job has already ended.
         if feed.goes_on {
-            self.streams.any = true;
+            self.streams.have_been = true;
         }
         while feed.at < feed.bytes.len() {
             match forkless::internal::write_quietly(&feed.pipe, &feed.bytes[feed.at..]) {
@@ -50,7 +50,7 @@ impl Engine<'_> {
                         }
                     }
                 }
-                // It does not want the rest.
+                // The job has closed its standard input.
                 Err(_) => return self.close_feed(slot, seq),
             }
         }
@@ -63,7 +63,7 @@ impl Engine<'_> {
         self.streams.hungry.push_back((slot, turn));
     }
 
-    /// A job takes no more.
+    /// Closes a job's standard input, and tells the source.
     fn close_feed(&mut self, slot: usize, seq: u64) {
         if let Slot::Running(running) = &mut self.slots[slot] {
             running.end_feed(self.options.tries_of(&running.job) > 1);

@@ -355,7 +355,7 @@ impl<'a> Engine<'a> {
         }
         self.summary.skipped += self.waiting as u64;
         self.summary.total = self.seq;
-        let left = self.input != Supply::End || self.streams.any;
+        let left = self.input != Supply::End || self.streams.have_been;
         if left && !self.summary.unread {
             match self.source.left() {
                 Some(left) => {

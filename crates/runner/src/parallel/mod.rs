@@ -108,7 +108,7 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
     }
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let mut plan = Plan::of(options, &control)?;
-    signals::heed(&control, &plan.report).map_err(|error| format!("cannot install signal handlers: {error}"))?;
+    signals::handle(&control, &plan.report).map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let halt = plan.options.halt;
     let (source, report, sink) = (&mut *plan.source, &mut plan.report, &mut *plan.sink);
     let summary = match options.slurm.is_some() && !options.dry_run {

@@ -15,7 +15,7 @@ use super::message::say;
 /// A shell and the program that it starts.
 const FOR_A_JOB: u64 = 2;
 
-/// The wanted number of slots, or as many as there is room for, and at least one.
+/// The number of slots: as many as wanted, or fewer if there is no room for so many processes. At least one.
 pub(super) fn fit(wanted: usize) -> usize {
     let limits = [of_user(), of_cgroups()];
     let Some((room, what)) = limits.into_iter().flatten().min_by_key(|(room, _)| *room) else { return wanted };
@@ -30,7 +30,7 @@ pub(super) fn fit(wanted: usize) -> usize {
 /// The limit counts the threads of all processes of the real user. Root has none.
 fn of_user() -> Option<(u64, &'static str)> {
     let limit = getrlimit(Resource::Nproc).current.filter(|_| !getuid().is_root())?;
-    // All threads of the machine, which are more: "0.00 0.01 0.05 1/123 4567".
+    // First by all threads of the machine, which is faster: "0.00 0.01 0.05 1/123 4567".
     let all = fs::read_to_string("/proc/loadavg").ok()?;
     let all: u64 = all.split(' ').nth(3)?.split_once('/')?.1.parse().ok()?;
     const MANY: u64 = 1 << 16;

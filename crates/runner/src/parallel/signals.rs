@@ -1,4 +1,4 @@
-//! What signals do to a run: only what is safe in their handlers.
+//! The signal handlers of a run. They do only what is safe in a handler: set numbers, and wake the loop.
 //!
 //! A thread for them would make each system call on a descriptor slower, because the file-descriptor table would be shared, and
 //! would take memory for its stack.
@@ -24,11 +24,11 @@ pub(super) fn is_in_slurm() -> bool {
     env::var_os("SLURM_JOB_ID").is_some()
 }
 
-/// TSTP, by Ctrl-Z: the jobs are stopped with this process, as GNU parallel's. They are in process groups of their own, which the
+/// Installs the handlers. TSTP, by Ctrl-Z: the jobs are stopped with this process, as GNU parallel's. They are in process groups of their own, which the
 /// terminal does not reach. HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
 /// listed, or, in a job of Slurm, no further jobs (`sbatch --signal=B:USR1@60`: its time is about to end). USR2: progress is
 /// shown, or no longer.
-pub(super) fn heed(control: &Control, report: &Report) -> io::Result<()> {
+pub(super) fn handle(control: &Control, report: &Report) -> io::Result<()> {
     // A log or a temporary file that may grow no further is an error like a full disk, not the end of the run.
     on(SIGXFSZ, || ())?;
     let stops = control.clone();
