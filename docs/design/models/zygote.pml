@@ -10,7 +10,7 @@
  * Properties:
  * - No two children use one parcel, and no parcel is filled while a child uses it.
  * - A launch executes its program once at most, and never with other attributes.
- * - If a launch fails, it has left no child. A launch that has made no child says so.
+ * - A launch that fails has left no child.
  * - A failed child is reaped.
  * - Nobody waits for ever: not the caller, whatever happens to helper and child, and not a child whose caller has died.
  *
