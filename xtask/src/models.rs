@@ -1,4 +1,5 @@
-//! Checks the models of docs/design/models with spin: every property holds, and every planted error breaks one.
+//! Checks the models: with spin those of docs/design/models, with loom those of tests/loom. Every property holds, and every
+//! planted error breaks one.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -15,11 +16,37 @@ struct Search {
     seconds: f64,
 }
 
-/// Checks all models, or those of these names.
+/// Checks all models, or those of these names; `loom`: all of `tests/loom`.
 ///
 /// # Errors
 /// If spin or gcc is missing, a property does not hold, or a planted error is not found.
 pub fn run(names: &[String], target: &Path) -> Result<()> {
+    let is_loom = |name: &String| name == "loom";
+    if names.is_empty() || names.iter().any(is_loom) {
+        with_loom(target)?;
+    }
+    if names.is_empty() || !names.iter().all(is_loom) {
+        with_spin(names, target)?;
+    }
+    Ok(())
+}
+
+/// Whether spin is installed.
+pub fn has_spin() -> bool {
+    Command::new("spin").arg("-V").output().is_ok()
+}
+
+/// # Errors
+/// As for [`run`].
+pub fn with_loom(target: &Path) -> Result<()> {
+    let mut run = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    run.args(["run", "--quiet", "--release", "--locked", "--manifest-path", "tests/loom/Cargo.toml", "--target-dir"]);
+    run.arg(std::path::absolute(target)?.join("loom")).current_dir(root());
+    ensure!(run.status()?.success(), "a model of tests/loom has failed");
+    Ok(())
+}
+
+fn with_spin(names: &[String], target: &Path) -> Result<()> {
     let mut models = Vec::new();
     for entry in fs::read_dir(root().join("docs/design/models"))? {
         let path = entry?.path();

@@ -7,10 +7,10 @@
 
 use crate::frame::{ASK_WANTED, ASKED, Frame, GO, GO_AWAY, GO_WAIT, Table};
 use crate::plan::{BEST_EFFORT, Header, IN_PLACE, Op, OpCode, at};
+use crate::sync::{self, AtomicU32, fence};
 use crate::sys::{self, Result, errno};
 use crate::{call, exec, fds, process, signals};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, fence};
 
 /// Plays the frame's plan and executes the program; on failure exits, with the reason in the frame.
 pub unsafe extern "C-unwind" fn play(frame: *mut Frame) -> ! {
@@ -172,7 +172,7 @@ unsafe fn run_hook(frame: &Frame) -> Result<()> {
 fn await_go(frame: &Frame) -> Result<()> {
     if frame.asked.load(Relaxed) == ASK_WANTED {
         frame.asked.store(ASKED, Release);
-        sys::futex_wake(&frame.asked);
+        sync::futex_wake(&frame.asked);
     }
     await_word(&frame.go, frame)
 }
@@ -188,7 +188,7 @@ pub(crate) fn await_word(go: &AtomicU32, frame: &Frame) -> Result<()> {
             GO_AWAY => return Err(errno::ECHILD),
             _ => {}
         }
-        let timed_out = sys::futex_wait(go, GO_WAIT, Some(&POLL_INTERVAL)) == Err(errno::ETIMEDOUT);
+        let timed_out = sync::futex_wait(go, GO_WAIT, Some(&POLL_INTERVAL)) == Err(errno::ETIMEDOUT);
         if timed_out && process::has_lost_parent(frame) {
             return Err(errno::ESRCH);
         }

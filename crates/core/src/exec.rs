@@ -5,9 +5,9 @@
 
 use crate::frame::Frame;
 use crate::plan::{ANY_BY_SHELL, Header, Op, TRY_ALL, at, environment};
+use crate::sync::fence;
 use crate::sys::{self, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::fence;
 
 /// Plays [`OpCode::Exec`](crate::plan::OpCode::Exec): tries the candidates in turn, as `execvp(3)` does with PATH.
 ///

@@ -11,6 +11,7 @@
 use crate::frame::{EXEC_SLOT, Frame, SLOT_INHERIT, SLOT_NULL, TOOK_FDS, Table, source_of};
 use crate::plan::{Header, IN_PROCFS, NOT_PROCFS, NOWHERE, Op, Origin, Pair, SURELY, at};
 use crate::procfs;
+use crate::sync;
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -238,7 +239,7 @@ pub fn announce_taken(frame: &Frame) {
         frame.word.store(TOOK_FDS, Release);
     }
     if frame.announce != 0 {
-        sys::futex_wake(&frame.word);
+        sync::futex_wake(&frame.word);
     }
 }
 

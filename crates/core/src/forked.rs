@@ -16,9 +16,9 @@
 use crate::child;
 use crate::frame::Frame;
 use crate::robust::{self, Robust};
+use crate::sync::AtomicU32;
 use crate::sys::{self, uapi};
 use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Release;
 
 /// [`ForkFrame::owner`]: the child has not taken the word yet.

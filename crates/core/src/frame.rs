@@ -5,9 +5,9 @@
 //! valid frame of a finished run; a forked child of the parent finds these (MADV_WIPEONFORK).
 
 use crate::plan::{Header, MAX_FDS, MISSES, Origin, Pair, VARIABLES};
+use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Acquire;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 
 /// The child may still use the parent's memory and descriptors.
 pub const RUNNING: u32 = 1;

@@ -10,8 +10,8 @@
 //! (the loop that plays the plan), then the steps: [`fds`], [`process`], [`signals`], [`call`], [`exec`]. [`forked`]
 //! is the entry of a child with its own memory, [`zygote_child`] of a child that a zygote clones (with [`attributes`] and
 //! [`parcel`], which the zygote uses), [`vfork_call`] of a
-//! child that calls a function of the user. [`report`] evaluates the result of a run, [`sys`] makes the system calls,
-//! and [`robust`] has the kernel mark a futex word when a child leaves.
+//! child that calls a function of the user. [`report`] evaluates the result of a run, [`sys`] makes the system calls, [`sync`]
+//! has the atomic types, and [`robust`] has the kernel mark a futex word when a child leaves.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
 
@@ -34,3 +34,4 @@ pub mod sender;
 pub mod vfork_call;
 pub mod report;
 pub mod sys;
+pub mod sync;

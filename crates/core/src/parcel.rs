@@ -11,11 +11,11 @@
 
 use crate::frame::{Frame, SLOTS};
 use crate::plan::{self, Header, MAX_FDS};
+use crate::sync::{AtomicI32, AtomicU32};
 use crate::zygote_child::Sent;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicI32, AtomicU32};
 
 /// The guard below a child's stack. As large as the largest page of any supported kernel, so that it is a whole number
 /// of pages everywhere.

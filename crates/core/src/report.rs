@@ -4,7 +4,7 @@ use crate::frame::Frame;
 use crate::plan::MISSES;
 use crate::plan::{Header, Op, OpCode, at};
 use crate::signals::PUTS_HANDLERS_AWAY;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// The result of a run of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Outcome {
 /// # Safety
 /// `plan` is the one that was played, or a copy of it.
 pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
-    let step = frame.step.load(Acquire);
+    let step = frame.step.load(Relaxed);
     if step == 0 {
         return match frame.errno.load(Relaxed) {
             0 if frame.detail.load(Relaxed) != PUTS_HANDLERS_AWAY => Outcome::Killed(None),
@@ -70,7 +70,7 @@ pub unsafe fn outcome(frame: &Frame, plan: *const Header) -> Outcome {
 
 /// The best-effort steps that failed, as op index and errno.
 pub fn misses(frame: &Frame) -> impl Iterator<Item = (u32, i32)> + '_ {
-    let count = (frame.skipped.load(Acquire) as usize).min(MISSES);
+    let count = (frame.skipped.load(Relaxed) as usize).min(MISSES);
     frame.misses.iter().take(count).map(|miss| {
         let miss = miss.load(Relaxed);
         ((miss >> 32) as u32, miss as u32 as i32)

@@ -11,9 +11,9 @@
 //! # Safety
 //! As for [`child`](crate::child).
 
+use crate::sync::AtomicU32;
 use crate::sys::{self, Result, uapi};
 use core::ptr::null;
-use core::sync::atomic::AtomicU32;
 
 /// `struct robust_list_head`, and the one entry of its list.
 #[repr(C)]

@@ -9,10 +9,10 @@
 
 use crate::frame::Frame;
 use crate::plan::Op;
+use crate::sync::fence;
 use crate::sys::signal::{self, bit};
 use crate::sys::{self, Result, prctl, uapi};
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::fence;
 
 /// The signals whose default action is a core dump: signal(7).
 const DUMPING: u64 = bit(signal::SIGQUIT)

@@ -16,11 +16,10 @@ use crate::child::{await_word, play};
 use crate::frame::{Frame, GO};
 use crate::robust::{self, Robust};
 use crate::signals;
+use crate::sync::{self, AtomicU32, fence};
 use crate::sys::{self, Result, prctl, uapi};
 use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use core::sync::atomic::fence;
 
 /// The number of resource limits.
 pub const LIMITS: usize = 16;
@@ -198,7 +197,7 @@ pub unsafe fn adopt_unannounced(sent: &Sent) {
 pub fn announce(sent: &Sent) {
     sent.frame.word.store(robust::held(), Release);
     if sent.announce != 0 {
-        sys::futex_wake(&sent.frame.word);
+        sync::futex_wake(&sent.frame.word);
     }
 }
 

@@ -72,6 +72,7 @@ cfg_if::cfg_if! { if #[cfg(all(target_os = "linux", any(target_arch = "x86_64", 
 mod request;
 mod plan;
 mod kernel;
+mod sync;
 mod kept;
 mod procfs;
 #[cfg(feature = "pty")]

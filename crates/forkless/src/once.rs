@@ -1,7 +1,8 @@
 //! Values that are computed once for the life of the process.
 
+use crate::sync::AtomicPtr;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A value that is computed at the first use and kept forever. It has no lock, unlike `OnceLock`: if the process were
 /// forked while another thread held the lock, the copy would wait for it forever. Threads that come at the same time

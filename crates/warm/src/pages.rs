@@ -22,6 +22,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use forkless_core::signals::has_filter;
+use forkless_core::sync;
 use forkless_core::sys::{self, Result, errno, uapi};
 
 const PAGE: usize = 4096;
@@ -122,7 +123,7 @@ impl Pages {
         // SAFETY: the page is mapped as long as launches are noted.
         let gate = unsafe { &*self.gate };
         gate.store(self.rounds, Release);
-        sys::futex_wake(gate);
+        sync::futex_wake(gate);
     }
 
     /// In a child: waits until it is watched, if it will be. Not for long: the template may be stopped.
@@ -132,7 +133,7 @@ impl Pages {
             let Some(gate) = self.gate.as_ref() else { return };
             let time = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: PATIENCE };
             if self.rounds != 0 && gate.load(Acquire) == self.rounds {
-                let _ = sys::futex_wait(gate, self.rounds, Some(&time));
+                let _ = sync::futex_wait(gate, self.rounds, Some(&time));
             }
             let _ = sys::syscall(uapi::__NR_munmap, [self.gate as usize, PAGE, 0, 0, 0, 0]);
         }

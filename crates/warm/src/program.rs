@@ -9,6 +9,7 @@ use core::sync::atomic::fence;
 use forkless_core::frame::{Frame, LEFT};
 use forkless_core::parcel::refusal;
 use forkless_core::plan::{Header, at, environment};
+use forkless_core::sync;
 use forkless_core::sys::{self, Result, prctl, uapi};
 
 /// `struct prctl_mm_map`, prctl(2) PR_SET_MM_MAP: all addresses that `/proc/PID/stat` shows.
@@ -225,7 +226,7 @@ impl Program {
         fence(Release);
         // The parcel stays mapped here until the caller of this function unmaps it, so the wake has a valid address.
         frame.word.store(LEFT, Release);
-        sys::futex_wake(&frame.word);
+        sync::futex_wake(&frame.word);
     }
 }
 

@@ -17,6 +17,7 @@ use forkless_core::child::play_all_but_last;
 use forkless_core::frame::LEFT;
 use forkless_core::parcel::{self, MAX_PATCHES, Message, MessageKind, PARCEL_AT, Parcel, SHORTEST, failure, refusal};
 use forkless_core::sender::{Owner, receive};
+use forkless_core::sync;
 use forkless_core::sys::{self, errno, prctl, uapi};
 use forkless_core::zygote_child::{Adopt, adopt_unannounced, announce, fail};
 
@@ -261,7 +262,7 @@ impl State {
                 order.errno.store(error, Relaxed);
                 order.failure.store(why, Relaxed);
                 sent.frame.word.store(LEFT, Release);
-                sys::futex_wake(&sent.frame.word);
+                sync::futex_wake(&sent.frame.word);
                 None
             }
         }

@@ -276,34 +276,6 @@ pub fn gettid() -> i32 {
     unsafe { syscall(__NR_gettid, [0; 6]) }.unwrap_or(0) as i32
 }
 
-/// `futex(2)` FUTEX_WAIT, not process-private, because the kernel's wake at exec is not. `timeout` is relative.
-#[inline]
-pub fn futex_wait(
-    word: &core::sync::atomic::AtomicU32,
-    expected: u32,
-    timeout: Option<&__kernel_timespec>,
-) -> Result<()> {
-    let limit = timeout.map_or(0, |t| t as *const _ as usize);
-    // SAFETY: the word and the timeout live for the length of the call.
-    unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAIT as usize, expected as usize, limit, 0, 0]) }
-        .map(drop)
-}
-
-/// `futex(2)` FUTEX_WAKE of one waiter, not process-private.
-#[inline]
-pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
-    // SAFETY: the kernel only uses the word's address as a key.
-    let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAKE as usize, 1, 0, 0, 0]) };
-}
-
-/// `futex(2)` FUTEX_WAKE of all waiters, not process-private.
-#[inline]
-pub fn futex_wake_all(word: &core::sync::atomic::AtomicU32) {
-    let all = i32::MAX as usize;
-    // SAFETY: the kernel only uses the word's address as a key.
-    let _ = unsafe { syscall(__NR_futex, [word.as_ptr() as usize, FUTEX_WAKE as usize, all, 0, 0, 0]) };
-}
-
 /// `wait4(2)`: returns the pid (0 with `WNOHANG` and nothing to report).
 #[inline]
 pub fn wait4(pid: i32, status: &mut i32, options: u32, usage: Option<&mut rusage>) -> Result<i32> {

@@ -10,11 +10,12 @@
 use crate::launch::pending::Pending;
 use crate::launch::wait;
 use crate::process;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A child without a handle.
 pub(crate) struct Orphan {

@@ -32,10 +32,11 @@ use super::creator::without_signals;
 use crate::kernel::{self, Prctl};
 use crate::process;
 use crate::procfs::{self, Status};
+use crate::sync::{self, AtomicU32, AtomicU64};
 use forkless_core::sys::{self, errno, uapi};
 use nix::time::{ClockId, clock_gettime};
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long launches may overlap before the state is due to be restored.
@@ -182,16 +183,9 @@ impl Note {
     }
 }
 
-/// The lower half of [`NOTE`] as a futex word. Only the kernel reads it by this address.
-fn half() -> &'static AtomicU32 {
-    let low = NOTE.as_ptr().cast::<u32>().wrapping_add(cfg!(target_endian = "big") as usize);
-    // SAFETY: a part of the static word, aligned for it.
-    unsafe { AtomicU32::from_ptr(low) }
-}
-
 fn wake() {
     if SLEEPERS.load(Ordering::SeqCst) != 0 {
-        sys::futex_wake_all(half());
+        sync::futex_wake_low(&NOTE);
     }
 }
 
@@ -199,7 +193,7 @@ fn wake() {
 fn sleep(note: Note, limit: Duration) {
     let limit = uapi::__kernel_timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos() as i64 };
     SLEEPERS.fetch_add(1, Ordering::SeqCst);
-    let _ = sys::futex_wait(half(), note.0, Some(&limit));
+    let _ = sync::futex_wait_low(&NOTE, note.0, Some(&limit));
     SLEEPERS.fetch_sub(1, Ordering::SeqCst);
 }
 

@@ -21,6 +21,7 @@ use crate::plan::Plan;
 use crate::procfs;
 use crate::request::closure::call_all;
 use crate::route::Route;
+use crate::sync;
 use forkless_core::forked::{self, NO_OWNER};
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, GO_WAIT, LEFT, Table};
 use forkless_core::plan::VARIABLES;
@@ -146,7 +147,7 @@ fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
 fn open_gate(stack: &Stack, go: bool) {
     if let Some(shared) = stack.forked() {
         shared.gate.store(if go { GO } else { GO_AWAY }, Ordering::Release);
-        sys::futex_wake(&shared.gate);
+        sync::futex_wake(&shared.gate);
     }
 }
 

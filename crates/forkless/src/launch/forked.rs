@@ -5,6 +5,7 @@ use super::stack::has_left;
 use crate::kernel;
 use crate::launch::wait::{is_gone, is_stopped};
 use crate::procfs::Process;
+use crate::sync;
 use forkless_core::forked::{ForkFrame, UNWATCHED};
 use forkless_core::frame::LEFT;
 use forkless_core::sys::{self, errno, uapi};
@@ -59,7 +60,7 @@ pub(super) fn wait_while(shared: &ForkFrame, pid: i32, limit: Option<Duration>) 
 
 pub(super) fn nap(word: &AtomicU32, value: u32, time: Duration) {
     let time = uapi::__kernel_timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos() as i64 };
-    let _ = sys::futex_wait(word, value, Some(&time));
+    let _ = sync::futex_wait(word, value, Some(&time));
 }
 
 /// Whether a child that has left has executed a program; false if it was killed in exec. True if that cannot be

@@ -4,11 +4,12 @@ use super::dumps;
 use super::stack::Stack;
 use crate::plan::IdMaps;
 use crate::procfs::Process;
+use crate::sync::{self, AtomicI32, AtomicU32};
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, LEFT};
-use forkless_core::sys::{self, errno};
+use forkless_core::sys::errno;
 use rustix::fs::OFlags;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 
 /// An errno, and the file that it is about.
@@ -31,7 +32,7 @@ pub(crate) fn write(
         dumps::forbid();
     }
     go.store(if answer.is_ok() { GO } else { GO_AWAY }, Ordering::Release);
-    sys::futex_wake(go);
+    sync::futex_wake(go);
     answer.map_err(|(error, what)| (error.raw_os_error().unwrap_or(errno::EINVAL), what))
 }
 
@@ -50,24 +51,33 @@ pub(crate) fn write_meanwhile<T>(
     asked.store(ASK_WANTED, Ordering::Relaxed);
     thread::scope(|scope| {
         let wait_and_write = move || {
-            while asked.load(Ordering::Acquire) != ASKED {
-                let _ = sys::futex_wait(asked, ASK_WANTED, None);
-            }
-            // 0: no child has asked.
-            let pid = Some(child.load(Ordering::Relaxed)).filter(|&pid| pid != 0);
-            pid.map(|pid| write(pid, go, maps, forbids_dumps, || word.load(Ordering::Acquire) != LEFT))
+            await_request(asked, child)
+                .map(|pid| write(pid, go, maps, forbids_dumps, || word.load(Ordering::Acquire) != LEFT))
         };
         let writer = thread::Builder::new().spawn_scoped(scope, wait_and_write)?;
         let cloned = clone(stack);
-        // A child that has not asked by now has left, or was never created. The writer must not wait for it.
-        if asked.load(Ordering::Acquire) != ASKED {
-            child.store(0, Ordering::Relaxed);
-            asked.store(ASKED, Ordering::Release);
-            sys::futex_wake(asked);
-        }
+        dismiss_writer(asked, child);
         let written = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok((cloned, written))
     })
+}
+
+/// Waits until a child asks for its maps, and returns its PID. `None`: none will ask.
+pub(super) fn await_request(asked: &AtomicU32, child: &AtomicI32) -> Option<i32> {
+    while asked.load(Ordering::Acquire) != ASKED {
+        let _ = sync::futex_wait(asked, ASK_WANTED, None);
+    }
+    Some(child.load(Ordering::Relaxed)).filter(|&pid| pid != 0)
+}
+
+/// Ends the wait of the thread in [`await_request`]. A child that has not asked by now has left, or was never created.
+pub(super) fn dismiss_writer(asked: &AtomicU32, child: &AtomicI32) {
+    // The kernel lets the caller continue after all that the child has done.
+    if asked.load(Ordering::Relaxed) != ASKED {
+        child.store(0, Ordering::Relaxed);
+        asked.store(ASKED, Ordering::Release);
+        sync::futex_wake(asked);
+    }
 }
 
 fn write_all(pid: i32, maps: &IdMaps, is_there: impl Fn() -> bool) -> Result<(), (io::Error, &'static str)> {

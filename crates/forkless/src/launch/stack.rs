@@ -8,8 +8,10 @@
 //! if it lies in the pool, and no other launch gets it. A forked copy of the process finds these mappings full of
 //! zeroes (`MADV_WIPEONFORK`), so there they are free.
 
+use super::pool::Pool;
 use crate::error::Error;
 use crate::plan::Plan;
+use crate::sync::{AtomicI32, AtomicU32};
 use forkless_core::forked::{ForkFrame, OWNER_LEFT, UNWATCHED};
 use forkless_core::frame::{Frame, LEFT, RUNNING};
 pub(crate) use forkless_core::parcel::{GUARD, MAPPING, frame_offset};
@@ -18,13 +20,13 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::process::ExitStatus;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of stacks that are kept. If more children are between clone and exec at one time, the further stacks are
 /// unmapped after use.
 const KEPT: usize = 256;
 
-static POOL: [AtomicPtr<Frame>; KEPT] = [const { AtomicPtr::new(null_mut()) }; KEPT];
+static POOL: Pool<Frame, KEPT> = Pool::new();
 
 /// The number of mappings that exist now.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
@@ -98,21 +100,9 @@ unsafe impl Sync for Stack {}
 impl Stack {
     /// A stack from the pool, or a new one. The error is `mmap(2)`'s.
     pub(crate) fn take() -> Result<Self, i32> {
-        let start = hint();
-        for n in 0..KEPT {
-            let slot = &POOL[(start + n) % KEPT];
-            if slot.load(Ordering::Relaxed).is_null() {
-                continue;
-            }
-            let Some(frame) = NonNull::new(slot.swap(null_mut(), Ordering::Acquire)) else { continue };
-            let stack = Self { frame, kind: StackKind::Pooled, lender: None };
-            if stack.frame().state() == LEFT {
-                HINT.set((start + n) % KEPT);
-                return Ok(stack);
-            }
-            stack.keep(start + n);
-        }
-        Self::map()
+        let Some((frame, slot)) = POOL.take(hint(), |frame| frame.state() == LEFT, unmap) else { return Self::map() };
+        HINT.set(slot);
+        Ok(Self { frame, kind: StackKind::Pooled, lender: None })
     }
 
     fn map() -> Result<Self, i32> {
@@ -240,34 +230,28 @@ impl Stack {
         let length = (frame_offset() - GUARD) as u64;
         (top - length, length)
     }
+}
 
-    /// Puts the stack into a free slot of the pool, from `start` on. If none is free, unmaps it unless a child uses
-    /// it.
-    fn keep(self, start: usize) {
-        let stack = std::mem::ManuallyDrop::new(self);
-        let frame = stack.frame.as_ptr();
-        for n in 0..KEPT {
-            let at = (start + n) % KEPT;
-            let free = POOL[at].load(Ordering::Relaxed).is_null();
-            if free && POOL[at].compare_exchange(null_mut(), frame, Ordering::Release, Ordering::Relaxed).is_ok() {
-                HINT.set(at);
-                return;
-            }
-        }
-        if stack.frame().state() == LEFT {
-            let base = frame.wrapping_byte_sub(frame_offset());
-            // SAFETY: the whole mapping, to which nothing refers any more.
-            let _ = unsafe { munmap(base.cast(), MAPPING) };
-            MAPPED.fetch_sub(1, Ordering::Relaxed);
-        }
-        // Otherwise a child still runs on it: the mapping is leaked, because unmapping it would crash the child.
+/// Unmaps a stack that the pool has no room for, unless a child uses it.
+fn unmap(frame: NonNull<Frame>) {
+    // SAFETY: mapped until here.
+    if unsafe { frame.as_ref() }.state() == LEFT {
+        let base = frame.as_ptr().wrapping_byte_sub(frame_offset());
+        // SAFETY: the whole mapping, to which nothing refers any more.
+        let _ = unsafe { munmap(base.cast(), MAPPING) };
+        MAPPED.fetch_sub(1, Ordering::Relaxed);
     }
+    // Otherwise a child still runs on it: the mapping is leaked, because unmapping it would crash the child.
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
         match self.kind {
-            StackKind::Pooled => Self { frame: self.frame, kind: StackKind::Pooled, lender: None }.keep(hint()),
+            // SAFETY: mapped until it is unmapped below, or taken, and this handle is its last one.
+            StackKind::Pooled => match unsafe { POOL.put(hint(), self.frame) } {
+                Some(slot) => HINT.set(slot),
+                None => unmap(self.frame),
+            },
             // SAFETY: the whole mapping, which this process uses no more; the child has its own.
             StackKind::Forked => _ = unsafe { munmap(self.frame.as_ptr().cast(), size_of::<ForkFrame>()) },
             // Dropping the lender returns it.

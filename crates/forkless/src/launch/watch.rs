@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::kernel::SIGCONT;
 use crate::launch::wait::{self, is_gone, is_stopped};
 use crate::plan::Plan;
+use crate::sync;
 use forkless_core::frame::{LEFT, RUNNING};
 use forkless_core::plan::OpCode;
 use forkless_core::report::{Outcome, outcome};
@@ -102,7 +103,7 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
         }
         let nap = left.map_or(PATIENCE, |left| left.min(PATIENCE));
         let nap = uapi::__kernel_timespec { tv_sec: nap.as_secs() as i64, tv_nsec: nap.subsec_nanos() as i64 };
-        let _ = sys::futex_wait(&frame.word, value, Some(&nap));
+        let _ = sync::futex_wait(&frame.word, value, Some(&nap));
     }
 }
 

@@ -26,6 +26,7 @@ use crate::plan::{Creator, Plan};
 use crate::procfs::Status;
 use crate::route::{CloneCall, Launcher, Route};
 use crate::step::Step;
+use crate::sync;
 use forkless_core::attributes::observe;
 use forkless_core::frame::{self, GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
 use forkless_core::plan::{self, OpCode, Pair, VARIABLES};
@@ -276,7 +277,7 @@ fn compare_meanwhile(plan: &Plan, helper: &Helper, status: &Status, base: NonNul
     // Both sides store first and load then (SeqCst): either the child sees the result, or this thread sees that it
     // waits.
     if waits.load(Ordering::SeqCst) != 0 {
-        sys::futex_wake(checked);
+        sync::futex_wake(checked);
     }
     compared
 }
@@ -509,7 +510,7 @@ fn await_child(stack: &Stack, helper: &Helper) -> Result<Option<i32>, String> {
                 }
             }
         }
-        let _ = sys::futex_wait(&frame.word, word, Some(&nap));
+        let _ = sync::futex_wait(&frame.word, word, Some(&nap));
     }
 }
 

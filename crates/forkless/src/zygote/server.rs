@@ -14,6 +14,7 @@ use crate::launch::dumpable::sibling_has_left;
 use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
 use crate::procfs::OWN_PIDS;
+use crate::sync;
 use forkless_core::attributes::{mark_differences, observe};
 use forkless_core::child::play_with;
 use forkless_core::frame::LEFT;
@@ -265,7 +266,7 @@ impl<'a> Server<'a> {
             order.errno.store(error, Ordering::Relaxed);
             order.failure.store(why, Ordering::Relaxed);
             sent.frame.word.store(LEFT, Ordering::Release);
-            sys::futex_wake(&sent.frame.word);
+            sync::futex_wake(&sent.frame.word);
         }
     }
 

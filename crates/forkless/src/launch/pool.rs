@@ -1,0 +1,52 @@
+//! A pool of objects without a lock, in which an object may lie while something still uses it.
+
+use crate::sync::AtomicPtr;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::Ordering;
+
+/// Up to `N` objects. They belong to the pool from [`put`](Self::put) until [`take`](Self::take).
+pub(crate) struct Pool<T, const N: usize>([AtomicPtr<T>; N]);
+
+impl<T, const N: usize> Pool<T, N> {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicPtr::new(null_mut()) }; N])
+    }
+
+    /// Takes an object that is unused, and returns it with its slot; tries slot `start` first. Objects that are in use stay.
+    /// `leftover` gets one that finds no slot any more.
+    pub(crate) fn take(
+        &self,
+        start: usize,
+        is_unused: impl Fn(&T) -> bool,
+        leftover: impl Fn(NonNull<T>),
+    ) -> Option<(NonNull<T>, usize)> {
+        for slot in (start..start + N).map(|n| n % N) {
+            // Most slots are empty: a load is cheaper than an exchange.
+            if self.0[slot].load(Ordering::Relaxed).is_null() {
+                continue;
+            }
+            let Some(object) = NonNull::new(self.0[slot].swap(null_mut(), Ordering::Acquire)) else { continue };
+            // SAFETY: valid while it was in the pool (`put`), and this thread alone has this one.
+            if is_unused(unsafe { object.as_ref() }) {
+                return Some((object, slot));
+            }
+            // SAFETY: it was in the pool.
+            if unsafe { self.put(slot, object) }.is_none() {
+                leftover(object);
+            }
+        }
+        None
+    }
+
+    /// Puts an object into an empty slot, which it returns; tries slot `start` first. `None`: there is none.
+    ///
+    /// # Safety
+    /// The object is valid until it is taken, and no other code takes it for its own.
+    pub(crate) unsafe fn put(&self, start: usize, object: NonNull<T>) -> Option<usize> {
+        (start..start + N).map(|n| n % N).find(|&slot| {
+            let slot = &self.0[slot];
+            slot.load(Ordering::Relaxed).is_null()
+                && slot.compare_exchange(null_mut(), object.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok()
+        })
+    }
+}
