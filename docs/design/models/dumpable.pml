@@ -18,6 +18,7 @@
  * compared-once: the rights are not compared again after the state was restored.
  * not-compared: the rights are not compared at all.
  * no-taint: a launch that is not the last one keeps its change of rights to itself.
+ * busy-left: the launch that has restored the state does not say so.
  * set-at-once: set_dumpable(true) takes effect though launches are under way.
  */
 
@@ -95,7 +96,11 @@ proctype Launch(byte me) {
                 :: else
                 fi
             fi;
+#ifdef BUSY_LEFT
+            atomic { state = false; launches = count - 1 };
+#else
             atomic { state = false; launches = count - 1; busy = false };
+#endif
             break
 #ifndef EACH_LAUNCH_RESTORES
         :: count > 1 ->

@@ -16,6 +16,7 @@
  * failure-of-another-forgotten: a failed flush counts only for the job that flushed.
  * half-line-continued: a run writes its first line behind the half line of the one before.
  * half-line-taken: a line that is not whole counts.
+ * turn-not-awaited: in order, a job is written when it ends.
  * held-forgotten: a job that ended before its turn is not written when its turn comes.
  */
 
@@ -106,8 +107,11 @@ begin:
     :: due == JOBS || !ordered && (done[0] || written[0]) && (done[1] || written[1]) && (done[2] || written[2]) -> break
     :: else ->
         if
+#ifdef TURN_NOT_AWAITED
+        :: ordered && due < JOBS && written[due] && !done[due] -> due++
+#endif
         :: ordered && due < JOBS && done[due] -> due++
-        :: ordered && due < JOBS && !done[due] && ended[due] ->
+        :: ordered && due < JOBS && !done[due] && ended[due] && !written[due] ->
             j = due;
 #ifndef HELD_FORGOTTEN
             buffer[j] = 2;
@@ -122,7 +126,12 @@ begin:
             :: !done[j] && made[j] == 2 && !ended[j] ->
                 assert(!logged[j]);
                 ended[j] = true;
+#ifdef TURN_NOT_AWAITED
+                buffer[j] = 2;
+                complete()
+#else
                 if :: !ordered -> complete() :: else fi
+#endif
             :: else
             fi
         fi

@@ -14,6 +14,7 @@
  * Plants:
  * parent-not-checked: the child does not look whether the parent has died before it asked for the signal.
  * thread-ends-early: the thread ends when it has cloned.
+ * answer-not-sent: the caller does not learn that the thread has cloned.
  * ids-after-the-signal: the child asks for the signal first, and changes its IDs then.
  */
 
@@ -40,7 +41,9 @@ proctype Thread() {
     DEATH
     :: !process_ended -> if :: atomic { made = true; run Child() } :: skip /* refused */ fi
     fi;
+#ifndef ANSWER_NOT_SENT
     if DEATH :: !process_ended -> answered = true fi;
+#endif
 #ifndef THREAD_ENDS_EARLY
     if DEATH :: !made || child_ended fi; /* outlive_children */
 #endif

@@ -19,6 +19,7 @@
  * killed-child-not-noticed: it waits for the word of a child that was killed before it had one.
  * cleared-too: the kernel also clears the word (CLONE_CHILD_CLEARTID), a moment after it has marked it.
  * child-not-sent-away: a child with other attributes is not told to end.
+ * left-not-awaited: the caller uses a parcel again before its child has left.
  * checked-not-awaited: a child does not wait for the result of the comparison.
  * lost-caller-not-noticed: a child does not notice that its caller has died.
  * failed-clone-not-told: a helper does not report a clone that failed.
@@ -139,6 +140,9 @@ again:
         :: else
         fi;
         DEATH;
+#ifdef LEFT_NOT_AWAITED
+        reaped[c] = true; goto next;
+#endif
         do /* wait for the word; wait_while */
         :: word[h] == LEFT -> break
 #ifndef KILLED_CHILD_NOT_NOTICED
