@@ -194,6 +194,14 @@ fn ci(target: &Path) -> Result<()> {
     let docs = ["test", "--quiet", "--locked", "--package", "forkless", "--no-default-features", "--doc"];
     step("examples without features", &mut cargo(&docs))?;
     step("fuzz targets", &mut fuzz::check(target))?;
+    match version::released() {
+        Some(tag) => {
+            let check =
+                ["semver-checks", "--workspace", "--exclude", "forkless-core", "--all-features", "--baseline-rev"];
+            step("Semantic Versioning", cargo(&check).arg(tag))?;
+        }
+        None => println!("SKIPPED: the check of Semantic Versioning because no version has been released"),
+    }
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     test(&[], Install::Missing, true, target)?;

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use testing::dist::root;
 
 /// Files that repeat the version, each with the text before it. Where the text occurs more than once, so does the version.
@@ -30,6 +31,14 @@ pub fn current(tree: &Path) -> Result<String> {
     let text = fs::read_to_string(tree.join("Cargo.toml"))?;
     let (_, rest) = text.split_once("[workspace.package]\nversion = \"").context("Cargo.toml has no version")?;
     Ok(rest.split('"').next().unwrap_or_default().to_owned())
+}
+
+/// The tag of the last version that was released, if there is one in this clone.
+pub fn released() -> Option<String> {
+    let words = ["describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"];
+    let output = Command::new("git").args(words).current_dir(root()).output().ok()?;
+    let tag = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    output.status.success().then_some(tag)
 }
 
 /// Calls `see` with the file, and with all that begins at each place of the version.

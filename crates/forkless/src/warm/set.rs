@@ -259,7 +259,7 @@ impl Set {
     /// Starts the successor of the template that has made a launch like this one, if that is near its end. If it cannot be
     /// started, the template serves to its end, and the launch after that starts the next one.
     pub(super) fn succeed(self: &Arc<Self>, template: &Template, request: TemplateRequest) {
-        if template.wants_successor(&self.limits) {
+        if template.claim_successor(&self.limits) {
             self.start_guard(request, false);
         }
     }

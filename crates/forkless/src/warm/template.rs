@@ -194,8 +194,8 @@ impl Template {
         self.used.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Whether it is time to start its successor: in the last quarter of its launches or of its life. True once.
-    pub(super) fn wants_successor(&self, limits: &Limits) -> bool {
+    /// Claims the start of its successor, in the last quarter of its launches or of its life. True for one caller.
+    pub(super) fn claim_successor(&self, limits: &Limits) -> bool {
         let left = limits.launches.saturating_sub(self.launches.load(Ordering::Relaxed));
         let is_near_its_end = left > 0 && left <= limits.launches / 4 || self.age() >= limits.life - limits.life / 4;
         is_near_its_end && !self.is_succeeded.swap(true, Ordering::Relaxed)
