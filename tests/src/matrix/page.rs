@@ -1,20 +1,15 @@
 //! Generates docs/refused.md from the matrix.
 
-use super::cells::ZYGOTE;
 use super::{But, Matrix, Outcome, Row};
 use std::fmt::Write;
 
-/// The launchers' headings, in the page's order.
-const HEADINGS: [(&str, &str); 4] = [
-    ("clone", "`Launcher::Clone`, the default"),
-    ("fork", "`Launcher::Fork`"),
-    ("posix_spawn", "`Launcher::PosixSpawn`"),
-    (ZYGOTE, "`Zygote`"),
-];
+/// The default launcher. The page leaves out the rows of the others.
+const LAUNCHER: &str = "clone";
 
 const HEAD: &str = "# Refused system calls
 
-This page says what a launch does when a seccomp filter, or an old kernel, refuses one of its system calls.
+This page says what a launch does when a seccomp filter, or an old kernel, refuses one of its system calls. It has the
+default, `Launcher::Clone`; [tests/matrix.toml](../tests/matrix.toml) has the rows of `Fork`, `PosixSpawn` and `Zygote` too.
 `FORKLESS_PAGE=write cargo test -p forkless-tests --test matrix` writes it from `tests/matrix.toml`; do not edit it.
 
 The test traces launches of each form and each setting, and fails if one makes a call that has no row. It plays each row under filters: with the
@@ -24,16 +19,11 @@ KILL_PROCESS.
 After each launch the caller's descriptors, signal mask, signal actions, dumpable flag, working directory, umask, ids and children must be as
 before, and a plain launch that does not need the call must work. Exceptions are noted as *leaves*.
 
-- **who**: the process that makes the call: the parent, before or after the clone, the child, or a zygote's helper.
+- **who**: the process that makes the call: the parent, before or after the clone, or the child.
 - **refused**: the call fails with an error. *works*: how the launch continues. Otherwise the launch fails with an error of the named step and the
   call's errno, unless another errno is named.
 - **killed**: the filter kills the child that makes the call. If a step is named, the launch fails with an error of that step that says so.
   A filter that kills the caller leaves no process to report to. With TRAP, the caller's handler for SIGSYS decides the result of the call.
-
-Caller, helper and child of a zygote make the same calls, and inherit the same filters. So the test refuses a call to one of the three: a supervisor
-(SECCOMP_RET_USER_NOTIF) answers that one with an error, kills it by SIGKILL, or does not answer. It starts when the helper is ready. A call that only
-the child makes is refused by filters, as with the other launchers. If the filter comes after a first launch, a helper under that filter makes the next.
-A helper that is killed is replaced: another one makes the launch.
 
 Names of system calls: `dup3`; `close_range arg2=0` if the third argument is 0; `clone3 arg0&256` if it has this bit.
 ";
@@ -41,26 +31,9 @@ Names of system calls: `dup3`; `close_range arg2=0` if the third argument is 0; 
 /// The whole page.
 pub fn page(matrix: &Matrix) -> String {
     let mut page = HEAD.to_owned();
-    let lines_of = |launcher: &'static str| {
-        matrix.call.iter().filter(move |row| row.is_for(launcher)).map(move |row| (row, line(row, launcher)))
-    };
-    let default: Vec<String> = lines_of(HEADINGS[0].0).map(|(_, line)| line).collect();
-    for (launcher, heading) in HEADINGS {
-        let mut same = Vec::new();
-        let _ = write!(
-            page,
-            "\n## {heading}\n\n| call | who | what for | refused | killed |\n| --- | --- | --- | --- | --- |\n"
-        );
-        for (row, line) in lines_of(launcher) {
-            if launcher != HEADINGS[0].0 && default.contains(&line) {
-                same.push(format!("`{}`", row.call));
-            } else {
-                page.push_str(&line);
-            }
-        }
-        if !same.is_empty() {
-            let _ = write!(page, "\nAs with `Launcher::Clone`: {}.\n", same.join(", "));
-        }
+    page.push_str("\n| call | who | what for | refused | killed |\n| --- | --- | --- | --- | --- |\n");
+    for row in matrix.call.iter().filter(|row| row.is_for(LAUNCHER)) {
+        page.push_str(&line(row, LAUNCHER));
     }
     hangs(&mut page, matrix);
     page
@@ -100,7 +73,6 @@ fn line(row: &Row, launcher: &str) -> String {
     }
     let refused = refused.join("; ");
     let killed = match (&row.killed, row.who.contains("child")) {
-        (_, false) if row.who.contains("helper") => "works: another helper".to_owned(),
         (_, false) => String::new(),
         (Some(outcome), true) => describe(outcome),
         (None, true) => describe(&row.refused),
