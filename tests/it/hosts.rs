@@ -255,7 +255,7 @@ fn each_kind_of_host_has_its_property() {
     let filters = Filters::new();
     let filter = filters.host_kind("no umask", filter::programs(&refusals_of("umask EPERM")).map_err(io::Error::other));
     let no_change = format!("exec perl -e 'exit(syscall({}, 66, 0, 0, 0, 0) != 1)'", libc::SYS_prctl);
-    let hosts: [(&[&str], &str); 11] = [
+    let hosts: [(&[&str], &str); 14] = [
         (&[&filter.expect("a filter")], "grep -q 'Seccomp:.2' /proc/self/status"),
         (&["capabilities=CAP_CHOWN,CAP_KILL"], "grep -q 'CapBnd:.0*21$' /proc/self/status"),
         (&[USER], "test $(id -u) = 54321"),
@@ -267,6 +267,9 @@ fn each_kind_of_host_has_its_property() {
         (&["process-1"], "test $$ = 1 && test $(readlink /proc/self) -lt 10"),
         (&["cgroup=pids:pids.max:24"], "grep -q forkless-host- /proc/self/cgroup"),
         (&["cgroup=memory:memory.max:100000000"], "grep -q forkless-host- /proc/self/cgroup"),
+        (&["frozen=1"], "grep -q freezer:.*forkless-host- /proc/self/cgroup"),
+        (&["frozen=2"], "grep -q 0::.*forkless-host- /proc/self/cgroup"),
+        (&["deadline=reset"], "test $(cut -d' ' -f41 /proc/$$/stat) = 6"),
     ];
     for (kinds, line) in hosts {
         let host = Host::new("control", kinds);
@@ -480,6 +483,45 @@ fn crowds() {
             .scenarios(&["debugged with=files:500000", "signal-storm with=files:500000"]),
         Host::new("60,000 mappings", &[])
             .scenarios(&["debugged with=mappings:60000", "leaks-good with=mappings:60000"]),
+    ]);
+}
+
+/// Caller and children are frozen in the middle of launches.
+#[test]
+fn freezers() {
+    in_each(&[Host::new("a freezer", &["frozen=2"]), Host::new("a freezer of version 1", &["frozen=1"])]);
+}
+
+#[test]
+fn deadlines() {
+    in_each(&[
+        Host::new("SCHED_DEADLINE", &[]).scenarios(&["deadline"]),
+        Host::new("SCHED_DEADLINE with SCHED_FLAG_RESET_ON_FORK", &["deadline=reset"]),
+    ]);
+}
+
+macro_rules! all_with {
+    ($kind:literal) => {
+        [
+            concat!("debugged with=", $kind, ":1"),
+            concat!("leaks-good with=", $kind, ":1"),
+            concat!("leaks-good launcher=fork with=", $kind, ":1"),
+            concat!("leaks-failed with=", $kind, ":1"),
+            concat!("signal-storm with=", $kind, ":1"),
+            concat!("kill-storm with=", $kind, ":1"),
+            concat!("capture-input with=", $kind, ":1"),
+            concat!("zygote-basics with=", $kind, ":1"),
+        ]
+    };
+}
+
+#[test]
+fn services_of_the_kernel() {
+    in_each(&[
+        Host::new("write protection by userfaultfd", &[]).scenarios(&all_with!("userfaultfd")),
+        Host::new("a child that is killed while its memory is protected", &[]).scenarios(&["killed-while-protected"]),
+        Host::new("a heap with a protection key", &[]).scenarios(&all_with!("pkey")),
+        Host::new("an io_uring with a thread of the kernel", &[]).scenarios(&all_with!("sqpoll")),
     ]);
 }
 

@@ -1,6 +1,7 @@
 //! System calls on processes that touch no memory, and what a test needs before it starts a process.
 
 use forkless_core::sys;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 
 /// `kill(2)`; a negative number is a process group. Was the signal sent?
@@ -41,4 +42,23 @@ pub fn kernel_at_least(major: u32, minor: u32) -> bool {
 pub fn is_hidden_from_children() -> bool {
     // SAFETY: reads a number.
     !kernel_at_least(5, 16) && unsafe { libc::prctl(libc::PR_GET_SECCOMP) } != 0
+}
+
+/// Gives the calling thread the policy SCHED_DEADLINE: 3 of each 10 ms. `reset`: its children have the usual policy; otherwise it can
+/// have none.
+pub fn run_by_deadline(reset: bool) -> io::Result<()> {
+    const MILLISECOND: u64 = 1_000_000;
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_DEADLINE as u32,
+        sched_flags: if reset { libc::SCHED_FLAG_RESET_ON_FORK as u64 } else { 0 },
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 3 * MILLISECOND,
+        sched_deadline: 10 * MILLISECOND,
+        sched_period: 10 * MILLISECOND,
+    };
+    // SAFETY: the kernel reads the structure.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

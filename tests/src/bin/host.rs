@@ -3,6 +3,7 @@
 //! [`become_it`] lists the kinds. Each applies to the program and all its children, in the given order. If one is not
 //! possible, prints the reason on standard error and exits with [`CANNOT`].
 
+use forkless_tests::process::run_by_deadline;
 use forkless_tests::profile;
 use forkless_tests::table::parent::check;
 use forkless_tests::table::settings::capabilities;
@@ -12,6 +13,7 @@ use std::io::{self, Error};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
+use std::time::Duration;
 
 /// This kind of host is not possible here.
 const CANNOT: u8 = 77;
@@ -64,6 +66,8 @@ fn become_it(kind: &str) -> io::Result<Outcome> {
         "read-only" => read_only(Path::new(value))?,
         "process-1" => return process_1(),
         "cgroup" => return in_cgroup(value),
+        "frozen" => return in_freezer(value),
+        "deadline" => run_by_deadline(value == "reset")?,
         "yama" => {
             fs::write("/proc/sys/kernel/yama/ptrace_scope", value)?;
         }
@@ -214,7 +218,37 @@ fn in_cgroup(text: &str) -> io::Result<Outcome> {
     outcome
 }
 
-/// Where cgroups of this controller are made.
+/// In a cgroup of this version (1 or 2) that is frozen and thawed all the time.
+fn in_freezer(version: &str) -> io::Result<Outcome> {
+    let (place, file, [frozen, thawed]) = match version {
+        "1" => (hierarchy("freezer")?, "freezer.state", ["FROZEN", "THAWED"]),
+        _ => (hierarchy("")?, "cgroup.freeze", ["1", "0"]),
+    };
+    let group = place.join(format!("forkless-host-{}", std::process::id()));
+    fs::create_dir(&group)?;
+    // SAFETY: this process has one thread.
+    let pid = unsafe { libc::fork() };
+    check(pid)?;
+    if pid == 0 {
+        return fs::write(group.join("cgroup.procs"), "0").map(|()| Outcome::Inside);
+    }
+    let (mut status, mut freezes) = (0, 0_u64);
+    // SAFETY: our own child.
+    while unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == 0 {
+        for value in [frozen, thawed] {
+            fs::write(group.join(file), value)?;
+            // At any moment of a launch, which takes a tenth of a millisecond and more.
+            std::thread::sleep(Duration::from_micros(20 + freezes * 7919 % 1500));
+        }
+        freezes += 1;
+    }
+    println!("USED: {freezes} freezes");
+    // A program that a scenario has left behind stays in it.
+    let _ = fs::remove_dir(&group);
+    Ok(Outcome::Ended(ExitStatus::from_raw(status)))
+}
+
+/// Where cgroups of this controller are made; of none: those of version 2.
 fn hierarchy(controller: &str) -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let mut places = mounts.lines().filter_map(|line| {
@@ -222,7 +256,8 @@ fn hierarchy(controller: &str) -> io::Result<PathBuf> {
         let [_, place, kind, options, ..] = words.as_slice() else { return None };
         let controllers = || fs::read_to_string(Path::new(place).join("cgroup.subtree_control")).unwrap_or_default();
         let is_of_1 = *kind == "cgroup" && options.split(',').any(|option| option == controller);
-        let is_of_2 = *kind == "cgroup2" && controllers().split_whitespace().any(|name| name == controller);
+        let is_there = || controller.is_empty() || controllers().split_whitespace().any(|name| name == controller);
+        let is_of_2 = *kind == "cgroup2" && is_there();
         (is_of_1 || is_of_2).then(|| PathBuf::from(place))
     });
     places.next().ok_or_else(|| Error::other(format!("no hierarchy of cgroups has the controller {controller}")))

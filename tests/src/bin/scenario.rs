@@ -95,6 +95,8 @@ mod reported;
 mod exec;
 #[path = "../scenario/crowd.rs"]
 mod crowd;
+#[path = "../scenario/unusual.rs"]
+mod unusual;
 
 /// Checks for misuse of the heap, and counts.
 #[global_allocator]
@@ -337,6 +339,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("exec-fails", exec::fails),
     ("scripts", exec::scripts),
     ("std-streams", exec::streams),
+    ("killed-while-protected", unusual::killed_while_protected),
+    ("deadline", unusual::deadline),
 ];
 
 fn main() -> ExitCode {

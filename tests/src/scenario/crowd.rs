@@ -1,5 +1,7 @@
 //! Hosts with very many threads, open files or mappings: `scenario NAME with=threads:10000`.
 
+use crate::observe;
+use crate::unusual;
 use std::fs;
 use std::mem;
 use std::sync::mpsc::channel;
@@ -14,7 +16,14 @@ pub(crate) fn choose(args: &mut Vec<String>) {
             "threads" => threads(wanted),
             "files" => files(wanted),
             "mappings" => mappings(wanted),
-            _ => panic!("{kind} is no kind of crowd"),
+            _ => match unusual::become_it(kind) {
+                Some(true) => wanted,
+                Some(false) => {
+                    observe::skip(&format!("a host with {kind}"), "the kernel has none of it");
+                    std::process::exit(0);
+                }
+                None => panic!("{kind} is no kind of crowd"),
+            },
         };
         let short = if made < wanted {
             format!(", of {wanted}: no more fit the limits of this machine")
@@ -82,7 +91,7 @@ fn files(count: usize) -> usize {
 }
 
 fn mappings(count: usize) -> usize {
-    let present = crate::observe::mappings();
+    let present = observe::mappings();
     let fits = count.min(sysctl("/proc/sys/vm/max_map_count").saturating_sub(present + SPARE));
     let mapped = |n: usize| {
         // Adjacent mappings with the same protection would be merged.

@@ -165,6 +165,25 @@ fn the_end_of_a_group_is_asked_for_and_then_made() -> io::Result<()> {
     group.remove()
 }
 
+/// The exec is waited for as after vfork(2), which no limit ends. A forked child has a limit.
+#[test]
+fn a_launch_into_a_frozen_cgroup_waits_until_it_is_thawed() -> io::Result<()> {
+    let Some(group) = create("launched-into") else { return Ok(()) };
+    let (directory, limit) = (group.directory()?, crate::Capture::new().timeout(Duration::from_millis(50)));
+    group.freeze()?;
+    let vfork = std::thread::spawn({
+        let limit = limit.clone();
+        move || Command::new("true").cgroup(directory).capture(&limit)
+    });
+    let forked = Command::new("true").launcher(crate::Launcher::Fork).cgroup(group.directory()?).capture(&limit)?;
+    assert!(!forked.status.success());
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!vfork.is_finished());
+    group.thaw()?;
+    vfork.join().expect("a thread")?;
+    group.remove()
+}
+
 #[test]
 fn frozen_is_stopped_until_thawed() -> io::Result<()> {
     let Some(group) = create("frozen") else { return Ok(()) };

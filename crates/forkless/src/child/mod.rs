@@ -385,6 +385,7 @@ impl Child {
     fn settle(&mut self) -> Result<(), Error> {
         self.inner.held = None;
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
+        pending.stack.child_has_ended();
         self.inner.exec = None;
         self.inner.skipped = watch::skipped(&pending.stack, &pending.plan);
         let killed = pending.plan.place.is_filtered

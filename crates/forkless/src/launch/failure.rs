@@ -12,7 +12,7 @@ use forkless_core::frame::Frame;
 use forkless_core::plan::{IN_PROCFS, OpCode, Origin};
 use forkless_core::report::{Outcome, misses};
 use forkless_core::signals::PUTS_HANDLERS_AWAY;
-use forkless_core::sys::{errno, uapi};
+use forkless_core::sys::{self, errno, uapi};
 use forkless_core::zygote_child::what;
 
 pub(crate) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
@@ -36,6 +36,16 @@ const NOT_A_CGROUP: &str = "it must be the directory of a version 2 cgroup whose
 
 /// What new namespaces need.
 const OR_A_USER_NAMESPACE: &str = "needs CAP_SYS_ADMIN, or a user namespace with them";
+
+/// Why a thread with the policy SCHED_DEADLINE can have no child: sched_fork() in kernel/sched/core.c.
+const DEADLINE: &str = "a child cannot inherit the calling thread's policy SCHED_DEADLINE: set SCHED_FLAG_RESET_ON_FORK, or launch from another thread";
+
+/// Whether the calling thread has this policy, without SCHED_RESET_ON_FORK.
+fn is_deadline() -> bool {
+    // SAFETY: reads a number.
+    let policy = unsafe { sys::syscall(uapi::__NR_sched_getscheduler, [0; 6]) };
+    policy == Ok(uapi::SCHED_DEADLINE as usize)
+}
 
 pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     let bare = Error::new(plan.program(), Step::Clone, error);
@@ -62,6 +72,7 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
         }
     }
     match error {
+        errno::EAGAIN if is_deadline() => bare.note(DEADLINE),
         errno::EAGAIN => bare.note("the limit of processes is reached: RLIMIT_NPROC, pids.max or kernel.pid_max"),
         errno::ENOMEM if matches!(plan.creator, Creator::Member(_)) => {
             bare.note("no memory, or the first process of the PID namespace has ended")
@@ -110,6 +121,7 @@ pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
             let errno = error.raw_os_error().unwrap_or(errno::EAGAIN);
             let why = match (&plan.creator, errno) {
                 (Creator::Process, errno::EINVAL) => "a thread that has unshared its PID namespace can start no thread",
+                (_, errno::EAGAIN) if is_deadline() => DEADLINE,
                 _ => "no thread could be started",
             };
             let bare = Error::new(plan.program(), Step::Clone, errno).on("by another thread");
@@ -160,8 +172,9 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
             return Error::new(plan.program(), Step::Signals, errno).on("that the caller handles");
         }
         Outcome::Adopt { what, errno } => {
-            return Error::new(plan.program(), Step::Adopt, errno)
+            let bare = Error::new(plan.program(), Step::Adopt, errno)
                 .on(what::name_of(what).unwrap_or("other attributes, which were not complete in time"));
+            return if what == what::SCHEDULER && is_deadline() { bare.note(DEADLINE) } else { bare };
         }
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));

@@ -192,6 +192,14 @@ impl Stack {
         }
     }
 
+    /// Clears the futex word of a child that has been seen to end. The kernel has done so before, unless the write needed
+    /// a userfaultfd, which a process that exits does not wait for: handle_userfault() in fs/userfaultfd.c.
+    pub(crate) fn child_has_ended(&self) {
+        if self.shares_memory() {
+            self.frame().word.store(LEFT, Ordering::Release);
+        }
+    }
+
     /// The length of the lent memory.
     pub(crate) fn lent_length(&self) -> usize {
         self.lender.as_ref().map_or(0, |lender| lender.length())

@@ -86,10 +86,13 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
         }
         // By the clock, and not by the number of sleeps: signals to this process may cut each sleep short.
         let now = Instant::now();
-        if now.duration_since(*looked.get_or_insert(now)) >= PATIENCE {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        let is_over = left == Some(Duration::ZERO);
+        if now.duration_since(*looked.get_or_insert(now)) >= PATIENCE || is_over {
             looked = Some(now);
-            if stack.is_lent() && is_gone(pid) {
-                // The child was killed together with its zygote's helper, which could not report it.
+            if is_gone(pid) {
+                // The child was killed together with its zygote's helper, which could not report it; or the kernel could not
+                // clear the word: see `Stack::child_has_ended`.
                 frame.word.store(LEFT, Ordering::Release);
                 continue;
             }
@@ -97,8 +100,7 @@ pub(crate) fn wait_while(stack: &Stack, pid: i32, limit: Option<Duration>, busy:
                 return !busy(frame.state());
             }
         }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
-        if left == Some(Duration::ZERO) {
+        if is_over {
             return false;
         }
         let nap = left.map_or(PATIENCE, |left| left.min(PATIENCE));

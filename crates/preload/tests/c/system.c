@@ -121,6 +121,34 @@ static void cancelled(void) {
     pthread_setcancelstate(state, NULL);
 }
 
+static void *runs(void *line) {
+    system(line);
+    return NULL;
+}
+
+/* At any moment of system(3), from its first instruction to after its end. */
+static void cancelled_at_any_moment(void) {
+    static char *const lines[] = {"sleep 0.002", "sleep 0.002; exit 3"};
+    int changed = 0, first = dup(0);
+    for (int n = 0; n < 100; n++) {
+        pthread_t thread;
+        struct sigaction interrupt, quit;
+        sigset_t mask;
+        pthread_create(&thread, NULL, runs, lines[n % 2]);
+        usleep((unsigned)(n * 61 % 5000));
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+        sigaction(SIGINT, NULL, &interrupt);
+        sigaction(SIGQUIT, NULL, &quit);
+        sigprocmask(SIG_BLOCK, NULL, &mask);
+        changed += interrupt.sa_handler != SIG_DFL || quit.sa_handler != SIG_DFL || sigismember(&mask, SIGCHLD) || waitpid(-1, NULL, WNOHANG | __WALL) != -1;
+    }
+    close(first);
+    int last = dup(0);
+    close(last);
+    say("cancelled at any moment: %d changes, descriptors as before: %d\n", changed, first == last);
+}
+
 static void *closes(void *stream) {
     fclose(stream);
     return NULL;
@@ -198,6 +226,7 @@ int main(int argc, char **argv) {
     procfs();
     signals();
     cancelled();
+    cancelled_at_any_moment();
     cancelled_in_fclose();
     threads();
     pthread_atfork(at_fork, at_fork, at_fork);
