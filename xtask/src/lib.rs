@@ -9,6 +9,7 @@ pub mod models;
 pub mod mutants;
 pub mod peers;
 pub mod release;
+pub mod sanitize;
 pub mod sizes;
 pub mod site;
 pub mod soak;

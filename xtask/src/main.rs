@@ -7,7 +7,8 @@ use std::process::{Command, ExitCode, Stdio};
 use testing::modules::{self, Modules, Profile};
 use testing::{dist, once, packages, surroundings};
 use xtask::{
-    distros, fuzz, kernels, models, mutants, peers, release, site, sizes, soak, suite, targets, trust, version,
+    distros, fuzz, kernels, models, mutants, peers, release, sanitize, site, sizes, soak, suite, targets, trust,
+    version,
 };
 
 #[derive(Parser)]
@@ -77,6 +78,11 @@ enum Task {
         /// Names of models, loom for those of tests/loom (default: all)
         names: Vec<String>,
     },
+    /// Run tests under Miri, AddressSanitizer and ThreadSanitizer; needs a nightly toolchain and gcc
+    Sanitize {
+        /// The tool (default: all)
+        tool: Option<sanitize::Tool>,
+    },
     /// Run the fuzz targets; needs cargo-fuzz and a nightly toolchain
     Fuzz(fuzz::Options),
     /// Write what other languages and the docs have of the table of settings (after a change of crates/forkless/src/settings.rs)
@@ -143,6 +149,7 @@ fn task() -> Result<()> {
         Task::Kernels(options) => return kernels::run(options, &target),
         Task::Soak(options) => return soak::run(options, &target),
         Task::Models { names } => return models::run(names, &target),
+        Task::Sanitize { tool } => return sanitize::run(*tool, &target),
         Task::Fuzz(options) => return fuzz::run(options, &target),
         Task::Settings => return step("settings", cargo(&GENERATE).current_dir(dist::root())),
         Task::Targets(options) => return targets::check(options, &target),

@@ -188,8 +188,9 @@ unsafe fn put_out(
     put: impl FnOnce(&mut [c_char]),
 ) -> Result<c_int, Failure> {
     if !room.is_null() && size > 0 {
+        // No more than the string takes: a caller may name a size that its buffer does not have.
         // SAFETY: the caller's contract.
-        put(unsafe { std::slice::from_raw_parts_mut(room, size.min(isize::MAX as usize)) });
+        put(unsafe { std::slice::from_raw_parts_mut(room, size.min(length + 1)) });
     } else if size > 0 {
         return Err(bad("the buffer is a null pointer"));
     }

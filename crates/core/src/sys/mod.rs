@@ -9,15 +9,10 @@
 //!
 //! Sources: syscall(2) for the register conventions, clone(2), futex(2), close_range(2), pidfd_open(2), pidfd_getfd(2).
 
-#[cfg(target_arch = "aarch64")]
-mod aarch64;
-#[cfg(target_arch = "x86_64")]
-mod x86_64;
-
-#[cfg(target_arch = "aarch64")]
-use aarch64 as arch;
-#[cfg(target_arch = "x86_64")]
-use x86_64 as arch;
+#[cfg_attr(miri, path = "miri.rs")]
+#[cfg_attr(all(target_arch = "aarch64", not(miri)), path = "aarch64.rs")]
+#[cfg_attr(all(target_arch = "x86_64", not(miri)), path = "x86_64.rs")]
+mod arch;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("forkless knows x86-64 and aarch64: see docs/platforms.md for what another architecture needs");

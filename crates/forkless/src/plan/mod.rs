@@ -170,7 +170,8 @@ impl Plan {
         self.flags & CLONE_PIDFD_AUTOKILL != 0
     }
 
-    /// The arena that the child plays. Valid as long as the plan exists, even if the plan itself is moved.
+    /// The arena that the child plays. Valid as long as the plan exists, even if the plan itself is moved. [`plan::at`] takes
+    /// this pointer and no reference to the header, which would be valid for the header alone.
     pub(crate) fn header(&self) -> *const Header {
         self.arena.as_ptr().cast()
     }
@@ -205,8 +206,8 @@ impl Plan {
     fn ops(&self) -> &[Op] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
-            let header = self.head();
-            std::slice::from_raw_parts(plan::at::<Op>(header, header.ops), header.op_count as usize)
+            let header = self.header();
+            std::slice::from_raw_parts(plan::at::<Op>(header, (*header).ops), (*header).op_count as usize)
         }
     }
 
@@ -219,8 +220,8 @@ impl Plan {
     pub(crate) fn pair(&self, index: i32) -> Option<&Pair> {
         // SAFETY: the header's list lies in the arena.
         let pairs = unsafe {
-            let header = self.head();
-            std::slice::from_raw_parts(plan::at::<Pair>(header, header.pairs), header.pair_count as usize)
+            let header = self.header();
+            std::slice::from_raw_parts(plan::at::<Pair>(header, (*header).pairs), (*header).pair_count as usize)
         };
         pairs.get(usize::try_from(index).ok()?)
     }
@@ -240,8 +241,8 @@ impl Plan {
     pub(crate) fn keep(&self) -> &[i32] {
         // SAFETY: the header's list lies in the arena.
         unsafe {
-            let header = self.head();
-            std::slice::from_raw_parts(plan::at::<i32>(header, header.keep), header.keep_count as usize)
+            let header = self.header();
+            std::slice::from_raw_parts(plan::at::<i32>(header, (*header).keep), (*header).keep_count as usize)
         }
     }
 
