@@ -35,10 +35,6 @@ const UNITS: [(&str, &str, &str); 3] = [
     ("forkless-capi", "", "a_panic_is_an_error"),
 ];
 
-/// C tests that cannot run with ThreadSanitizer: it does not see the locks with which a thread of the library hands a template to the
-/// caller, which are futexes.
-const NOT_WITH_THREADS: [&str; 1] = ["warm"];
-
 /// C tests of the preload library with their arguments, linked with it, as a sanitizer has to be loaded before. Left out are those that
 /// spoil their heap (`handlers`), need other versions of a symbol (`spawn`), or load the library (the others).
 const PRELOADED: [(&str, &[&str]); 6] =
@@ -133,9 +129,7 @@ impl Sanitizer {
         let (begun, mut programs) = (Instant::now(), 0);
         for entry in fs::read_dir(capi.join("tests"))? {
             let source = entry?.path();
-            let name = source.file_stem().context("a name")?.to_string_lossy().into_owned();
-            let is_left_out = self.name == "thread" && NOT_WITH_THREADS.contains(&name.as_str());
-            if source.extension().is_some_and(|extension| extension == "c") && !is_left_out {
+            if source.extension().is_some_and(|extension| extension == "c") {
                 let program = self.link(&source, &["-std=c99", &include], "libforkless_capi.a")?;
                 self.must(&mut Command::new(program))?;
                 programs += 1;
@@ -185,8 +179,8 @@ impl Sanitizer {
 
     fn must(&self, program: &mut Command) -> Result<()> {
         let shown = format!("{}: {program:?}", self.name);
-        // Leaks are looked for in tests of the C library. Those of libc's streams in programs of the other are their own.
-        let leaks = if shown.contains("/report") { ":detect_leaks=0" } else { "" };
+        // Leaks are looked for in tests of the C library. Those of streams in programs of the other, which have a directory, are their own.
+        let leaks = if program.get_current_dir().is_some() { ":detect_leaks=0" } else { "" };
         program.env("ASAN_OPTIONS", format!("exitcode=77:use_sigaltstack=0{leaks}")).env("TSAN_OPTIONS", "exitcode=77");
         program.env("WARM_LIBRARY", self.place.join("libforkless_warm.so"));
         let output = program.stdin(Stdio::null()).output().with_context(|| shown.clone())?;
