@@ -4,6 +4,9 @@
 //! A child that shares the caller's memory is a thread here. Each model runs once as it is, and then once for each place
 //! in those sources that orders, changes or wakes, weakened ([`Plant`]): a model must notice it, or
 //! the list [`UNNOTICED`] has the reason.
+//!
+//! Not here: a wait set, which one thread has at a time (`&mut self`), and sets of templates, all of which one lock guards:
+//! `docs/design/models/template.pml`.
 
 // The product's modules name these crates.
 extern crate self as nix;
