@@ -385,7 +385,6 @@ impl Child {
     fn settle(&mut self) -> Result<(), Error> {
         self.inner.held = None;
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
-        pending.stack.child_has_ended();
         self.inner.exec = None;
         self.inner.skipped = watch::skipped(&pending.stack, &pending.plan);
         let killed = pending.plan.place.is_filtered
@@ -570,6 +569,10 @@ impl Child {
             Ok(ended) => {
                 self.inner.state = State::Ended(ended.status);
                 self.inner.usage = ended.usage;
+                // Not where the wait has failed: then the child may still run in this memory.
+                if let Some(pending) = &self.inner.pending {
+                    pending.stack.child_has_ended();
+                }
                 if let Some(origin) = &self.inner.origin {
                     origin.child_ended(ended.status);
                 }
