@@ -57,7 +57,7 @@
 
 // What only a feature uses is dead code without it.
 #![cfg_attr(
-    not(all(feature = "capture", feature = "cgroup", feature = "pty", feature = "shell", feature = "zygote")),
+    not(all(feature = "capture", feature = "cgroup", feature = "pty", feature = "sandbox", feature = "shell", feature = "zygote")),
     allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links)
 )]
 
@@ -103,6 +103,8 @@ pub mod warm;
 pub mod warm;
 #[cfg(feature = "cgroup")]
 mod cgroup;
+#[cfg(feature = "sandbox")]
+mod sandbox;
 mod error;
 mod step;
 #[cfg(feature = "tokio")]
@@ -115,6 +117,8 @@ pub mod fuzzed;
 /// What only the crates of this project use. No part of it is a promise.
 #[doc(hidden)]
 pub mod internal {
+    #[cfg(feature = "sandbox")]
+    pub use crate::sandbox::filter;
     #[cfg(feature = "shell")]
     pub use crate::shell::is_for_the_shell;
     pub use crate::{

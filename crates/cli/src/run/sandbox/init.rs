@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forkless::{BpfInstruction, Command};
+use forkless::{BpfInstruction, Command, internal::filter};
 use forkless_core::sys;
 use rustix::event::Timespec;
 
 use super::{
     super::{failure::Failure, options::Ids},
-    Sandbox, Status, failed, filter,
+    Sandbox, Status, failed,
     root::{self, Trees},
 };
 

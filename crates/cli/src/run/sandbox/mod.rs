@@ -10,8 +10,6 @@
 //! the library, as always: mounts, capabilities and filters are steps of its plan. No part is best effort. The first one that
 //! fails is printed by its name, and the exit code is 125.
 
-mod calls;
-pub(crate) mod filter;
 mod init;
 mod root;
 
@@ -29,7 +27,7 @@ use std::{
     time::Instant,
 };
 
-use forkless::{CapabilitySet, Child, Command, Resource};
+use forkless::{CapabilitySet, Child, Command, Resource, internal::filter};
 use forkless_core::sys;
 
 use super::{

@@ -3,9 +3,9 @@
 //! Known calls that are not listed fail with EPERM. Calls that are newer than this list fail with ENOSYS, so that programs
 //! fall back to older ones.
 
-use forkless::BpfInstruction;
-
 use super::calls;
+use crate::BpfInstruction;
+use nix::libc;
 
 const LOAD: u16 = 0x20;
 const JUMP: u16 = 0x05;
@@ -55,7 +55,7 @@ const fn op(code: u16, jt: u8, jf: u8, k: u32) -> BpfInstruction {
 }
 
 /// The filter of the sandboxed program.
-pub(crate) fn program() -> Vec<BpfInstruction> {
+pub fn program() -> Vec<BpfInstruction> {
     let mut rules = head(REFUSED);
     for (number, conditions) in conditional() {
         rules.push(op(JUMP_IF_EQUAL, 0, conditions.len() as u8, number));
@@ -84,7 +84,7 @@ pub(crate) fn program() -> Vec<BpfInstruction> {
 }
 
 /// The same as bytes: an array of `struct sock_filter`, which other sandboxes read (`bwrap --seccomp`).
-pub(crate) fn bytes() -> Vec<u8> {
+pub fn bytes() -> Vec<u8> {
     let bytes = |rule: BpfInstruction| {
         let ([a, b], [c, d, e, f]) = (rule.code.to_ne_bytes(), rule.k.to_ne_bytes());
         [a, b, rule.jt, rule.jf, c, d, e, f]
@@ -93,7 +93,7 @@ pub(crate) fn bytes() -> Vec<u8> {
 }
 
 /// The filter of init, which only waits, forwards signals and ends. Any other call ends it, and with it the sandbox.
-pub(crate) fn init() -> Vec<BpfInstruction> {
+pub fn init() -> Vec<BpfInstruction> {
     let mut rules = head(KILL);
     for number in calls::INIT {
         rules.push(op(JUMP_IF_EQUAL, 0, 1, *number as u32));
@@ -222,7 +222,7 @@ fn search(segments: &[(u32, u32)]) -> Vec<BpfInstruction> {
 /// Both filters in one, with the result that the kernel gives for two filters: that of the stricter action. So each result of
 /// the first that lets a call through (to be made, logged, traced or handed to a supervisor) jumps to a copy of the second, in
 /// which it stands for "allow". None if the first returns the accumulator, which cannot be followed, or runs past its end.
-pub(crate) fn both(first: &[BpfInstruction], second: &[BpfInstruction]) -> Option<Vec<BpfInstruction>> {
+pub fn both(first: &[BpfInstruction], second: &[BpfInstruction]) -> Option<Vec<BpfInstruction>> {
     let is_closed = first.last().is_some_and(|rule| rule.code & CLASS == RETURN);
     if !is_closed || first.iter().enumerate().any(|(at, rule)| at + farthest(*rule) >= first.len()) {
         return None;

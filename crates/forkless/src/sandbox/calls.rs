@@ -5,7 +5,7 @@
 //! rarely needed (bpf, perf_event_open, io_uring, userfaultfd, fanotify, NUMA policies, file handles, asynchronous I/O), the machine as a whole
 //! (clocks, modules, kexec, reboot, swap, quotas, accounting, the kernel's log, ports).
 
-use libc::*;
+use nix::libc::*;
 
 /// The newest call that this list knows: the last one of Linux 6.18.
 pub(super) const NEWEST: u32 = 470;

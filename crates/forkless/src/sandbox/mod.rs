@@ -1,0 +1,4 @@
+//! What a sandboxed program may do.
+
+mod calls;
+pub mod filter;
