@@ -22,6 +22,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use attempts::{ALL, Attempt, Control, World};
@@ -40,8 +41,10 @@ static ATTEMPT: extern "C" fn(i32, *const *const libc::c_char) = {
         // SAFETY: argv has this many strings.
         let word = |number: i32| unsafe { std::ffi::CStr::from_ptr(*words.offset(number as isize)) };
         let words: Vec<String> = (1..count).map(|number| word(number).to_string_lossy().into_owned()).collect();
-        if words.first().is_none_or(|word| word != "--escape") {
-            return;
+        match words.first().map(String::as_str) {
+            Some("--escape") => {}
+            Some("--landlock") => std::process::exit(in_landlock(&words[1..])),
+            _ => return,
         }
         let wanted = words.get(1).map(String::as_str).unwrap_or_default();
         let world = World::read(&words[2..]);
@@ -60,6 +63,29 @@ static ATTEMPT: extern "C" fn(i32, *const *const libc::c_char) = {
     }
     attempt
 };
+
+/// Starts the program in a sandbox by Landlock alone. The first word is the directory of the files that it may read.
+fn in_landlock(words: &[String]) -> i32 {
+    let [here, program, words @ ..] = words else { return 4 };
+    let mut sandbox = forkless::Sandbox::landlock();
+    for name in ["program", "setuid", "capable", "file"] {
+        sandbox.read(Path::new(here).join(name));
+    }
+    let status = sandbox.prepare().and_then(|sandbox| {
+        forkless::Command::new(program).args(words).stdin(forkless::Stdio::inherit()).sandbox(&sandbox).status()
+    });
+    match status {
+        Ok(status) => status.code().unwrap_or(5),
+        Err(error) => {
+            eprintln!("{error}");
+            6
+        }
+    }
+}
+
+/// What Landlock and a filter of system calls cannot refuse in the namespaces of the caller: docs/sandbox.md says so.
+const BEYOND_LANDLOCK: [&str; 5] =
+    ["see_host_processes", "start_too_many", "read_keys", "see_network_devices", "host_name"];
 
 /// What the attempts aim at. Dropping it ends the victim and removes the rest.
 struct Targets {
@@ -93,8 +119,9 @@ impl Targets {
             fs::write(path(name), "secret").expect("write");
             fs::set_permissions(path(name), fs::Permissions::from_mode(0o666)).expect("chmod");
         }
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let id = std::process::id();
-        let name = format!("forkless-escape-{id}-{caller:?}");
+        let name = format!("forkless-escape-{id}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = SocketAddr::from_abstract_name(&name).expect("a name");
         let listener = UnixListener::bind_addr(&address).expect("a socket");
@@ -153,6 +180,24 @@ impl Targets {
         // SAFETY: the closure makes one system call.
         unsafe { command.pre_exec(pass) };
         command.stdin(Stdio::null()).output().expect("it starts")
+    }
+
+    /// In a sandbox by Landlock alone, of the library.
+    fn in_landlock(&self, attempt: &Attempt) -> Output {
+        let here = self.directory.path().to_str().expect("text");
+        let program = format!("{here}/program");
+        let words = ["--landlock", here, &program, "--escape", attempt.name].map(str::to_owned);
+        let aims = [format!("here={here}"), format!("below={here}"), format!("file={here}/file")];
+        let mut command = match attempt.control {
+            Control::Terminal => {
+                let mut command = self.caller.forkless(&["--pty"]);
+                command.arg(&program);
+                command
+            }
+            _ => self.caller.shell(&program),
+        };
+        command.args(words).args(aims).args(&self.words).env("FORKLESS_SECRET", "secret");
+        self.start(command)
     }
 
     fn control(&self, attempt: &Attempt) -> Option<Output> {
@@ -239,4 +284,23 @@ fn all_are_refused(profile: &str) {
 #[test]
 fn attempts_to_escape_are_refused() {
     all_are_refused("--sandbox");
+}
+
+#[test]
+fn landlock_alone_refuses_what_it_promises() {
+    if let Err(error) = forkless::Sandbox::landlock().prepare() {
+        return skipped("landlock_alone_refuses_what_it_promises", &error.to_string());
+    }
+    for caller in Caller::all("attempts to escape") {
+        let targets = Targets::new(caller);
+        let mut escaped = Vec::new();
+        for attempt in ALL {
+            let output = targets.in_landlock(attempt);
+            let wanted = if BEYOND_LANDLOCK.contains(&attempt.name) { 0 } else { REFUSED };
+            if output.status.code() != Some(wanted) {
+                escaped.push(format!("{}: {}", attempt.name, describe(&output)));
+            }
+        }
+        assert!(escaped.is_empty(), "{caller:?}: {}", escaped.join("\n"));
+    }
 }

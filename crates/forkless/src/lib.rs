@@ -57,7 +57,14 @@
 
 // What only a feature uses is dead code without it.
 #![cfg_attr(
-    not(all(feature = "capture", feature = "cgroup", feature = "pty", feature = "sandbox", feature = "shell", feature = "zygote")),
+    not(all(
+        feature = "capture",
+        feature = "cgroup",
+        feature = "pty",
+        feature = "sandbox",
+        feature = "shell",
+        feature = "zygote"
+    )),
     allow(dead_code, unused_imports, rustdoc::broken_intra_doc_links)
 )]
 
@@ -118,7 +125,7 @@ pub mod fuzzed;
 #[doc(hidden)]
 pub mod internal {
     #[cfg(feature = "sandbox")]
-    pub use crate::sandbox::filter;
+    pub use crate::sandbox::{filter, preset};
     #[cfg(feature = "shell")]
     pub use crate::shell::is_for_the_shell;
     pub use crate::{
@@ -152,6 +159,8 @@ pub use prepared::Prepared;
 #[cfg(feature = "pty")]
 pub use pty::{Pty, PtySize, RawMode};
 pub use route::{Launcher, Route};
+#[cfg(feature = "sandbox")]
+pub use sandbox::{Network, PreparedSandbox, Sandbox};
 #[cfg(feature = "shell")]
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
 pub use request::stdio::Stdio;

@@ -27,6 +27,9 @@ pub(crate) const FOREIGN: i32 = errno::EXDEV;
 pub(crate) const FOREIGN_WORDS: &str =
     "the /proc that is mounted here is that of another PID namespace: mount one of this namespace";
 
+/// Where a procfs is usually mounted.
+pub(crate) const ROOT: &str = "/proc";
+
 /// The link to the caller's program.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 

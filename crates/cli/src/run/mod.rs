@@ -25,9 +25,9 @@ mod wait;
 use std::process::ExitCode;
 
 pub(crate) use failure::say;
+pub(crate) use forkless::internal::filter::bytes as sandbox_filter;
 pub(crate) use options::{RunOptions, amount, expand, note_sigpipe, quick, step_names};
 pub(crate) use remedy::of_program;
-pub(crate) use forkless::internal::filter::bytes as sandbox_filter;
 
 use self::{failure::Failure, report::Reports, request::Asked, sandbox::Sandbox};
 

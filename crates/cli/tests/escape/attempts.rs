@@ -470,6 +470,21 @@ pub(crate) const ALL: &[Attempt] = attempts! {
     environment_of_host_process Plain => |world| reads(format!("/proc/{}/environ", world.number("victim")));
     root_of_host_process Plain => |world| reads(format!("/proc/{}/root/etc/passwd", world.number("victim")));
     see_host_processes Plain => sees_processes;
+    limit_host_process Plain => |world| {
+        let limit = [0_u64, 0];
+        works(libc::SYS_prlimit64, [world.number("victim"), libc::RLIMIT_CORE.into(), limit.as_ptr() as i64, 0, 0, 0])
+    };
+    priority_of_host_process Plain => |world| works(libc::SYS_setpriority, [0, world.number("victim"), 19, 0, 0, 0]);
+    io_priority_of_host_process Plain => |world| works(libc::SYS_ioprio_set, [1, world.number("victim"), 3 << 13, 0, 0, 0]);
+    cpus_of_host_process Plain => |world| {
+        let cpus = [u64::MAX; 16];
+        works(libc::SYS_sched_setaffinity, [world.number("victim"), 128, cpus.as_ptr() as i64, 0, 0, 0])
+    };
+    scheduler_of_host_process Plain => |world| {
+        const SCHED_BATCH: i64 = 3;
+        let priority = [0_i32];
+        works(libc::SYS_sched_setscheduler, [world.number("victim"), SCHED_BATCH, priority.as_ptr() as i64, 0, 0, 0])
+    };
     compare_processes Plain => |_| works(libc::SYS_kcmp, [std::process::id().into(), std::process::id().into(), 0, 0, 0, 0]);
     advise_other_process Plain => |_| reaches(libc::SYS_process_madvise, BAD);
     // init

@@ -72,10 +72,33 @@ pub(super) const ALLOWED: &[c_long] = &[
     SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getgroups, SYS_setuid, SYS_setgid,
     SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setfsuid, SYS_setfsgid, SYS_setgroups, SYS_capget,
     SYS_capset,
-    // System V and POSIX inter-process communication, in a namespace of its own
+];
+
+/// System V and POSIX inter-process communication, in a namespace of its own.
+#[rustfmt::skip]
+pub(super) const IPC: &[c_long] = &[
     SYS_shmat, SYS_shmdt, SYS_shmctl, SYS_semget, SYS_semop, SYS_semtimedop, SYS_semctl, SYS_msgget, SYS_msgsnd,
     SYS_msgrcv, SYS_msgctl, SYS_mq_open, SYS_mq_unlink, SYS_mq_timedsend, SYS_mq_timedreceive, SYS_mq_notify,
     SYS_mq_getsetattr,
+];
+
+/// Calls that change modes, owners, times and extended attributes of files. `utimensat` depends on an argument.
+#[rustfmt::skip]
+pub(super) const ATTRIBUTES: &[c_long] = &[
+    SYS_fchmod, SYS_fchmodat, 452, /* fchmodat2 */ SYS_fchown, SYS_fchownat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
+    SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, NEW[7], 466, // removexattrat
+    #[cfg(target_arch = "x86_64")] SYS_chmod,
+    #[cfg(target_arch = "x86_64")] SYS_chown,
+    #[cfg(target_arch = "x86_64")] SYS_lchown,
+    #[cfg(target_arch = "x86_64")] SYS_utime,
+    #[cfg(target_arch = "x86_64")] SYS_utimes,
+    #[cfg(target_arch = "x86_64")] SYS_futimesat,
+];
+
+/// Calls that send a signal.
+#[rustfmt::skip]
+pub(super) const SIGNALS: &[c_long] = &[
+    SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_send_signal,
 ];
 
 /// Older calls that only x86-64 has.

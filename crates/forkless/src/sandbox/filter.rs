@@ -6,6 +6,7 @@
 use super::calls;
 use crate::BpfInstruction;
 use nix::libc;
+use std::collections::BTreeMap;
 
 const LOAD: u16 = 0x20;
 const JUMP: u16 = 0x05;
@@ -54,32 +55,77 @@ const fn op(code: u16, jt: u8, jf: u8, k: u32) -> BpfInstruction {
     BpfInstruction { code, jt, jf, k }
 }
 
-/// The filter of the sandboxed program.
+/// What the program shares with others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Surroundings {
+    /// It has namespaces of its own.
+    Own,
+    /// It has those of the caller.
+    Shared(Shared),
+}
+
+/// What a program may do that has the namespaces of the caller, beyond what Landlock refuses.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Shared {
+    /// Make sockets for the network. Never Unix sockets: Landlock refuses no connection to a daemon's socket by its path.
+    pub(super) network: bool,
+    /// Change modes, owners, times and extended attributes of files, which Landlock does not refuse.
+    pub(super) attributes: bool,
+    /// Send signals: Landlock refuses those to processes outside.
+    pub(super) signals: bool,
+}
+
+/// The filter of a program in namespaces of its own.
 pub fn program() -> Vec<BpfInstruction> {
+    program_in(Surroundings::Own)
+}
+
+/// What is done with the calls from a number on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CallDecision {
+    Return(u32),
+    /// It depends on an argument: goes on at this block of instructions.
+    Block(usize),
+}
+
+/// The filter of the sandboxed program.
+///
+/// A search by the number comes first, and leads to the blocks for calls with conditions. The kernel tries each number when it
+/// takes a filter (`seccomp_cache_prepare_bitmap()` in kernel/seccomp.c), so a launch pays for the instructions before a decision.
+pub(super) fn program_in(surroundings: Surroundings) -> Vec<BpfInstruction> {
+    let mut blocks: Vec<Vec<BpfInstruction>> = Vec::new();
+    let ipc: &[_] = if surroundings == Surroundings::Own { calls::IPC } else { &[] };
+    let listed = calls::ALLOWED.iter().chain(calls::OLDER).chain(ipc);
+    let mut verdicts: BTreeMap<u32, CallDecision> =
+        listed.map(|number| (*number as u32, CallDecision::Return(ALLOW))).collect();
+    // The first conditions for a number decide. Equal ones share a block.
+    for (number, conditions) in conditional(surroundings).into_iter().rev() {
+        let verdict = match conditions[..] {
+            [BpfInstruction { code: RETURN, k, .. }] => CallDecision::Return(k),
+            _ => CallDecision::Block(blocks.iter().position(|block| *block == conditions).unwrap_or(blocks.len())),
+        };
+        if verdict == CallDecision::Block(blocks.len()) {
+            blocks.push(conditions);
+        }
+        verdicts.insert(number, verdict);
+    }
+    let mut segments: Vec<(u32, CallDecision)> = Vec::new();
+    for number in 0..=calls::NEWEST {
+        let verdict = verdicts.get(&number).copied().unwrap_or(CallDecision::Return(REFUSED));
+        if segments.last().is_none_or(|(_, before)| *before != verdict) {
+            segments.push((number, verdict));
+        }
+    }
+    segments.push((calls::NEWEST + 1, CallDecision::Return(UNKNOWN)));
     let mut rules = head(REFUSED);
-    for (number, conditions) in conditional() {
-        rules.push(op(JUMP_IF_EQUAL, 0, conditions.len() as u8, number));
-        rules.extend(conditions);
-    }
-    let mut allowed: Vec<u32> = calls::ALLOWED.iter().chain(calls::OLDER).map(|number| *number as u32).collect();
-    allowed.sort_unstable();
-    allowed.dedup();
-    let mut segments = Vec::new();
-    let mut next = 0;
-    for number in allowed {
-        if number > next {
-            segments.push((next, REFUSED));
-        }
-        if segments.last().is_none_or(|(_, action)| *action != ALLOW) {
-            segments.push((number, ALLOW));
-        }
-        next = number + 1;
-    }
-    if next <= calls::NEWEST {
-        segments.push((next, REFUSED));
-    }
-    segments.push((next.max(calls::NEWEST + 1), UNKNOWN));
-    rules.extend(search(&segments));
+    let (start, found) = (rules.len(), search(&segments));
+    let mut next = start + found.len();
+    let starts: Vec<usize> = blocks.iter().map(|block| (next, next += block.len()).0).collect();
+    rules.extend(found.iter().enumerate().map(|(at, step)| match step {
+        SearchStep::Instruction(rule) => *rule,
+        SearchStep::Block(block) => op(JUMP, 0, 0, (starts[*block] - (start + at) - 1) as u32),
+    }));
+    rules.extend(blocks.concat());
     rules
 }
 
@@ -119,7 +165,7 @@ fn head(otherwise: u32) -> Vec<BpfInstruction> {
 }
 
 /// Calls that depend on an argument. The instructions end with a return.
-fn conditional() -> Vec<(u32, Vec<BpfInstruction>)> {
+fn conditional(surroundings: Surroundings) -> Vec<(u32, Vec<BpfInstruction>)> {
     let without = |bits, number| {
         vec![
             op(LOAD, 0, 0, argument(number)),
@@ -137,8 +183,11 @@ fn conditional() -> Vec<(u32, Vec<BpfInstruction>)> {
         rules.push(op(RETURN, 0, 0, others));
         rules
     };
-    // TIOCSTI types into the terminal; TIOCLINUX pastes into a console; TIOCSETD loads a driver.
-    const TERMINAL: [u32; 3] = [0x5412, 0x541c, 0x5423];
+    // TIOCSTI types into the terminal; TIOCLINUX pastes into a console; TIOCSETD loads a driver. FIOSETOWN and SIOCSPGRP name
+    // the receiver of a signal.
+    const REQUESTS: [u32; 5] = [0x5412, 0x541c, 0x5423, 0x8901, 0x8902];
+    let is_silent = matches!(surroundings, Surroundings::Shared(Shared { signals: false, .. }));
+    let requests = if is_silent { &REQUESTS[..] } else { &REQUESTS[..3] };
     // Others are not in the network namespace (AF_VSOCK), or are rarely used and have had many faults (AF_ALG).
     const FAMILIES: [u32; 4] =
         [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32];
@@ -146,6 +195,10 @@ fn conditional() -> Vec<(u32, Vec<BpfInstruction>)> {
     const PERSONALITIES: [u32; 5] = [0xffff_ffff, 0, 8, 0x2_0000, 0x2_0008];
     let family = error(libc::EAFNOSUPPORT);
     // Other protocols than NETLINK_ROUTE show what the kernel does for others, such as all forks and execs (NETLINK_CONNECTOR).
+    let mut families = FAMILIES.to_vec();
+    if surroundings != Surroundings::Own {
+        families.retain(|family| *family != libc::AF_UNIX as u32);
+    }
     let mut socket = vec![
         op(LOAD, 0, 0, argument(0)),
         op(JUMP_IF_EQUAL, 0, 4, libc::AF_NETLINK as u32),
@@ -154,7 +207,12 @@ fn conditional() -> Vec<(u32, Vec<BpfInstruction>)> {
         op(RETURN, 0, 0, ALLOW),
         op(RETURN, 0, 0, error(libc::EPROTONOSUPPORT)),
     ];
-    socket.extend(compared(0, &FAMILIES, ALLOW, family));
+    socket.extend(compared(0, &families, ALLOW, family));
+    if matches!(surroundings, Surroundings::Shared(Shared { network: false, .. })) {
+        socket = vec![op(RETURN, 0, 0, family)];
+    }
+    // The segments of others are those of the namespace.
+    let shared = if surroundings == Surroundings::Own { without(0o4000, 2) } else { vec![op(RETURN, 0, 0, REFUSED)] };
     // A program that gets the rights of its owner could be left behind through a descriptor or a bind mount.
     let mode = libc::S_ISUID | libc::S_ISGID;
     let made = |flags| {
@@ -165,7 +223,7 @@ fn conditional() -> Vec<(u32, Vec<BpfInstruction>)> {
         rules
     };
     // The pool of huge pages belongs to the machine.
-    let huge = [libc::MAP_HUGETLB as u32, 4, 0o4000];
+    let huge = [libc::MAP_HUGETLB as u32, 4];
     #[cfg(target_arch = "x86_64")]
     let older = [
         (libc::SYS_open as u32, made(1)),
@@ -188,35 +246,91 @@ fn conditional() -> Vec<(u32, Vec<BpfInstruction>)> {
         (libc::SYS_openat2 as u32, vec![op(RETURN, 0, 0, UNKNOWN)]),
         (libc::SYS_mmap as u32, without(huge[0], 3)),
         (libc::SYS_memfd_create as u32, without(huge[1], 1)),
-        (libc::SYS_shmget as u32, without(huge[2], 2)),
+        (libc::SYS_shmget as u32, shared),
         (libc::SYS_clone as u32, without(CLONED, 0)),
         (libc::SYS_unshare as u32, without(NAMESPACES, 0)),
         // Its flags are in memory, where a filter cannot look. libcs fall back to clone(2).
         (libc::SYS_clone3 as u32, vec![op(RETURN, 0, 0, UNKNOWN)]),
-        (libc::SYS_ioctl as u32, compared(1, &TERMINAL, REFUSED, ALLOW)),
+        (libc::SYS_ioctl as u32, compared(1, requests, REFUSED, ALLOW)),
         (libc::SYS_socket as u32, socket),
         (libc::SYS_socketpair as u32, compared(0, &FAMILIES, ALLOW, family)),
         (libc::SYS_personality as u32, compared(0, &PERSONALITIES, ALLOW, REFUSED)),
     ];
     calls.extend(older);
+    if let Surroundings::Shared(shared) = surroundings {
+        // The first rule for a number decides.
+        calls.splice(0..0, on_others(shared));
+    }
     calls
 }
 
+/// Calls by which a program could change processes and files outside of the sandbox, where no namespace hides them.
+fn on_others(shared: Shared) -> Vec<(u32, Vec<BpfInstruction>)> {
+    let refused = |number: libc::c_long| (number as u32, vec![op(RETURN, 0, 0, REFUSED)]);
+    // The caller itself is number 0. All users of a priority or limit may be named by the number of a process.
+    let only = |number: libc::c_long, wanted: &[(u32, u32)]| {
+        let mut rules = Vec::new();
+        for (offset, value) in wanted {
+            rules.extend([op(LOAD, 0, 0, *offset), op(JUMP_IF_EQUAL, 1, 0, *value), op(RETURN, 0, 0, REFUSED)]);
+        }
+        rules.push(op(RETURN, 0, 0, ALLOW));
+        (number as u32, rules)
+    };
+    const PRIO_PROCESS: u32 = 0;
+    const IOPRIO_WHO_PROCESS: u32 = 1;
+    let own = [(argument(0), 0)];
+    let mut calls = vec![
+        only(libc::SYS_prlimit64, &own),
+        only(libc::SYS_sched_setaffinity, &own),
+        only(libc::SYS_sched_setparam, &own),
+        only(libc::SYS_sched_setscheduler, &own),
+        only(libc::SYS_sched_setattr, &own),
+        only(libc::SYS_setpriority, &[(argument(0), PRIO_PROCESS), (argument(1), 0)]),
+        only(libc::SYS_ioprio_set, &[(argument(0), IOPRIO_WHO_PROCESS), (argument(1), 0)]),
+        // Instances are counted for the user, and the names of files outside could be watched.
+        refused(libc::SYS_inotify_init1),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    calls.push(refused(libc::SYS_inotify_init));
+    if !shared.attributes {
+        calls.extend(calls::ATTRIBUTES.iter().map(|number| refused(*number)));
+        // Without a path: the times of an open file, as touch(1) sets them. Both halves of the address count.
+        calls.push(only(libc::SYS_utimensat, &[(argument(1), 0), (argument(1) + 4, 0)]));
+    }
+    if !shared.signals {
+        calls.extend(calls::SIGNALS.iter().map(|number| refused(*number)));
+        // F_SETOWN, F_SETSIG and F_SETOWN_EX name the receiver of a signal.
+        let mut owner = vec![op(LOAD, 0, 0, argument(1))];
+        for command in [8, 10, 15] {
+            owner.extend([op(JUMP_IF_EQUAL, 0, 1, command), op(RETURN, 0, 0, REFUSED)]);
+        }
+        owner.push(op(RETURN, 0, 0, ALLOW));
+        calls.push((libc::SYS_fcntl as u32, owner));
+    }
+    calls
+}
+
+enum SearchStep {
+    Instruction(BpfInstruction),
+    /// A jump to this block, whose place is not known yet.
+    Block(usize),
+}
+
 /// A binary search for the last segment that begins at or below the number.
-fn search(segments: &[(u32, u32)]) -> Vec<BpfInstruction> {
-    if let [(_, action)] = segments {
-        return vec![op(RETURN, 0, 0, *action)];
+fn search(segments: &[(u32, CallDecision)]) -> Vec<SearchStep> {
+    match segments {
+        [(_, CallDecision::Return(result))] => return vec![SearchStep::Instruction(op(RETURN, 0, 0, *result))],
+        [(_, CallDecision::Block(block))] => return vec![SearchStep::Block(*block)],
+        _ => {}
     }
     let (lower, upper) = segments.split_at(segments.len() / 2);
     let (below, above) = (search(lower), search(upper));
     // A conditional jump reaches 255 instructions; an unconditional one reaches all.
-    let mut rules = match u8::try_from(below.len()) {
+    let jumps = match u8::try_from(below.len()) {
         Ok(length) => vec![op(JUMP_IF_AT_LEAST, length, 0, upper[0].0)],
         Err(_) => vec![op(JUMP_IF_AT_LEAST, 0, 1, upper[0].0), op(JUMP, 0, 0, below.len() as u32)],
     };
-    rules.extend(below);
-    rules.extend(above);
-    rules
+    jumps.into_iter().map(SearchStep::Instruction).chain(below).chain(above).collect()
 }
 
 /// Both filters in one, with the result that the kernel gives for two filters: that of the stricter action. So each result of
@@ -273,9 +387,14 @@ mod tests {
     use super::*;
 
     /// The result of a filter for a call.
-    pub(crate) fn evaluate(rules: &[BpfInstruction], machine: u32, number: u32, arguments: &[u64]) -> u32 {
+    fn evaluate(rules: &[BpfInstruction], machine: u32, number: u32, arguments: &[u64]) -> u32 {
+        counted(rules, machine, number, arguments).0
+    }
+
+    /// The same, and how many instructions that took.
+    fn counted(rules: &[BpfInstruction], machine: u32, number: u32, arguments: &[u64]) -> (u32, usize) {
         let (mut at, mut value) = (0, 0);
-        loop {
+        for count in 1.. {
             let BpfInstruction { code, jt, jf, k } = rules[at];
             let jump = |yes: bool| 1 + usize::from(if yes { jt } else { jf });
             at += match code {
@@ -283,7 +402,7 @@ mod tests {
                     value = match k {
                         NUMBER => number,
                         MACHINE => machine,
-                        _ => arguments.get((k as usize - 16) / 8).copied().unwrap_or(0) as u32,
+                        _ => (arguments.get((k as usize - 16) / 8).copied().unwrap_or(0) >> (k % 8 * 8)) as u32,
                     };
                     1
                 }
@@ -291,9 +410,21 @@ mod tests {
                 JUMP_IF_EQUAL => jump(value == k),
                 JUMP_IF_AT_LEAST => jump(value >= k),
                 JUMP_IF_ANY_BIT => jump(value & k != 0),
-                RETURN => return k,
+                RETURN => return (k, count),
                 other => panic!("instruction {other:#x}"),
             };
+        }
+        unreachable!()
+    }
+
+    /// The kernel tries each number at each launch.
+    #[test]
+    fn a_number_is_decided_within_a_few_instructions() {
+        for shared in [None, Some(Shared::default())] {
+            let rules = program_in(shared.map_or(Surroundings::Own, Surroundings::Shared));
+            let counts: Vec<usize> = (0..500).map(|number| counted(&rules, OURS, number, &[]).1).collect();
+            let sum: usize = counts.iter().sum();
+            assert!(sum / counts.len() <= 14, "{} for each", sum / counts.len());
         }
     }
 
@@ -301,9 +432,10 @@ mod tests {
     fn filter_allows_exactly_the_listed_calls() {
         let rules = program();
         assert!(rules.len() < 4096);
-        let special: Vec<u32> = conditional().iter().map(|(number, _)| *number).collect();
+        let special: Vec<u32> = conditional(Surroundings::Own).iter().map(|(number, _)| *number).collect();
         for number in (0..1024).filter(|number| !special.contains(number)) {
-            let allowed = calls::ALLOWED.iter().chain(calls::OLDER).any(|listed| *listed as u32 == number);
+            let allowed =
+                calls::ALLOWED.iter().chain(calls::OLDER).chain(calls::IPC).any(|listed| *listed as u32 == number);
             let wanted = match allowed {
                 true => ALLOW,
                 false if number <= calls::NEWEST => REFUSED,
@@ -396,6 +528,66 @@ mod tests {
         assert_eq!(of(libc::SYS_mmap, &[0, 1 << 20, 3, 0x22 | 0x4_0000]), REFUSED);
         assert_eq!((of(libc::SYS_memfd_create, &[0, 1]), of(libc::SYS_memfd_create, &[0, 5])), (ALLOW, REFUSED));
         assert_eq!((of(libc::SYS_shmget, &[0, 1, 0o1600]), of(libc::SYS_shmget, &[0, 1, 0o5600])), (ALLOW, REFUSED));
+    }
+
+    /// Without namespaces: each call that reaches others, with arguments for which it is refused and allowed.
+    #[test]
+    fn without_namespaces_a_program_changes_only_itself() {
+        let (none, family) = (Shared::default(), error(libc::EAFNOSUPPORT));
+        let result = |shared, number: libc::c_long, arguments: &[u64]| {
+            evaluate(&program_in(Surroundings::Shared(shared)), OURS, number as u32, arguments)
+        };
+        let network = Shared { network: true, ..none };
+        let (unix, internet) = (libc::AF_UNIX as u64, libc::AF_INET as u64);
+        assert_eq!(result(none, libc::SYS_socket, &[internet, 1, 0]), family);
+        assert_eq!(result(network, libc::SYS_socket, &[internet, 1, 0]), ALLOW);
+        for shared in [none, network] {
+            assert_eq!(result(shared, libc::SYS_socket, &[unix, 1, 0]), family);
+            assert_eq!(result(shared, libc::SYS_socketpair, &[unix, 1, 0]), ALLOW);
+            for number in calls::IPC.iter().chain(&[libc::SYS_shmget, libc::SYS_inotify_init1]) {
+                assert_eq!(result(shared, *number, &[]), REFUSED, "{number}");
+            }
+        }
+        let of_process = [
+            (libc::SYS_prlimit64, vec![0]),
+            (libc::SYS_sched_setaffinity, vec![0]),
+            (libc::SYS_sched_setparam, vec![0]),
+            (libc::SYS_sched_setscheduler, vec![0]),
+            (libc::SYS_sched_setattr, vec![0]),
+            (libc::SYS_setpriority, vec![0, 0]),
+            (libc::SYS_ioprio_set, vec![1, 0]),
+        ];
+        for (number, own) in of_process {
+            assert_eq!(result(none, number, &own), ALLOW, "{number}");
+            for position in 0..own.len() {
+                let mut others = own.clone();
+                others[position] = 7;
+                assert_eq!(result(none, number, &others), REFUSED, "{number} {others:?}");
+            }
+        }
+        let attributes = Shared { attributes: true, ..none };
+        for number in calls::ATTRIBUTES {
+            assert_eq!(result(none, *number, &[]), REFUSED, "{number}");
+            assert_eq!(result(attributes, *number, &[]), ALLOW, "{number}");
+        }
+        for (path, wanted) in [(0, ALLOW), (1, REFUSED), (1 << 32, REFUSED)] {
+            assert_eq!(result(none, libc::SYS_utimensat, &[3, path]), wanted);
+            assert_eq!(result(attributes, libc::SYS_utimensat, &[3, path]), ALLOW);
+        }
+        let signals = Shared { signals: true, ..none };
+        let through_files = [(libc::SYS_fcntl, [8, 10, 15].to_vec()), (libc::SYS_ioctl, [0x8901, 0x8902].to_vec())];
+        for (shared, wanted) in [(none, REFUSED), (signals, ALLOW)] {
+            for number in calls::SIGNALS {
+                assert_eq!(result(shared, *number, &[]), wanted, "{number}");
+            }
+            for (number, commands) in &through_files {
+                for command in commands {
+                    assert_eq!(result(shared, *number, &[3, *command]), wanted, "{number} {command}");
+                }
+            }
+            assert_eq!(result(shared, libc::SYS_fcntl, &[3, 2]), ALLOW);
+            assert_eq!(result(shared, libc::SYS_ioctl, &[0, 0x5412]), REFUSED);
+        }
     }
 
     #[test]

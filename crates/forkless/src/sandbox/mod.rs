@@ -1,4 +1,341 @@
-//! What a sandboxed program may do.
+//! Sandboxes as values: what a program may see and do, checked once, for any number of launches.
 
 mod calls;
 pub mod filter;
+mod landlock;
+pub mod preset;
+
+use crate::Resource;
+use crate::error::Error;
+use crate::procfs;
+use crate::request::command::{BpfInstruction, CapabilitySet, Command, Confinement, Name};
+use crate::step::Step;
+use filter::{Shared, Surroundings};
+use forkless_core::sys::errno;
+use landlock::Ruleset;
+use preset::{DEVICES, NOBODY, SHOWN, keeps};
+use rustix::fs::{Mode, OFlags, open, stat};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Which networks a sandboxed program reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Network {
+    /// None. No socket can be made, but pairs of them (`socketpair(2)`).
+    Refused,
+    /// That of the caller, with the services of this machine. Unix sockets stay refused: by them daemons are reached, such as that of
+    /// Docker.
+    Host,
+}
+
+/// The oldest version of Landlock that refuses to truncate files: Linux 6.2.
+const OLDEST: u32 = 3;
+
+/// The first version that refuses signals to processes outside: Linux 6.12.
+const REFUSES_SIGNALS: u32 = 6;
+
+/// What a program may do, for programs that are not trusted.
+///
+/// ```no_run
+/// use forkless::{Command, Sandbox};
+/// let sandbox = Sandbox::landlock().write(".").prepare()?;
+/// let output = Command::new("python3").arg("x.py").sandbox(&sandbox).output()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    places: Vec<(PathBuf, bool)>,
+    network: Network,
+    change_attributes: bool,
+    kept: Vec<OsString>,
+}
+
+impl Sandbox {
+    /// A sandbox of Landlock, a filter of system calls, and limits: `landlock(7)`, `seccomp(2)`. It needs neither privileges nor
+    /// namespaces nor another process, so it also works where user namespaces are refused.
+    ///
+    /// The program
+    /// - may read and execute what lies below `/usr`, `/etc`, `/bin`, `/lib*`, `/sbin`, `/nix/store` and `/gnu/store`, and read `/proc`;
+    ///   all else must be given by [`read`](Self::read) and [`write`](Self::write), also the working directory and `/tmp`
+    /// - changes no file elsewhere, and of no file mode, owner or extended attributes
+    /// - reaches no network and no Unix socket, System V or POSIX IPC
+    /// - signals, traces and changes no process outside
+    /// - has no capabilities, gains none, and leads a session of its own (unless the command sets a process group or pseudo-terminal)
+    /// - is user and group 65534 (nobody) without other groups if root launches it, where the command sets no others.
+    ///
+    /// Landlock hides nothing: names of files, `stat(2)`, links, and what `/proc` shows of all processes, such as their command lines.
+    /// What the program leaves running is not killed with it. Before version 6 of Landlock (Linux 6.12) the program cannot send signals at all,
+    /// because the kernel could not refuse those to others.
+    ///
+    /// ```no_run
+    /// use forkless::{Capture, Command, Sandbox};
+    /// use std::time::Duration;
+    /// let sandbox = Sandbox::landlock().read("/srv/data").write("/srv/results").prepare()?;
+    /// let mut command = Command::new("analyse");
+    /// command.arg("/srv/data").current_dir("/srv/results").sandbox(&sandbox);
+    /// let captured = command.capture(&Capture::new().limit(1 << 20).timeout(Duration::from_secs(30)))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn landlock() -> Self {
+        Self { places: Vec::new(), network: Network::Refused, change_attributes: false, kept: Vec::new() }
+    }
+
+    /// Lets the program read and execute a file, or all below a directory.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// // A search tool that sees the sources, and nothing else of the home directory.
+    /// let sandbox = Sandbox::landlock().read("/home/user/project").prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn read(&mut self, path: impl Into<PathBuf>) -> &mut Self {
+        self.places.push((path.into(), false));
+        self
+    }
+
+    /// Lets the program also write to a file, or to all below a directory.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// let sandbox = Sandbox::landlock().write(".").write("/tmp").prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write(&mut self, path: impl Into<PathBuf>) -> &mut Self {
+        self.places.push((path.into(), true));
+        self
+    }
+
+    /// Lets the program change modes, owners and extended attributes of files, and times by path, as `chmod`, `cp -p`, `tar` and the linker
+    /// `ld` do. Landlock cannot refuse these changes: the program may then make them **to every file of its user**, also outside
+    /// of the sandbox. Setuid and setgid bits stay refused.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// // Compilers make their output executable by chmod(2).
+    /// let sandbox = Sandbox::landlock().write("/srv/build").change_attributes(true).prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn change_attributes(&mut self, may: bool) -> &mut Self {
+        self.change_attributes = may;
+        self
+    }
+
+    /// Which networks the program reaches. The default is [`Network::Refused`].
+    ///
+    /// ```no_run
+    /// # use forkless::{Network, Sandbox};
+    /// let sandbox = Sandbox::landlock().network(Network::Host).prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn network(&mut self, network: Network) -> &mut Self {
+        self.network = network;
+        self
+    }
+
+    /// Lets the program inherit a variable of the environment. By default it inherits `PATH`, `HOME`, `TERM`, `COLORTERM`, `NO_COLOR`,
+    /// `LANG`, `LANGUAGE`, `TZ` and `LC_*`. Variables that the command sets are always passed.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// let sandbox = Sandbox::landlock().keep_env("JAVA_HOME").prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn keep_env(&mut self, name: impl Into<OsString>) -> &mut Self {
+        self.kept.push(name.into());
+        self
+    }
+
+    /// Checks the sandbox, and does once what all launches in it share.
+    ///
+    /// # Errors
+    /// [`Unsupported`](io::ErrorKind::Unsupported): this kernel has no Landlock, or a version before 3 (Linux 6.2), which does not keep
+    /// files from being truncated. Others name the path that cannot be opened.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Sandbox};
+    /// let sandbox = Sandbox::landlock().write("/srv/results").prepare()?;
+    /// for name in ["one", "two"] {
+    ///     assert!(Command::new("analyse").arg(name).sandbox(&sandbox).status()?.success());
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn prepare(&self) -> io::Result<PreparedSandbox> {
+        let version = landlock::version().map_err(|error| {
+            let why = match error {
+                errno::EOPNOTSUPP => "Landlock is not enabled: add it to `lsm=` on the kernel's command line",
+                _ => "this kernel has no Landlock, or a seccomp filter refuses it",
+            };
+            io::Error::new(io::ErrorKind::Unsupported, format!("sandbox: {why}"))
+        })?;
+        self.prepare_for(version)
+    }
+
+    fn prepare_for(&self, version: u32) -> io::Result<PreparedSandbox> {
+        if version < OLDEST {
+            let why = format!(
+                "sandbox: version {version} of Landlock cannot keep files from being truncated; version {OLDEST} (Linux 6.2) can"
+            );
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let failed = |path: &Path, error: i32| {
+            let error = io::Error::from_raw_os_error(error);
+            io::Error::new(error.kind(), format!("sandbox: {}: {error}", path.display()))
+        };
+        let ruleset = Ruleset::new(version).map_err(|error| failed(Path::new("ruleset"), error))?;
+        let of_all = SHOWN.iter().chain(&[procfs::ROOT]).map(|path| (Path::new(path), false));
+        let devices = DEVICES.iter().map(|name| (Path::new("/dev").join(name), true));
+        for (path, may_write) in of_all.map(|(path, may_write)| (path.to_owned(), may_write)).chain(devices) {
+            match open_place(&path) {
+                Ok(place) => ruleset.allow(place, may_write).map_err(|error| failed(&path, error))?,
+                Err(errno::ENOENT) => {}
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
+        let mut places = Vec::new();
+        for (path, may_write) in &self.places {
+            let path = std::path::absolute(path)?;
+            let place = open_place(&path).map_err(|error| failed(&path, error))?;
+            let found = rustix::fs::fstat(&place)?;
+            ruleset.allow(&place, *may_write).map_err(|error| failed(&path, error))?;
+            places.push(GivenPath { path, file: (found.st_dev, found.st_ino) });
+        }
+        let shared = OfAllLaunches {
+            ruleset: Arc::new(ruleset.into_file()),
+            filter: filter::program_in(Surroundings::Shared(Shared {
+                network: self.network == Network::Host,
+                attributes: self.change_attributes,
+                signals: version >= REFUSES_SIGNALS,
+            })),
+            kept: self.kept.clone(),
+            places,
+        };
+        Ok(PreparedSandbox(Arc::new(shared)))
+    }
+}
+
+/// A file or directory of the sandbox.
+struct GivenPath {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
+
+struct OfAllLaunches {
+    ruleset: Arc<OwnedFd>,
+    filter: Vec<BpfInstruction>,
+    kept: Vec<OsString>,
+    places: Vec<GivenPath>,
+}
+
+/// A sandbox that is ready for launches: from [`Sandbox::prepare`]. Clones share it, and any number of threads may use it.
+#[derive(Clone)]
+pub struct PreparedSandbox(Arc<OfAllLaunches>);
+
+impl std::fmt::Debug for PreparedSandbox {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_list().entries(self.0.places.iter().map(|place| &place.path)).finish()
+    }
+}
+
+impl Command {
+    /// Launches the program in a sandbox, whose settings are added to those of the command.
+    ///
+    /// # Errors
+    /// The launch fails if a file or directory of the sandbox was replaced since, or if the command has a Landlock ruleset or a seccomp
+    /// filter with which that of the sandbox cannot be combined.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Sandbox};
+    /// let sandbox = Sandbox::landlock().write(".").prepare()?;
+    /// let status = Command::new("make").sandbox(&sandbox).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn sandbox(&mut self, sandbox: &PreparedSandbox) -> &mut Self {
+        self.confinement = Some(Arc::new(sandbox.clone()));
+        self
+    }
+}
+
+impl Confinement for PreparedSandbox {
+    /// Settings that the command has itself stay, where they are not weaker.
+    fn confine(&self, command: &Command) -> Result<Command, Error> {
+        let OfAllLaunches { ruleset, filter, kept, places } = &*self.0;
+        let refused = |why: &str| Err(Error::check(&command.program, format!("sandbox: {why}")));
+        if command.ready.is_some() {
+            return refused("the environment was given as a whole, so it cannot be restricted");
+        }
+        if command.sandbox.landlock.is_some() {
+            return refused("the command has a Landlock ruleset of its own");
+        }
+        if command.inherit_all {
+            return refused("inherit_all would pass descriptors of files outside");
+        }
+        if !command.setup.best_effort.is_empty() {
+            return refused("best_effort could leave out a part of it");
+        }
+        for place in places {
+            let found = stat(&place.path).map(|found| (found.st_dev, found.st_ino));
+            if found != Ok(place.file) {
+                let error = found.map_or_else(|error| error.raw_os_error(), |_| errno::ESTALE);
+                return Err(Error::new(&command.program, Step::Landlock, error)
+                    .on(place.path.display().to_string())
+                    .note("it was replaced after the sandbox was prepared: prepare it again"));
+            }
+        }
+        let mut own = command.clone();
+        own.confinement = None;
+        // By name, so that no variable that is set later, or that is no variable, gets in.
+        for (name, value) in std::env::vars_os().filter(|(name, _)| !command.env.clear && keeps(name, kept)) {
+            own.env.changes.entry(name).or_insert(Some(value));
+        }
+        own.env.clear = true;
+        if rustix::process::geteuid().is_root() {
+            let setup = &mut own.setup;
+            // A name brings its groups with it.
+            let is_named = matches!(setup.user, Some(Name::Name(_)));
+            let nobody = Some(Name::Id(NOBODY));
+            setup.user = setup.user.take().or_else(|| nobody.clone());
+            if !is_named {
+                setup.group = setup.group.take().or(nobody);
+                setup.groups.get_or_insert_with(Vec::new);
+            }
+        }
+        // The bounding set needs a privilege to change, and gives nothing after no_new_privs.
+        let none = CapabilitySet::EMPTY;
+        own.permitted(none).effective(none).inheritable(none).ambient(none);
+        for (resource, limit) in [
+            (Resource::Core, 0),
+            (Resource::Nice, 0),
+            (Resource::RealtimePriority, 0),
+            (Resource::LockedMemory, 8 << 20),
+        ] {
+            let most = crate::kernel::limit(resource as u32).map_or(u64::MAX, |[_, hard]| hard);
+            own.setup.rlimits.entry(resource as u32).or_insert((limit.min(most), limit.min(most)));
+        }
+        own.no_new_privs(true);
+        if own.pty.is_none() && own.process_group.is_none() {
+            own.setsid(true);
+        }
+        let filter = match &own.sandbox.seccomp {
+            None => filter.clone(),
+            Some(given) => match filter::both(given, filter) {
+                Some(both) => both,
+                None => return refused("the command's seccomp filter cannot be combined with that of the sandbox"),
+            },
+        };
+        own.seccomp(filter);
+        own.sandbox.landlock = Some(Arc::clone(ruleset));
+        Ok(own)
+    }
+}
+
+fn open_place(path: &Path) -> Result<OwnedFd, i32> {
+    open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| error.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests;

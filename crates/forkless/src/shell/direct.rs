@@ -8,7 +8,7 @@ use super::environment::{Given, ProgramPlace};
 use super::known::{self, ShellFile, ShellKind, ShellName};
 use super::{Reason, ShellCommand};
 use crate::procfs;
-use crate::request::command::{Command, Paths, Ready, ReadyFile, Sandbox, Setup, Signals};
+use crate::request::command::{Command, Isolation, Paths, Ready, ReadyFile, Setup, Signals};
 use crate::route::Launcher;
 use forkless_core::plan::NOWHERE;
 use forkless_core::sys::{self, signal, uapi};
@@ -113,7 +113,7 @@ impl Direct {
 /// Refuses settings that affect a shell in another way than the program, or that name descriptors that the
 /// redirections may need.
 fn check_settings(command: &Command) -> Result<(), Reason> {
-    let Sandbox {
+    let Isolation {
         unshare,
         mounts_here: _,
         uid_maps: _,
@@ -135,6 +135,7 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     let surroundings = *unshare != 0 || !joins.is_empty() || hostname.is_some() || !mounts.is_empty();
     let sets = [bounding, permitted, effective, inheritable, ambient].into_iter().any(Option::is_some);
     let rules = securebits.is_some() || landlock.is_some() || seccomp.is_some() || pivot_root.is_some();
+    let rules = rules || command.confinement.is_some();
     let Setup {
         simple,
         directory_fd,

@@ -27,7 +27,13 @@ use std::{
     time::Instant,
 };
 
-use forkless::{CapabilitySet, Child, Command, Resource, internal::filter};
+use forkless::{
+    CapabilitySet, Child, Command, Resource,
+    internal::{
+        filter,
+        preset::{NOBODY, SHOWN, keeps},
+    },
+};
 use forkless_core::sys;
 
 use super::{
@@ -35,19 +41,12 @@ use super::{
     options::{Ids, Mount, OwnGroup, Profile, RunOptions},
 };
 
-/// The user and group of the program if root starts it: the overflow IDs, called nobody.
-const NOBODY: u32 = 65534;
-
 /// The preset with the options that change it.
 pub(crate) struct Sandbox<'a> {
     options: &'a RunOptions,
     profile: Profile,
     ids: Ids,
 }
-
-/// Environment variables that the program inherits: names, and beginnings of names.
-const KEPT: [&str; 8] = ["PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ", "HOME"];
-const KEPT_BEGINNINGS: [&str; 1] = ["LC_"];
 
 impl<'a> Sandbox<'a> {
     /// The sandbox that the options request.
@@ -80,7 +79,7 @@ impl<'a> Sandbox<'a> {
     /// The settings that explicit options may change. Comes before them.
     pub(crate) fn begin(&self, command: &mut Command) {
         command.env_clear();
-        for (name, value) in std::env::vars_os().filter(|(name, _)| self.keeps(name)) {
+        for (name, value) in std::env::vars_os().filter(|(name, _)| keeps(name, &self.options.sandbox.keep_env)) {
             if name != "HOME" || self.shows(Path::new(&value)) || self.options.sandbox.keep_env.contains(&name) {
                 command.env(name, value);
             } else {
@@ -111,13 +110,6 @@ impl<'a> Sandbox<'a> {
     /// Does init empty the bounding set of the program, too? An option may ask for another one.
     fn empties_bounding_set(&self) -> bool {
         !self.options.privileges.sets_bounding_set()
-    }
-
-    fn keeps(&self, name: &OsStr) -> bool {
-        let text = name.to_str().unwrap_or_default();
-        KEPT.contains(&text)
-            || KEPT_BEGINNINGS.iter().any(|start| text.starts_with(start))
-            || self.options.sandbox.keep_env.iter().any(|kept| kept == name)
     }
 
     /// The settings that explicit options only add to. Comes after them.
@@ -181,7 +173,7 @@ impl<'a> Sandbox<'a> {
         let new = ["/", "/tmp", "/var/tmp", "/dev", "/dev/shm", "/proc", "/run", "/var"]
             .iter()
             .any(|new| path == Path::new(new));
-        let mut shown = root::SHOWN.iter().map(PathBuf::from).chain(self.options.mounts.targets().map(absolute));
+        let mut shown = SHOWN.iter().map(PathBuf::from).chain(self.options.mounts.targets().map(absolute));
         new || shown.any(|shown| path.starts_with(shown))
     }
 
@@ -334,7 +326,7 @@ impl<'a> Sandbox<'a> {
              sandbox: read-only root with {}; private /proc, /dev, /tmp\n\
              sandbox: Landlock, a filter of system calls, {}these steps:\n",
             names.join(", "),
-            root::SHOWN.iter().filter(|path| Path::new(path).exists()).copied().collect::<Vec<_>>().join(" "),
+            SHOWN.iter().filter(|path| Path::new(path).exists()).copied().collect::<Vec<_>>().join(" "),
             if self.empties_bounding_set() { "an empty bounding set, and " } else { "and " },
         )
     }

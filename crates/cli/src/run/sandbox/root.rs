@@ -13,7 +13,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use forkless::{Command, internal::FilePlace, mount_attribute};
+use forkless::{
+    Command,
+    internal::{
+        FilePlace,
+        preset::{DEVICES, SHOWN},
+    },
+    mount_attribute,
+};
 use forkless_core::sys;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -35,27 +42,8 @@ use super::{
 /// Where the new root is put together. A procfs is needed anyway, and nobody binds files of it.
 const PLACE: &str = "/proc";
 
-/// What the program sees of the host, read-only, as far as it exists. Nothing where daemons have their sockets: a program can
-/// connect to a socket that it sees, whatever the mount says.
-pub(super) const SHOWN: [&str; 11] = [
-    "/usr",
-    "/etc",
-    "/nix/store",
-    "/nix/var/nix/profiles",
-    "/gnu/store",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-];
-
-/// What is hidden of that, for the same reason.
+/// What is hidden of what is shown: a program can connect to a socket that it sees.
 const HIDDEN: [&str; 1] = ["/usr/local/var"];
-
-/// Devices of the host, of which each is visible alone.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Files of procfs about the whole machine that only root could read, or that show keys.
 const MASKED: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];

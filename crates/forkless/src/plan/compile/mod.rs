@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::plan::posix_spawn::Extensions;
 use crate::plan::{Creator, Fds, Placement, Plan, PlannedStream};
 use crate::request::command::posix::FileAction;
-use crate::request::command::{CallArg, Command, Namespace, ReadyFile, Sandbox};
+use crate::request::command::{CallArg, Command, Isolation, Namespace, ReadyFile};
 use crate::request::stdio::FdSource;
 use crate::route::Launcher;
 use crate::step::Step;
@@ -38,6 +38,9 @@ use setup::{Ids, Steps};
 /// Compiles a command. `resolve`: the plan is for any number of runs, by any launcher, so the program is looked up
 /// now and the runs need not search for it.
 pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
+    if let Some(confinement) = &command.confinement {
+        return compile(&confinement.confine(command)?, resolve);
+    }
     check(command)?;
     let resolve = resolve || command.cloner.is_some();
     let (env, candidates) = match &command.ready {
@@ -123,7 +126,7 @@ fn placement(command: &Command, forks: bool) -> Placement {
         changes_cgroup: !forks && (sandbox.cgroup.is_some() || setup::writes(&command.setup)),
         changes_ids: changes_ids(command),
         names_parent: command.setup.parent_death_signal.is_some() && !sandbox.makes(Namespace::Pid),
-        is_in_other_pids: [Sandbox::makes, Sandbox::joins].iter().any(|how| how(sandbox, Namespace::Pid)),
+        is_in_other_pids: [Isolation::makes, Isolation::joins].iter().any(|how| how(sandbox, Namespace::Pid)),
         is_filtered: sandbox.seccomp.is_some(),
         vfork: command.setup.simple.oom_score_adj.is_some(),
     }

@@ -7,7 +7,7 @@ use crate::plan::compile::arena::Arg;
 use crate::plan::compile::mounts;
 use crate::plan::compile::places::{self, Places};
 use crate::plan::compile::setup::Steps;
-use crate::request::command::{CapabilitySet, Command, Mount, MountStep, Namespace, OVERLAY, Sandbox};
+use crate::request::command::{CapabilitySet, Command, Isolation, Mount, MountStep, Namespace, OVERLAY};
 use crate::route::Launcher;
 use crate::step::Step;
 use forkless_core::plan::{Op, OpCode};
@@ -295,7 +295,7 @@ fn capset(steps: &mut Steps<'_>, [effective, permitted, inheritable]: [u64; 3]) 
 }
 
 /// The child's effective, permitted and inheritable capabilities before it changes any.
-fn own(sandbox: &Sandbox) -> [u64; 3] {
+fn own(sandbox: &Isolation) -> [u64; 3] {
     match sandbox.makes(Namespace::User) || sandbox.joins(Namespace::User) {
         // A process that is created in a user namespace, or joins one, has all capabilities in it:
         // set_cred_user_ns().

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::plan::compile::arena::{Arena, Arg};
 use crate::plan::compile::places::Places;
 use crate::request::command::values::Resource;
-use crate::request::command::{CallArg, Command, Name, Sandbox, Setup};
+use crate::request::command::{CallArg, Command, Isolation, Name, Setup};
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
 use forkless_core::sys::{prctl, uapi};
@@ -18,7 +18,7 @@ pub(super) struct Steps<'a> {
     pub(super) ops: Vec<Op>,
     pub(super) arena: &'a mut Arena,
     pub(super) setup: &'a Setup,
-    pub(super) sandbox: &'a Sandbox,
+    pub(super) sandbox: &'a Isolation,
     pub(super) places: Places,
 }
 

@@ -31,7 +31,7 @@ pub(crate) use paths::Paths;
 pub use sandbox::FilePlace;
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
 pub(crate) use sandbox::{
-    MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile, OVERLAY, Sandbox,
+    Confinement, Isolation, MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile, OVERLAY,
 };
 pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};
@@ -84,7 +84,7 @@ pub(crate) use setup::{Name, Setup};
 ///   [`devices`](Self::devices), [`make_dir`](Self::make_dir), [`make_symlink`](Self::make_symlink),
 ///   [`unmount`](Self::unmount).
 /// - **Cgroup**: [`cgroup`](Self::cgroup).
-/// - **Privileges, Landlock and seccomp**: [`no_new_privs`](Self::no_new_privs), [`bounding_set`](Self::bounding_set),
+/// - **Privileges, Landlock and seccomp**: [`sandbox`](Self::sandbox) (all of them at once), [`no_new_privs`](Self::no_new_privs), [`bounding_set`](Self::bounding_set),
 ///   [`permitted`](Self::permitted), [`effective`](Self::effective), [`inheritable`](Self::inheritable),
 ///   [`ambient`](Self::ambient), [`securebits`](Self::securebits), [`landlock`](Self::landlock),
 ///   [`seccomp`](Self::seccomp).
@@ -158,7 +158,8 @@ pub struct Command {
     /// The master side of the pseudo-terminal that the child gets.
     pub(crate) pty: Option<Weak<OwnedFd>>,
     pub(crate) setup: Setup,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) sandbox: Isolation,
+    pub(crate) confinement: Option<Arc<dyn Confinement>>,
     pub(crate) launcher: Launcher,
     pub(crate) closures: Vec<Arc<Closure>>,
     pub(crate) ready: Option<Ready>,
@@ -248,7 +249,8 @@ impl Command {
             any_by_shell: false,
             pty: None,
             setup: Setup::default(),
-            sandbox: Sandbox::default(),
+            sandbox: Isolation::default(),
+            confinement: None,
             launcher: Launcher::Clone,
             closures: Vec::new(),
             ready: None,

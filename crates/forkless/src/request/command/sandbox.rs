@@ -2,6 +2,7 @@
 //!
 //! Longer than most files, because each method has an example.
 
+use crate::error::Error;
 use crate::request::command::Command;
 use crate::request::command::capability::CapabilitySet;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// These settings as the caller gave them: nothing is looked up or checked yet.
 #[derive(Clone, Default)]
-pub(crate) struct Sandbox {
+pub(crate) struct Isolation {
     pub(crate) unshare: u64,
     pub(crate) uid_maps: Vec<[u32; 3]>,
     pub(crate) gid_maps: Vec<[u32; 3]>,
@@ -31,6 +32,15 @@ pub(crate) struct Sandbox {
     pub(crate) securebits: Option<u32>,
     pub(crate) landlock: Option<Arc<OwnedFd>>,
     pub(crate) seccomp: Option<Vec<BpfInstruction>>,
+}
+
+/// A sandbox that is ready: it makes the command that runs in it.
+pub(crate) trait Confinement: Send + Sync + std::panic::RefUnwindSafe {
+    /// The command with the settings of the sandbox.
+    ///
+    /// # Errors
+    /// The command has a setting that cannot be combined with it; something has changed since it was prepared.
+    fn confine(&self, command: &Command) -> Result<Command, Error>;
 }
 
 /// A change to the child's mounts.
@@ -911,7 +921,7 @@ fn overlay_escaped(path: &Path, is_listed: bool) -> Vec<u8> {
     text
 }
 
-impl Sandbox {
+impl Isolation {
     pub(crate) fn makes(&self, namespace: Namespace) -> bool {
         self.unshare & namespace as u64 != 0
     }

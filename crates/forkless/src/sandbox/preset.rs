@@ -1,0 +1,37 @@
+//! What every sandboxed program may see, by value and by the command alike.
+
+use std::ffi::{OsStr, OsString};
+
+/// Directories of programs and their settings, read-only, as far as they exist. Nothing where daemons have their sockets: a
+/// program can connect to a socket that it sees, whatever a mount says.
+pub const SHOWN: [&str; 11] = [
+    "/usr",
+    "/etc",
+    "/nix/store",
+    "/nix/var/nix/profiles",
+    "/gnu/store",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+];
+
+/// Devices, in `/dev`.
+pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// The user and group of the program if root starts it: the overflow IDs, called nobody.
+pub const NOBODY: u32 = 65534;
+
+/// Variables that the program inherits: names, and beginnings of names.
+const KEPT: [&str; 8] = ["PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ", "HOME"];
+const KEPT_BEGINNINGS: [&str; 1] = ["LC_"];
+
+/// Does the program inherit this variable, if these are kept too?
+pub fn keeps(name: &OsStr, kept: &[OsString]) -> bool {
+    let text = name.to_str().unwrap_or_default();
+    KEPT.contains(&text)
+        || KEPT_BEGINNINGS.iter().any(|start| text.starts_with(start))
+        || kept.iter().any(|one| one == name)
+}
