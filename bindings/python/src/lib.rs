@@ -13,6 +13,7 @@ mod spawn;
 mod run;
 mod child;
 mod prepared;
+mod sandbox;
 mod warm;
 
 use pyo3::prelude::*;
@@ -30,6 +31,8 @@ mod _forkless {
     use crate::prepared::{Prepared, prepare, start};
     #[pymodule_export]
     use crate::run::run;
+    #[pymodule_export]
+    use crate::sandbox::Sandbox;
     #[pymodule_export]
     use crate::spawn::{RawUsage, memfd_create, pidfd_open, reap_orphans, spawn, wait4};
     #[pymodule_export]

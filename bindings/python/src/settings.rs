@@ -2,7 +2,7 @@
 
 use crate::convert::{Text, each, named, owned, pairs};
 use crate::error::{in_python, of_setting};
-use crate::{mounts, request, warm};
+use crate::{mounts, request, sandbox, warm};
 use forkless::{
     BpfInstruction, Capability, CapabilitySet, Command, IoClass, Launcher, Namespace, Resource, Scheduler, Step,
 };
@@ -34,6 +34,7 @@ fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
             command.inherit_signal_mask(false);
             signals(command, value, Command::signal_block)?;
         }
+        "sandbox" => sandbox::apply(command, value)?,
         "warm" => warm::apply(command, value)?,
         "launcher" => _ = command.launcher(named(value, LAUNCHERS)?),
         "best_effort" => {

@@ -26,7 +26,7 @@ from subprocess import (
     list2cmdline,
 )
 
-from ._forkless import Child, Prepared, Warm, reap_orphans
+from ._forkless import Child, Prepared, Sandbox, Warm, reap_orphans
 from ._install import install, is_installed, uninstall
 from ._popen import Popen, PreexecWarning
 from ._run import call, check_call, check_output, getoutput, getstatusoutput, prepare, run
@@ -54,6 +54,7 @@ __all__ = [
     "Popen",
     "PreexecWarning",
     "Prepared",
+    "Sandbox",
     "Settings",
     "SubprocessError",
     "TimeoutExpired",

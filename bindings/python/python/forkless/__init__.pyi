@@ -22,7 +22,13 @@ from typing import IO, Any, AnyStr, Literal, Union, overload
 from _typeshed import ReadableBuffer, StrOrBytesPath
 from typing_extensions import TypeAlias, Unpack
 
-from ._forkless import Child as Child, Prepared as Prepared, Warm as Warm, reap_orphans as reap_orphans
+from ._forkless import (
+    Child as Child,
+    Prepared as Prepared,
+    Sandbox as Sandbox,
+    Warm as Warm,
+    reap_orphans as reap_orphans,
+)
 from ._install import install as install, is_installed as is_installed, uninstall as uninstall
 from ._settings import Settings as Settings
 
@@ -38,6 +44,7 @@ __all__ = [
     "Popen",
     "PreexecWarning",
     "Prepared",
+    "Sandbox",
     "Settings",
     "SubprocessError",
     "TimeoutExpired",

@@ -1,14 +1,14 @@
 # The native part of the package.
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import IO, Any, final, type_check_only
+from typing import IO, Any, Literal, final, type_check_only
 
 from _typeshed import StrOrBytesPath
 from typing_extensions import Self, TypedDict
 
-__all__ = ["Child", "Ending", "Prepared", "RawUsage", "Warm", "memfd_create", "pidfd_open", "prepare", "reap_orphans", "run", "spawn", "start", "tell", "wait4"]
+__all__ = ["Child", "Ending", "Prepared", "RawUsage", "Sandbox", "Warm", "memfd_create", "pidfd_open", "prepare", "reap_orphans", "run", "spawn", "start", "tell", "wait4"]
 
 @type_check_only
 class Usage(TypedDict):
@@ -70,6 +70,19 @@ class Prepared:
 @final
 class RawUsage:
     def fields(self) -> tuple[list[float], list[int]]: ...
+
+@final
+class Sandbox:
+    def __new__(
+        cls,
+        *,
+        mode: Literal["landlock"],
+        read: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
+        write: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
+        network: Literal["refused", "host"] = "refused",
+        keep_env: str | Iterable[str] | None = None,
+        change_attributes: bool = False,
+    ) -> Self: ...
 
 @type_check_only
 class WarmStats(TypedDict):

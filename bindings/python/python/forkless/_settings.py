@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Literal, 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike, StrOrBytesPath
 
-    from ._forkless import Warm
+    from ._forkless import Sandbox, Warm
 
 
 class Settings(TypedDict, total=False):
@@ -33,6 +33,8 @@ class Settings(TypedDict, total=False):
     """Signals that are blocked, in place of the caller's mask."""
     launcher: Literal['clone', 'fork', 'posix_spawn'] | None
     """"clone", "fork" or "posix_spawn"."""
+    sandbox: Sandbox | None
+    """A `forkless.Sandbox`: what the program may do, if it is not trusted."""
     warm: bool | Warm | None
     """True, or a `forkless.Warm`: launch from a template of the loaded program, if nothing but the time differs (experimental: docs/warm.md)."""
     best_effort: Iterable[str] | None

@@ -1,0 +1,127 @@
+"""Tests of `forkless.Sandbox`."""
+
+import asyncio
+import concurrent.futures
+import errno
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import forkless
+import forkless.asyncio
+
+PIPE = forkless.PIPE
+
+
+@pytest.fixture(scope="module", autouse=True)
+def landlock():
+    try:
+        forkless.Sandbox(mode="landlock")
+    except OSError as error:
+        if "Landlock" not in str(error):
+            raise
+        pytest.skip(f"SKIPPED: sandboxes, because {error}")
+
+
+@pytest.fixture
+def places(tmp_path):
+    os.chmod(tmp_path, 0o755)
+    for parent in list(tmp_path.parents)[:3]:
+        os.chmod(parent, os.stat(parent).st_mode | 0o011)
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for place in (inside, outside):
+        place.mkdir()
+        place.chmod(0o777)
+    return inside, outside
+
+
+LINE = "echo 1 > {0}/a && cat {0}/a; echo 2 > {1}/b || echo refused"
+TEXT = dict(stdout=PIPE, stderr=forkless.DEVNULL, cwd="/")
+
+
+def test_a_program_writes_only_where_it_may(places):
+    inside, outside = places
+    for write in (inside, str(inside), os.fsencode(inside), [inside], iter([str(inside)])):
+        sandbox = forkless.Sandbox(mode="landlock", write=write)
+        done = forkless.run(["sh", "-c", LINE.format(inside, outside)], sandbox=sandbox, **TEXT)
+        assert done.stdout == b"1\nrefused\n"
+    sandbox = forkless.Sandbox(mode="landlock", read=outside)
+    (outside / "data").write_text("data")
+    done = forkless.run(["sh", "-c", f"cat {outside}/data; echo 1 > {outside}/data"], sandbox=sandbox, **TEXT)
+    assert done.stdout == b"data" and done.returncode != 0
+    assert str(outside) in repr(sandbox)
+
+
+@pytest.mark.filterwarnings("ignore:preexec_fn")
+def test_every_function_launches_in_the_sandbox(monkeypatch):
+    sandbox = forkless.Sandbox(mode="landlock")
+    monkeypatch.setenv("FORKLESS_SECRET", "secret")
+    line = "grep -q Seccomp:.2 /proc/self/status && ! ls /tmp && test -z $FORKLESS_SECRET && echo inside"
+    args = ["sh", "-c", line]
+    assert forkless.run(args, sandbox=sandbox, **TEXT).stdout == b"inside\n"
+    assert forkless.run(line, shell=True, sandbox=sandbox, **TEXT).stdout == b"inside\n"
+    assert forkless.run(args, sandbox=sandbox, timeout=50, input=b"", **TEXT).stdout == b"inside\n"
+    assert forkless.check_output(args, sandbox=sandbox, stderr=forkless.DEVNULL, cwd="/") == b"inside\n"
+    assert forkless.call(args, sandbox=sandbox, **TEXT) == 0
+    with forkless.Popen(args, sandbox=sandbox, **TEXT) as child:
+        assert child.stdout.read() == b"inside\n"
+    assert forkless.prepare(args, sandbox=sandbox, **TEXT).run().stdout == b"inside\n"
+    with forkless.prepare(args, sandbox=sandbox, **TEXT).launch() as child:
+        assert child.stdout.read() == b"inside\n"
+
+    async def outputs():
+        child = await forkless.asyncio.create_subprocess_exec(*args, sandbox=sandbox, **TEXT)
+        shell = await forkless.asyncio.create_subprocess_shell(line, sandbox=sandbox, **TEXT)
+        return [(await one.communicate())[0] for one in (child, shell)]
+
+    assert asyncio.run(outputs()) == [b"inside\n"] * 2
+    # Not silently outside of it.
+    for settings in ({"preexec_fn": int}, {"close_fds": False}):
+        with pytest.raises(ValueError):
+            forkless.run(["true"], sandbox=sandbox, **settings)
+    with pytest.raises(TypeError):
+        subprocess.run(["true"], sandbox=sandbox)
+
+
+def test_variables_are_kept_by_name(monkeypatch):
+    monkeypatch.setenv("KEPT", "1")
+    monkeypatch.setenv("OTHER", "2")
+    sandbox = forkless.Sandbox(mode="landlock", keep_env=["KEPT"])
+    names = forkless.run(["env"], sandbox=sandbox, **TEXT).stdout.split()
+    assert b"KEPT=1" in names and b"OTHER=2" not in names
+    assert forkless.run(["/usr/bin/env"], sandbox=sandbox, env={"A": "b"}, **TEXT).stdout == b"A=b\n"
+
+
+def test_threads_share_a_sandbox():
+    sandbox = forkless.Sandbox(mode="landlock")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        line = ["sh", "-c", "! ls /tmp"]
+        codes = pool.map(lambda _: forkless.run(line, sandbox=sandbox, stderr=forkless.DEVNULL, cwd="/").returncode, range(64))
+        assert set(codes) == {0}
+
+
+def test_bad_values_are_errors_that_name_them(tmp_path):
+    for words, message in (
+        ({"mode": "namespace"}, "mode: expected 'landlock'"),
+        ({"mode": "landlock", "network": "none"}, "network: expected 'refused' or 'host'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            forkless.Sandbox(**words)
+    for words in ({}, {"mode": "landlock", "bind": "."}, {"mode": "landlock", "write": 7}):
+        with pytest.raises(TypeError):
+            forkless.Sandbox(**words)
+    with pytest.raises(FileNotFoundError, match="none") as caught:
+        forkless.Sandbox(mode="landlock", write=tmp_path / "none")
+    assert caught.value.errno == errno.ENOENT
+    for value in (True, "landlock", pathlib.Path("/")):
+        with pytest.raises(TypeError, match="^sandbox: "):
+            forkless.run(["true"], sandbox=value)
+    place = tmp_path / "place"
+    place.mkdir()
+    sandbox = forkless.Sandbox(mode="landlock", write=place)
+    place.rmdir()
+    with pytest.raises(OSError, match=r"(?s).*") as caught:
+        forkless.run(["true"], sandbox=sandbox)
+    assert "prepare it again" in str(caught.value.detail)
