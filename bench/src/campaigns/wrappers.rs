@@ -1,15 +1,17 @@
-//! `forkless run` beside the wrappers that it replaces: env, nice, setpriv, prlimit, timeout and bwrap. All run the same program.
+//! `forkless run` beside the wrappers that it replaces: env, nice, setpriv, prlimit, timeout and bwrap, and a sandbox of the library
+//! beside bwrap. All run the same program.
 
 use std::{
     fs::{self, File},
     io::Read,
     os::fd::AsFd,
     path::Path,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use forkless::{Command, Stdio};
+use forkless::{Command, PreparedSandbox, Sandbox, Stdio};
 use nix::sys::prctl::set_child_subreaper;
 
 use super::{
@@ -33,14 +35,18 @@ pub(crate) struct Options {
 const PROGRAM: &str = "/bin/true";
 
 /// Another wrapper, and ours for the same job.
-const PAIRS: [(&str, &str); 6] = [
+const PAIRS: [(&str, &str); 7] = [
     ("env", "forkless run"),
     ("nice -n 1", "forkless run --nice 1"),
     ("setpriv --no-new-privs", "forkless run --no-new-privs"),
     ("prlimit --nofile=100:100", "forkless run --nofile 100"),
     ("timeout 5", "forkless run --timeout 5"),
     ("bwrap", "forkless run --sandbox --chdir /"),
+    ("bwrap", LANDLOCK),
 ];
+
+/// A launch by the library, without a wrapper.
+const LANDLOCK: &str = "Sandbox::landlock()";
 
 /// The files and namespaces of `forkless run --sandbox`.
 const BWRAP: &str = "--unshare-user --unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup --new-session \
@@ -63,7 +69,10 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     ensure!(!bytes.is_empty(), "forkless sandbox-filter writes nothing");
     fs::write(&filter, bytes)?;
     let mut all = vec![CampaignContestant::new(PROGRAM, || Wrapper::new("", &ours, &filter).run())];
-    for line in PAIRS.iter().flat_map(|(theirs, ours)| [*theirs, *ours]) {
+    let mut lines: Vec<_> = PAIRS.iter().flat_map(|(theirs, ours)| [*theirs, *ours]).collect();
+    let mut seen = std::collections::HashSet::new();
+    lines.retain(|line| seen.insert(*line));
+    for line in lines {
         let wrapper = Wrapper::new(line, &ours, &filter);
         if let Err(error) = wrapper.run() {
             session.record.skip(format!("{line}: {error:#}"));
@@ -91,8 +100,8 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         Figure::ratio(4, "added wall µs"),
         Figure::ratio(5, "added CPU µs"),
     ];
-    let about =
-        "Each beside the wrapper that it replaces; \"added\": to the program alone. bwrap has the filter of --sandbox.";
+    let about = "Each beside the wrapper that it replaces; \"added\": to the program alone. bwrap has the filter of --sandbox. \
+         Sandbox::landlock() is a setting of the library's launch: no namespaces, no init.";
     session.record.tables.push(Table::new(PROGRAM, about, &figures, &all));
     let bytes = fs::metadata(&ours)?.len();
     session.record.about.push(("forkless, stripped".to_owned(), format!("{:.1} MB", bytes as f64 / 1e6)));
@@ -114,12 +123,18 @@ impl<'a> Wrapper<'a> {
 
     /// The wrapper, with this program.
     fn command(&self, program: &[&str]) -> Result<Command> {
-        let mut words = self.words.iter().chain(program);
+        let is_value = self.words.first() == Some(&LANDLOCK);
+        let mut words = self.words.iter().skip(usize::from(is_value)).chain(program);
         let mut command = match words.next().context("no program")? {
             &"forkless" => Command::new(self.ours),
             other => Command::new(other),
         };
         command.args(words);
+        if is_value {
+            static SANDBOX: OnceLock<PreparedSandbox> = OnceLock::new();
+            let prepared = SANDBOX.get().cloned().map_or_else(|| Sandbox::landlock().prepare(), Ok)?;
+            command.sandbox(SANDBOX.get_or_init(|| prepared));
+        }
         if self.words.first() == Some(&"bwrap") {
             command.fd(Stdio::copy_of(File::open(self.filter)?.as_fd())?, FILTER_FD);
         }
