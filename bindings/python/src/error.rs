@@ -45,6 +45,7 @@ pub(crate) fn plain(py: Python<'_>, error: io::Error) -> PyErr {
     let errno = match error.kind() {
         io::ErrorKind::NotFound => libc::ENOENT,
         io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::Unsupported => libc::EOPNOTSUPP,
         _ => return PyOSError::new_err(words),
     };
     // Python shows the errno itself.

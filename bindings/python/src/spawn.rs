@@ -65,7 +65,8 @@ pub(crate) fn spawn<'py>(
         command.umask(umask & 0o777);
     }
     let gids = gids.map(|gids| gids.iter().map(group_id).collect()).transpose()?;
-    identity(py, command, uid, gid, gids)?;
+    let is_sandboxed = settings.is_some_and(|settings| settings.contains("sandbox").unwrap_or(true));
+    identity(py, command, uid, gid, gids, is_sandboxed)?;
     request.settings(settings)?;
     let keeps = statuses_are_lost();
     request.command.pidfd(keeps);
@@ -162,20 +163,21 @@ impl RawUsage {
     }
 }
 
-/// Changing the user keeps the supplementary groups, unless they are given.
+/// Changing the user keeps the supplementary groups, unless they are given. A sandbox has none of the caller's.
 fn identity(
     py: Python<'_>,
     command: &mut forkless::Command,
     uid: Option<u32>,
     gid: Option<u32>,
     gids: Option<Vec<u32>>,
+    is_sandboxed: bool,
 ) -> PyResult<()> {
     if let Some(gid) = gid {
         command.gid(gid);
     }
     if let Some(uid) = uid {
         command.uid(uid);
-        if gids.is_none() && rustix::process::geteuid().is_root() {
+        if gids.is_none() && !is_sandboxed && rustix::process::geteuid().is_root() {
             let groups =
                 rustix::process::getgroups().map_err(|errno| error::of_errno(py, errno.raw_os_error(), None))?;
             command.groups(&groups.iter().map(|gid| gid.as_raw()).collect::<Vec<_>>());

@@ -78,7 +78,8 @@ def test_every_function_launches_in_the_sandbox(monkeypatch):
 
     assert asyncio.run(outputs()) == [b"inside\n"] * 2
     # Not silently outside of it.
-    for settings in ({"preexec_fn": int}, {"close_fds": False}):
+    assert forkless.check_call(args, sandbox=sandbox, **TEXT) == 0
+    for settings in ({"preexec_fn": int}, {"close_fds": False}, {"best_effort": ["set the nice value"]}, {"start_new_session": True, "process_group": 0}):
         with pytest.raises(ValueError):
             forkless.run(["true"], sandbox=sandbox, **settings)
     with pytest.raises(TypeError):
@@ -92,6 +93,21 @@ def test_variables_are_kept_by_name(monkeypatch):
     names = forkless.run(["env"], sandbox=sandbox, **TEXT).stdout.split()
     assert b"KEPT=1" in names and b"OTHER=2" not in names
     assert forkless.run(["/usr/bin/env"], sandbox=sandbox, env={"A": "b"}, **TEXT).stdout == b"A=b\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it needs root")
+def test_a_user_has_none_of_the_groups_of_root():
+    sandbox = forkless.Sandbox(mode="landlock")
+    before = os.getgroups()
+    os.setgroups([0, 12345])
+    try:
+        for words, groups in (({}, b"54321\n"), ({"extra_groups": [23456]}, b"54321 23456\n")):
+            done = forkless.run(["id", "-G"], sandbox=sandbox, user=54321, group=54321, **words, **TEXT)
+            assert done.stdout == groups
+        assert forkless.run(["id", "-G"], sandbox=sandbox, **TEXT).stdout == b"65534\n"
+        assert forkless.run(["id", "-G"], sandbox=sandbox, user=54321, **TEXT).stdout == b"65534\n"
+    finally:
+        os.setgroups(before)
 
 
 def test_threads_share_a_sandbox():
