@@ -191,8 +191,8 @@ fn ci(target: &Path) -> Result<()> {
     for name in release::CRATES {
         step(&format!("{name} alone"), cargo(&["check", "--quiet", "--locked", "--package"]).arg(name))?;
     }
-    let library =
-        ["", "capture", "cgroup", "pty", "shell", "zygote", "tokio", "warm"].map(|feature| ("forkless", feature));
+    let library = ["", "capture", "cgroup", "pty", "sandbox", "shell", "zygote", "tokio", "warm"]
+        .map(|feature| ("forkless", feature));
     let command = ["", "gearman", "slurm"].map(|feature| ("forkless-cli", feature));
     for (name, feature) in library.into_iter().chain(command) {
         let words = ["check", "--quiet", "--locked", "--no-default-features", "--package", name, "--features", feature];

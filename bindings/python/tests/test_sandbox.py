@@ -104,6 +104,9 @@ def test_a_user_has_none_of_the_groups_of_root():
         for words, groups in (({}, b"54321\n"), ({"extra_groups": [23456]}, b"54321 23456\n")):
             done = forkless.run(["id", "-G"], sandbox=sandbox, user=54321, group=54321, **words, **TEXT)
             assert done.stdout == groups
+        # Without a sandbox, as subprocess.
+        own = forkless.run(["id", "-G"], user=54321, group=54321, sandbox=None, **TEXT).stdout
+        assert own == subprocess.run(["id", "-G"], user=54321, group=54321, **TEXT).stdout
         assert forkless.run(["id", "-G"], sandbox=sandbox, **TEXT).stdout == b"65534\n"
         assert forkless.run(["id", "-G"], sandbox=sandbox, user=54321, **TEXT).stdout == b"65534\n"
     finally:

@@ -47,7 +47,7 @@
 //! `pre_exec` gains little too, because that has to fork.
 //!
 //! # Features
-//! `capture`, `cgroup`, `pty`, `shell` and `zygote` are on by default. Without them a user of [`Command`], [`Child`] and [`WaitSet`]
+//! `capture`, `cgroup`, `pty`, `sandbox`, `shell` and `zygote` are on by default. Without them a user of [`Command`], [`Child`] and [`WaitSet`]
 //! compiles a third less. `tokio` and `warm` are off.
 //!
 //! # Other systems
