@@ -874,6 +874,42 @@ int forkless_cgroup_kill(const forkless_cgroup *cgroup, forkless_error *error);
  * had to be killed, else 0. */
 int forkless_cgroup_terminate(const forkless_cgroup *cgroup, int number, int64_t grace_ms, forkless_error *error);
 
+/* ---- Sandboxes ----------------------------------------------------------------------------------------------------------------
+ *
+ *     char *write[] = {"/srv/results", NULL};
+ *     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
+ *     options.write = write;
+ *     if (forkless_sandbox_landlock(&options, &sandbox, &error) == 0 && forkless_command_sandbox(command, sandbox) == 0
+ *         && forkless_command_status(command, &status, &error) == 0) ...
+ *
+ * What a program that is not trusted may do, prepared once for any number of launches by any thread: files by landlock(7), a filter of
+ * system calls, no capabilities, few variables of the environment. docs/sandbox.md says what it may do, and what cannot be hidden from it.
+ */
+
+/* NETWORK: the caller's network; else none. CHANGE_ATTRIBUTES: it may change modes, owners, extended attributes and times, which then
+ * holds for every file of its user. */
+enum { FORKLESS_SANDBOX_NETWORK = 1, FORKLESS_SANDBOX_CHANGE_ATTRIBUTES = 2 };
+
+/* Lists end in a null pointer; NULL: none. read, write: paths that the program may read, or also write to, with all below them. keep_env:
+ * names of variables that it inherits beside PATH, HOME, TERM, LANG and the like. */
+typedef struct forkless_sandbox_options {
+    size_t size; /* sizeof(forkless_sandbox_options) */
+    int flags;
+    char *const *read;
+    char *const *write;
+    char *const *keep_env;
+} forkless_sandbox_options;
+#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL}
+
+typedef struct forkless_sandbox forkless_sandbox;
+
+/* Prepare a sandbox of Landlock. -ENOTSUP if the kernel has none, or that of a Linux before 6.2; -ENOENT if a path does not exist. */
+int forkless_sandbox_landlock(const forkless_sandbox_options *options, forkless_sandbox **sandbox, forkless_error *error);
+void forkless_sandbox_free(forkless_sandbox *sandbox);
+/* Launch the program in the sandbox, which may be freed afterwards. The launch fails if a path was replaced since the sandbox was prepared,
+ * or with a setting that would weaken it: inherit_all, best_effort, a Landlock ruleset. */
+int forkless_command_sandbox(forkless_command *command, const forkless_sandbox *sandbox);
+
 /* ---- Pseudo-terminals ---------------------------------------------------------------------------------------------------------
  *
  *     forkless_pty *pty;

@@ -24,6 +24,7 @@ mod line;
 mod pipeline;
 mod wait_set;
 mod cgroup;
+mod landlock;
 mod pty;
 mod zygote;
 mod warm;

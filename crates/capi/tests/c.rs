@@ -138,7 +138,7 @@ macro_rules! c_tests {
     };
 }
 
-c_tests! { cgroup child command line nulls pipeline pty sets stream system threads warm zygote }
+c_tests! { cgroup child command line nulls pipeline pty sandbox sets stream system threads warm zygote }
 
 /// The examples in the documentation compile. The one that needs no files of its own also runs.
 #[test]
@@ -232,6 +232,8 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_pipeline" => "PipelineHandle".to_owned(),
         "forkless_ending" => "LineEnding".to_owned(),
         "forkless_cgroup" => "Cgroup".to_owned(),
+        "forkless_sandbox" => "PreparedSandbox".to_owned(),
+        "forkless_sandbox_options" => "SandboxOptions".to_owned(),
         "forkless_pty" => "Pty".to_owned(),
         "forkless_zygote" => "Zygote".to_owned(),
         "forkless_warm" => "Warm".to_owned(),

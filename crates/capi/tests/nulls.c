@@ -227,6 +227,24 @@ static void no_cgroup(void) {
     EXPECT(77, number);
 }
 
+static void no_sandbox(void) {
+    forkless_sandbox *sandbox = NULL;
+    forkless_error error;
+    forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
+    EXPECT(-EINVAL, forkless_sandbox_landlock(NULL, &sandbox, NULL));
+    EXPECT(-EINVAL, forkless_sandbox_landlock(&options, NULL, NULL));
+    options.flags = 4;
+    EXPECT(-EINVAL, forkless_sandbox_landlock(&options, &sandbox, &error));
+    EXPECT(FORKLESS_STEP_CHECK, error.step);
+    options.flags = 0;
+    options.size = 1;
+    EXPECT(-EINVAL, forkless_sandbox_landlock(&options, &sandbox, NULL));
+    EXPECT(-EINVAL, forkless_command_sandbox(command, NULL));
+    EXPECT(-EINVAL, forkless_command_sandbox(NULL, NULL));
+    forkless_sandbox_free(NULL);
+    CHECK(sandbox == NULL);
+}
+
 static void no_pty(void) {
     forkless_pty *pty = NULL;
     forkless_child *child = NULL;
@@ -372,6 +390,7 @@ static void no_result(void) {
     no_line();
     no_pipeline();
     no_cgroup();
+    no_sandbox();
     no_pty();
     no_zygote();
     no_warm();

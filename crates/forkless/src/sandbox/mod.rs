@@ -6,7 +6,7 @@ mod landlock;
 pub mod preset;
 
 use crate::Resource;
-use crate::error::Error;
+use crate::error::{Error, reworded};
 use crate::procfs;
 use crate::request::command::{BpfInstruction, CapabilitySet, Command, Confinement, Name};
 use crate::step::Step;
@@ -183,7 +183,8 @@ impl Sandbox {
         }
         let failed = |path: &Path, error: i32| {
             let error = io::Error::from_raw_os_error(error);
-            io::Error::new(error.kind(), format!("sandbox: {}: {error}", path.display()))
+            let words = format!("sandbox: {}: {error}", path.display());
+            reworded(error, words)
         };
         let ruleset = Ruleset::new(version).map_err(|error| failed(Path::new("ruleset"), error))?;
         let of_all = SHOWN.iter().chain(&[procfs::ROOT]).map(|path| (Path::new(path), false));

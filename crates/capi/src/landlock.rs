@@ -1,0 +1,71 @@
+//! Sandboxes by Landlock.
+
+use crate::boundary::to_status;
+use crate::error::{Error, Failure, bad};
+use crate::handle::{self, Handle, NULL, free, give, list, out, shared};
+use forkless::{Command, Network, PreparedSandbox, Sandbox};
+use libc::{c_char, c_int, size_t};
+
+/// `forkless_sandbox_options`. Later versions append members; `size` says which of them the caller has.
+#[repr(C)]
+pub(crate) struct SandboxOptions {
+    size: size_t,
+    flags: c_int,
+    read: *const *const c_char,
+    write: *const *const c_char,
+    keep_env: *const *const c_char,
+}
+
+const NETWORK: c_int = 1;
+const CHANGE_ATTRIBUTES: c_int = 2;
+
+impl SandboxOptions {
+    /// # Safety
+    /// The lists are null, or end in a null pointer.
+    unsafe fn prepare(&self) -> Result<PreparedSandbox, Failure> {
+        if self.size != size_of::<Self>() || self.flags & !(NETWORK | CHANGE_ATTRIBUTES) != 0 {
+            return Err(bad("the options have an unknown size or unknown flags"));
+        }
+        let texts = |texts: *const *const c_char| {
+            // SAFETY: the caller's contract.
+            if texts.is_null() { Ok(Vec::new()) } else { unsafe { list(texts) } }
+        };
+        let mut sandbox = Sandbox::landlock();
+        for path in texts(self.read)? {
+            sandbox.read(path);
+        }
+        for path in texts(self.write)? {
+            sandbox.write(path);
+        }
+        for name in texts(self.keep_env)? {
+            sandbox.keep_env(name);
+        }
+        sandbox.change_attributes(self.flags & CHANGE_ATTRIBUTES != 0);
+        sandbox.network(if self.flags & NETWORK != 0 { Network::Host } else { Network::Refused });
+        Ok(sandbox.prepare()?)
+    }
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_sandbox_landlock(
+    options: *const SandboxOptions,
+    sandbox: *mut *mut PreparedSandbox,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { to_status(error, || give(sandbox, || Ok(out(shared(options)?.prepare()?)))) }
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_sandbox_free(sandbox: *mut PreparedSandbox) {
+    // SAFETY: the header's contract.
+    unsafe { free(sandbox) };
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_command_sandbox(command: *mut Handle<Command>, sandbox: *const PreparedSandbox) -> c_int {
+    let set = |command: &mut Command| {
+        // SAFETY: the header's contract.
+        command.sandbox(unsafe { shared(sandbox) }?);
+        Ok(0)
+    };
+    // SAFETY: the header's contract.
+    unsafe { to_status(NULL, || handle::with(command, set)) }
+}
