@@ -8,6 +8,7 @@ const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
 const { begin, coldReason, mayLaunch, ours, packed, toOptions: toLow, toRequest } = require('./handle.js');
+const { Sandbox } = require('./sandbox.js');
 const { settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
@@ -93,7 +94,8 @@ function variablesOf(env) {
 // What child_process makes of a caller's arguments, and the settings.
 function toOptions(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
-  const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, ...others } = options ?? {};
+  const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, sandbox: given, ...others } = options ?? {};
+  const sandbox = given == null ? undefined : Sandbox.of(given);
   if (typeof file !== 'string' || file === '') throw new TypeError('file is not a string, or empty');
   noNul(file, 'file');
   if (others.killSignal != null) checkSignal(others.killSignal);
@@ -115,7 +117,9 @@ function toOptions(file, args, options) {
     gid,
     stdio: stdio ?? 'pipe',
     serialization: serialization ?? 'json',
-    settings: settingsOf(others),
+    settings: settingsOf(sandbox ? { ...others, sandbox: Sandbox.toSetting(sandbox, env == null) } : others),
+    // Its number is valid as long as the object exists.
+    sandbox,
     ...others,
   };
 }
@@ -123,7 +127,10 @@ function toOptions(file, args, options) {
 // `launch(request)` starts it by the addon; `request()` is what the addon is asked for.
 function start(options, launch) {
   // This throws Node's own error.
-  if (!mayLaunch()) return childProcess.spawn(options.file);
+  if (!mayLaunch()) {
+    childProcess.spawn(options.file);
+    throw new Error('this process may not launch programs');
+  }
   const child = new Child();
   child._handle.spawn = function spawn(...args) {
     const low = toLow(args);

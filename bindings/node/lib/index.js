@@ -4,5 +4,6 @@ const { Child, Prepared, prepare, spawn } = require('./child.js');
 const { ExitError, LaunchError } = require('./error.js');
 const { install, uninstall } = require('./install.js');
 const { run } = require('./run.js');
+const { Sandbox } = require('./sandbox.js');
 
-module.exports = { Child, ExitError, LaunchError, Prepared, install, prepare, run, spawn, uninstall };
+module.exports = { Child, ExitError, LaunchError, Prepared, Sandbox, install, prepare, run, spawn, uninstall };

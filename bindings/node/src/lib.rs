@@ -11,6 +11,7 @@
 
 mod request;
 mod settings;
+mod sandbox;
 mod error;
 mod watch;
 mod spawn;

@@ -1,7 +1,10 @@
 //! Builds a command from what JavaScript has prepared.
 
-use crate::settings;
-use forkless::{Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step, internal::is_for_the_shell};
+use crate::{sandbox, settings};
+use forkless::{
+    Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step,
+    internal::{is_for_the_shell, preset::keeps},
+};
 use napi::bindgen_prelude::{Array, FromNapiValue, TypeName, ValidateNapiValue};
 use napi::{ValueType, sys};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
@@ -148,6 +151,10 @@ impl Request {
     /// The line, if this is what `exec` and `shell: true` start, and nothing in it is between the shell and its program:
     /// the caller of a session kills its group, and further descriptors are the shell's too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
+        // A sandbox is for the shell, too.
+        if self.settings.as_ref().is_some_and(|settings| settings.contains_key("sandbox")) {
+            return Ok(None);
+        }
         if !is_shell(&self.file) || self.detached || self.uid.is_some() || self.gid.is_some() || self.stdio.len() > 3 {
             return Ok(None);
         }
@@ -161,13 +168,29 @@ impl Request {
         let env = if self.env_count == 0 { String::new() } else { format!("{}\0", self.env) };
         let env = Variables(env.as_bytes());
         has_no_nul(env.clone().count(), self.env_count)?;
-        let args = parts(&self.args, self.args_count)?.map(|arg| OsStr::from_bytes(arg).to_owned()).collect();
-        command.exactly(self.paths(env.clone()), args, env);
+        let args: Vec<OsString> =
+            parts(&self.args, self.args_count)?.map(|arg| OsStr::from_bytes(arg).to_owned()).collect();
+        let sandbox = sandbox::of(self.settings.as_ref()).map_err(Refusal::Setting)?;
+        match &sandbox {
+            None => _ = command.exactly(self.paths(env.clone()), args, env),
+            Some((kept, inherits)) => {
+                command.sandbox(&kept.sandbox).try_all(true).env_clear();
+                command.arg0(args.first().map_or(OsStr::new(""), OsString::as_os_str)).args(args.iter().skip(1));
+                for variable in env {
+                    let text = variable.to_bytes();
+                    let end = text.iter().position(|byte| *byte == b'=').unwrap_or(text.len());
+                    let (name, value) = (OsStr::from_bytes(&text[..end]), text.get(end + 1..));
+                    if let Some(value) = value.filter(|_| !inherits || keeps(name, &kept.keep_env)) {
+                        command.env(name, OsStr::from_bytes(value));
+                    }
+                }
+            }
+        }
         command.retry_busy(Duration::ZERO);
         RESET.for_each(|signal| _ = command.signal_default(signal));
         command.inherit_signal_mask(false);
         command.setsid(self.detached);
-        self.identity(command)?;
+        self.identity(command, sandbox.is_some())?;
         for (number, what) in (0..).zip(&self.stdio) {
             match *what {
                 NULL if number > 2 => {}
@@ -189,7 +212,7 @@ impl Request {
     }
 
     /// As libuv does: the directory is entered with the caller's IDs, and a change of IDs drops the supplementary groups.
-    fn identity(&self, command: &mut Command) -> Result<(), Refusal> {
+    fn identity(&self, command: &mut Command, is_sandboxed: bool) -> Result<(), Refusal> {
         let changes = self.uid.is_some() || self.gid.is_some();
         if let Some(cwd) = &self.cwd {
             if changes {
@@ -202,7 +225,10 @@ impl Request {
         }
         if changes {
             // Only a privileged process can drop them; libuv ignores that failure.
-            command.groups(&[]).best_effort(Step::SetGroups);
+            command.groups(&[]);
+            if !is_sandboxed {
+                command.best_effort(Step::SetGroups);
+            }
         }
         if let Some(gid) = self.gid {
             command.gid(gid);

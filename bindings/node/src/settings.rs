@@ -37,6 +37,8 @@ fn set(command: &mut Command, name: &str, value: &Value) -> Done<bool> {
                 command.warm(&warm);
             }
         }
+        // Part of the request: it also decides on the environment.
+        "sandbox" => {}
         "launcher" => _ = command.launcher(named(value, LAUNCHERS)?),
         "best_effort" => {
             for words in each(value)? {

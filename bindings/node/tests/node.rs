@@ -93,6 +93,11 @@ fn own_functions_work() {
 }
 
 #[test]
+fn programs_run_in_sandboxes() {
+    passes("sandbox.test.js");
+}
+
+#[test]
 fn nothing_breaks_the_process() {
     passes("robust.test.js");
 }

@@ -1,0 +1,72 @@
+//! Sandboxes that JavaScript has prepared. Its objects name them by numbers, because settings are JSON.
+
+use forkless::{Network, PreparedSandbox, Sandbox};
+use napi_derive::napi;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// A sandbox, and the variables that it keeps beside those of every sandbox.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    pub(crate) sandbox: PreparedSandbox,
+    pub(crate) keep_env: Vec<std::ffi::OsString>,
+}
+
+/// Of all threads: a worker may get one with its number.
+static PREPARED: Mutex<(u32, BTreeMap<u32, Kept>)> = Mutex::new((0, BTreeMap::new()));
+
+/// Prepares a sandbox and returns its number. `lib/sandbox.js` has checked the options.
+#[napi]
+pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String> {
+    let texts = |name: &str| {
+        let list = options.get(name).and_then(Value::as_array).into_iter().flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut sandbox = Sandbox::landlock();
+    texts("read").into_iter().for_each(|path| _ = sandbox.read(path));
+    texts("write").into_iter().for_each(|path| _ = sandbox.write(path));
+    let keep_env = texts("keepEnv");
+    keep_env.iter().for_each(|name| _ = sandbox.keep_env(name));
+    if options.get("network").and_then(Value::as_str) == Some("host") {
+        sandbox.network(Network::Host);
+    }
+    sandbox.change_attributes(options.get("changeAttributes") == Some(&Value::Bool(true)));
+    let sandbox = sandbox.prepare().map_err(|error| napi::Error::new(code(&error), error.to_string()))?;
+    let keep_env = keep_env.into_iter().map(Into::into).collect();
+    let mut all = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.0 += 1;
+    let number = all.0;
+    all.1.insert(number, Kept { sandbox, keep_env });
+    Ok(number)
+}
+
+/// Its object is gone.
+#[napi]
+pub fn release_sandbox(number: u32) {
+    PREPARED.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&number);
+}
+
+/// The sandbox of a request, and whether its program inherits the variables of the caller.
+pub(crate) fn of(settings: Option<&Map<String, Value>>) -> Result<Option<(Kept, bool)>, String> {
+    let Some(value) = settings.and_then(|settings| settings.get("sandbox")) else { return Ok(None) };
+    let number = value.get("prepared").and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());
+    let all = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = number.and_then(|number| all.1.get(&number)).cloned();
+    let inherits = value.get("inherits") != Some(&Value::Bool(false));
+    found.map(|kept| Some((kept, inherits))).ok_or("sandbox: not a Sandbox, nor options of one".to_owned())
+}
+
+/// As Node names it.
+fn code(error: &io::Error) -> String {
+    let name = match (forkless::internal::errno(error), error.kind()) {
+        (_, io::ErrorKind::Unsupported) => "EOPNOTSUPP",
+        (_, io::ErrorKind::NotFound) => "ENOENT",
+        (_, io::ErrorKind::PermissionDenied) => "EACCES",
+        (Some(libc::ELOOP), _) => "ELOOP",
+        (Some(libc::EMFILE), _) => "EMFILE",
+        _ => "EIO",
+    };
+    name.to_owned()
+}
