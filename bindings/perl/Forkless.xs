@@ -71,6 +71,7 @@ HANDLE(child, forkless_child_free)
 HANDLE(prepared, forkless_prepared_free)
 HANDLE(waitset, forkless_waitset_free)
 HANDLE(warm, forkless_warm_free)
+HANDLE(sandbox, forkless_sandbox_free)
 
 static void put(pTHX_ SV *object, MGVTBL *kind, void *pointer) {
     sv_magicext(SvRV(object), NULL, PERL_MAGIC_ext, kind, pointer, 0)->mg_flags |= MGf_DUP;
@@ -95,6 +96,7 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
 #define CHILD(object) ((forkless_child *)magic_of(aTHX_ object, &child_magic, "Forkless::Child")->mg_ptr)
 #define PREPARED(object) ((forkless_prepared *)magic_of(aTHX_ object, &prepared_magic, "Forkless::Prepared")->mg_ptr)
 #define WARM(object) ((forkless_warm *)magic_of(aTHX_ object, &warm_magic, "Forkless::Warm")->mg_ptr)
+#define SANDBOX(object) ((forkless_sandbox *)magic_of(aTHX_ object, &sandbox_magic, "Forkless::Sandbox")->mg_ptr)
 #define WAITSET(object) ((forkless_waitset *)magic_of(aTHX_ object, &waitset_magic, "Forkless::WaitSet")->mg_ptr)
 
 /* ---- Perl values to C ---- */
@@ -548,6 +550,12 @@ PPCODE:
     XSRETURN_YES;
 
 void
+_sandbox(SV *self, SV *sandbox)
+PPCODE:
+    ANSWER(forkless_command_sandbox(COMMAND(self), SANDBOX(sandbox)), NULL, "sandbox");
+    XSRETURN_YES;
+
+void
 _call(SV *self, unsigned number, int result, ...)
 PREINIT:
     forkless_call_arg args[6];
@@ -862,6 +870,29 @@ CODE:
     (void)hv_stores(hash, "idle", newSVuv(stats.idle));
     (void)hv_stores(hash, "crashes", newSVuv(stats.crashes));
     RETVAL = newRV_noinc((SV *)hash);
+OUTPUT:
+    RETVAL
+
+MODULE = Forkless    PACKAGE = Forkless::Sandbox
+
+PROTOTYPES: DISABLE
+
+SV *
+_landlock(const char *class, SV *read, SV *write, SV *keep_env, bool network, bool change_attributes)
+PREINIT:
+    forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
+    forkless_error error;
+    forkless_sandbox *sandbox;
+CODE:
+    at_callers_line(aTHX);
+    options.flags = (network ? FORKLESS_SANDBOX_NETWORK : 0) | (change_attributes ? FORKLESS_SANDBOX_CHANGE_ATTRIBUTES : 0);
+    options.read = texts_of(aTHX_ read);
+    options.write = texts_of(aTHX_ write);
+    options.keep_env = texts_of(aTHX_ keep_env);
+    /* A string with a NUL byte. */
+    const bool good = options.read != NULL && options.write != NULL && options.keep_env != NULL;
+    ANSWER(good ? forkless_sandbox_landlock(&options, &sandbox, &error) : -EINVAL, good ? &error : NULL, "sandbox");
+    RETVAL = make(aTHX_ class, &sandbox_magic, sandbox);
 OUTPUT:
     RETVAL
 

@@ -15,12 +15,12 @@ my $text  = do { local $/; readline $header };
 my %named = map { $_ => 1 } $text =~ /\bforkless_command_(\w+)\(/g;
 
 # Not settings: functions that create, free or run a command, or that only C can use (for terminals use IO::Pty and controlling_terminal).
-delete @named{qw(new new_argv free spawn spawn_line launch status prepare capture pre_exec call warm pty)};
+delete @named{qw(new new_argv free spawn spawn_line launch status prepare capture pre_exec call warm sandbox pty)};
 my %ours = map { $_ => 1 } Forkless::settings();
 is_deeply([sort keys %ours], [sort keys %named], 'the settings are those of the header');
 cmp_ok(scalar keys %ours, '>', 70, '… and none is missing');
 ok(Forkless::Command->can($_), "$_ is a method") for sort keys %ours;
-ok(Forkless::Command->can($_), "$_ is a method") for qw(call warm);
+ok(Forkless::Command->can($_), "$_ is a method") for qw(call warm sandbox);
 
 # Each setting with valid arguments. Its effect is tested with the library.
 my %good = (

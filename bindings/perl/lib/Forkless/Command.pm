@@ -54,6 +54,7 @@ sub _setting {
     return $self->_each($value, sub { $self->variable(@_) })    if $name eq 'env' && ref $value eq 'HASH';
     return $self->environment($value)                           if $name eq 'environment';
     return $self->warm($value)                                  if $name eq 'warm';
+    return $self->sandbox($value)                               if $name eq 'sandbox';
     my $kinds = Forkless::Command::_kinds($name) // Forkless::_croak("no such setting: $name");
     return $self->set($name, $value) if ref $value ne 'ARRAY' || $kinds =~ /\A[LNB]\z/;
     # [[a, b], [c, d]]: two calls. [a, b]: one call, or two if the setting takes one argument.
@@ -104,6 +105,17 @@ sub warm {
         $warm = Forkless::Warm->of_process or return Forkless::Error::give($self);
     }
     return $self->_warm($warm) ? $self : Forkless::Error::give($self);
+}
+
+# A Forkless::Sandbox, or the options of one for this command.
+sub sandbox {
+    my ($self, $sandbox) = @_;
+    return $self if !defined $sandbox;
+    if (ref $sandbox eq 'HASH') {
+        require Forkless::Sandbox;
+        $sandbox = Forkless::Sandbox->new(%$sandbox) or return Forkless::Error::give($self);
+    }
+    return $self->_sandbox($sandbox) ? $self : Forkless::Error::give($self);
 }
 
 sub cwd {
@@ -273,6 +285,10 @@ descriptor and throws an exception.
 A true value, or a L<Forkless::Warm>: launch the program from a template that the dynamic loader has loaded before, if nothing but the time differs.
 Experimental.
 
+=item sandbox
+
+A L<Forkless::Sandbox>, or a reference to a hash of the options of one: what the program may do, if it is not trusted.
+
 =item raise
 
 With a true value, errors are thrown as L<Forkless::Error> objects.
@@ -312,6 +328,12 @@ Applies a setting, given its name.
     $command->stream(1, 'null');
 
 Redirects a descriptor of the program, with the values of C<stdout> above.
+
+=head2 sandbox($sandbox)
+
+    $command->sandbox({ mode => 'landlock', write => ['.'] });
+
+The setting C<sandbox>.
 
 =head2 warm($warm)
 
