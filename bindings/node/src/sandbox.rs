@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 
 /// A sandbox, and the variables that it keeps beside those of every sandbox.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct NodeSandbox {
     pub(crate) sandbox: PreparedSandbox,
     pub(crate) keep_env: Vec<std::ffi::OsString>,
 }
 
 /// Of all threads: a worker may get one with its number.
-static PREPARED: Mutex<(u32, BTreeMap<u32, Kept>)> = Mutex::new((0, BTreeMap::new()));
+static PREPARED: Mutex<(u32, BTreeMap<u32, NodeSandbox>)> = Mutex::new((0, BTreeMap::new()));
 
 /// Prepares a sandbox and returns its number. `lib/sandbox.js` has checked the options.
 #[napi]
@@ -38,7 +38,7 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
     let mut all = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
     all.0 += 1;
     let number = all.0;
-    all.1.insert(number, Kept { sandbox, keep_env });
+    all.1.insert(number, NodeSandbox { sandbox, keep_env });
     Ok(number)
 }
 
@@ -49,7 +49,7 @@ pub fn release_sandbox(number: u32) {
 }
 
 /// The sandbox of a request, and whether its program inherits the variables of the caller.
-pub(crate) fn of(settings: Option<&Map<String, Value>>) -> Result<Option<(Kept, bool)>, String> {
+pub(crate) fn of(settings: Option<&Map<String, Value>>) -> Result<Option<(NodeSandbox, bool)>, String> {
     let Some(value) = settings.and_then(|settings| settings.get("sandbox")) else { return Ok(None) };
     let number = value.get("prepared").and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());
     let all = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
