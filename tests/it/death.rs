@@ -18,6 +18,11 @@ fn a_child_gets_the_signal_when_the_process_ends() {
 }
 
 #[test]
+fn a_sandbox_ends_with_the_caller_that_made_it() {
+    runner::run("death-sandbox-ends");
+}
+
+#[test]
 fn a_program_does_not_start_when_its_host_has_died() {
     runner::run("death-host-gone");
 }

@@ -43,7 +43,7 @@ static ATTEMPT: extern "C" fn(i32, *const *const libc::c_char) = {
         let words: Vec<String> = (1..count).map(|number| word(number).to_string_lossy().into_owned()).collect();
         match words.first().map(String::as_str) {
             Some("--escape") => {}
-            Some("--landlock") => std::process::exit(in_landlock(&words[1..])),
+            Some("--value") => std::process::exit(in_value(&words[1..])),
             _ => return,
         }
         let wanted = words.get(1).map(String::as_str).unwrap_or_default();
@@ -64,15 +64,20 @@ static ATTEMPT: extern "C" fn(i32, *const *const libc::c_char) = {
     attempt
 };
 
-/// Starts the program in a sandbox by Landlock alone. The first word is the directory of the files that it may read.
-fn in_landlock(words: &[String]) -> i32 {
-    let [here, program, words @ ..] = words else { return 4 };
-    let mut sandbox = forkless::Sandbox::landlock();
-    for name in ["program", "setuid", "capable", "file"] {
-        sandbox.read(Path::new(here).join(name));
+/// Starts the program in a sandbox of the library. The first words are the mode, and a directory that it may read.
+fn in_value(words: &[String]) -> i32 {
+    let [mode, here, program, words @ ..] = words else { return 4 };
+    let mut sandbox = match mode.as_str() {
+        "landlock" => forkless::Sandbox::landlock(),
+        _ => forkless::Sandbox::new(),
+    };
+    if mode == "refused" {
+        sandbox.network(forkless::Network::Refused);
     }
+    sandbox.read(here);
     let status = sandbox.prepare().and_then(|sandbox| {
-        forkless::Command::new(program).args(words).stdin(forkless::Stdio::inherit()).sandbox(&sandbox).status()
+        let mut command = forkless::Command::new(program);
+        command.args(words).stdin(forkless::Stdio::inherit()).current_dir("/").sandbox(&sandbox).status()
     });
     match status {
         Ok(status) => status.code().unwrap_or(5),
@@ -118,6 +123,11 @@ impl Targets {
         for name in ["file", "secret"] {
             fs::write(path(name), "secret").expect("write");
             fs::set_permissions(path(name), fs::Permissions::from_mode(0o666)).expect("chmod");
+        }
+        fs::create_dir(path("shown")).expect("a directory");
+        fs::set_permissions(path("shown"), fs::Permissions::from_mode(0o777)).expect("chmod");
+        for name in ["program", "setuid", "capable", "file"] {
+            fs::hard_link(path(name), path("shown").join(name)).expect("a link");
         }
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let id = std::process::id();
@@ -182,11 +192,12 @@ impl Targets {
         command.stdin(Stdio::null()).output().expect("it starts")
     }
 
-    /// In a sandbox by Landlock alone, of the library.
-    fn in_landlock(&self, attempt: &Attempt) -> Output {
-        let here = self.directory.path().to_str().expect("text");
+    /// In a sandbox of the library.
+    fn in_value(&self, mode: &str, attempt: &Attempt) -> Output {
+        let here = self.directory.path().join("shown");
+        let here = here.to_str().expect("text");
         let program = format!("{here}/program");
-        let words = ["--landlock", here, &program, "--escape", attempt.name].map(str::to_owned);
+        let words = ["--value", mode, here, &program, "--escape", attempt.name].map(str::to_owned);
         let aims = [format!("here={here}"), format!("below={here}"), format!("file={here}/file")];
         let mut command = match attempt.control {
             Control::Terminal => {
@@ -291,16 +302,29 @@ fn landlock_alone_refuses_what_it_promises() {
     if let Err(error) = forkless::Sandbox::landlock().prepare() {
         return skipped("landlock_alone_refuses_what_it_promises", &error.to_string());
     }
-    for caller in Caller::all("attempts to escape") {
-        let targets = Targets::new(caller);
-        let mut escaped = Vec::new();
-        for attempt in ALL {
-            let output = targets.in_landlock(attempt);
-            let wanted = if BEYOND_LANDLOCK.contains(&attempt.name) { 0 } else { REFUSED };
-            if output.status.code() != Some(wanted) {
-                escaped.push(format!("{}: {}", attempt.name, describe(&output)));
-            }
-        }
-        assert!(escaped.is_empty(), "{caller:?}: {}", escaped.join("\n"));
+    Caller::all("attempts to escape")
+        .into_iter()
+        .for_each(|caller| all_are_refused_in(caller, "landlock", &BEYOND_LANDLOCK));
+}
+
+#[test]
+fn namespaces_of_the_library_refuse_what_those_of_the_command_refuse() {
+    for caller in Caller::with_user_namespaces("attempts to escape") {
+        all_are_refused_in(caller, "namespaces", &[]);
+        all_are_refused_in(caller, "refused", &["see_network_devices"]);
     }
+}
+
+/// All but these attempts.
+fn all_are_refused_in(caller: Caller, mode: &str, beyond: &[&str]) {
+    let targets = Targets::new(caller);
+    let mut escaped = Vec::new();
+    for attempt in ALL {
+        let output = targets.in_value(mode, attempt);
+        let wanted = if beyond.contains(&attempt.name) { 0 } else { REFUSED };
+        if output.status.code() != Some(wanted) {
+            escaped.push(format!("{}: {}", attempt.name, describe(&output)));
+        }
+    }
+    assert!(escaped.is_empty(), "{mode}, {caller:?}: {}", escaped.join("\n"));
 }

@@ -10,7 +10,7 @@
 //! (the loop that plays the plan), then the steps: [`fds`], [`process`], [`signals`], [`call`], [`exec`]. [`forked`]
 //! is the entry of a child with its own memory, [`zygote_child`] of a child that a zygote clones (with [`attributes`] and
 //! [`parcel`], which the zygote uses), [`vfork_call`] of a
-//! child that calls a function of the user. [`report`] evaluates the result of a run, [`sys`] makes the system calls, [`sync`]
+//! child that calls a function of the user, [`init`] is the first process of a sandbox. [`report`] evaluates the result of a run, [`sys`] makes the system calls, [`sync`]
 //! has the atomic types, and [`robust`] has the kernel mark a futex word when a child leaves.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "each module's head states the one contract all its functions share")]
@@ -25,6 +25,7 @@ pub mod process;
 pub mod signals;
 pub mod call;
 pub mod exec;
+pub mod init;
 pub mod robust;
 pub mod forked;
 pub mod zygote_child;

@@ -71,7 +71,11 @@ impl<'a> Start<'a> {
         let run = Run { cloner, slots, only_pipes, pidfd, form: self.form, holds };
         orphan::look_after_a_few();
         let running = launch::run(plan, &run)?;
-        Ok(Child::new(running, pipes, plan, holds))
+        let mut child = Child::new(running, pipes, plan, holds);
+        if self.form != LaunchForm::Launch {
+            child.look_for_program(None)?;
+        }
+        Ok(child)
     }
 }
 

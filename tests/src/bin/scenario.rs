@@ -205,6 +205,8 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("death-host-gone", death::host_gone),
     ("death-held-host", death::held_host),
     ("death-process-ends", death::process_ends),
+    ("death-sandbox-ends", death::sandbox_ends),
+    ("death-sandbox-host", death::sandbox_host),
     ("death-host", death::host),
     ("death-fork-copy", death::fork_copy),
     ("death-blocks", death::blocks),

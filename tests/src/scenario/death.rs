@@ -104,6 +104,76 @@ pub fn host(_: &[String]) {
     std::mem::forget(child);
 }
 
+/// A sandbox ends with its caller, also if a forked copy of the caller lives on and has its descriptors.
+pub fn sandbox_ends(_: &[String]) {
+    // SAFETY: orphaned descendants become children of this process.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
+    for killed in [false, true] {
+        let mut host = process::Command::new("/proc/self/exe")
+            .arg("death-sandbox-host")
+            .stdin(process::Stdio::piped())
+            .stdout(process::Stdio::piped())
+            .spawn()
+            .expect("a host");
+        let mut line = String::new();
+        BufReader::new(host.stdout.take().expect("a pipe")).read_line(&mut line).expect("the numbers");
+        let numbers: Vec<i32> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        let [init, copy] = numbers[..] else {
+            eprintln!("SKIPPED: no sandbox of namespaces here");
+            host.wait().expect("wait");
+            return;
+        };
+        if killed {
+            host.kill().expect("kill");
+        }
+        drop(host.stdin.take());
+        host.wait().expect("wait");
+        // Linux before 6.5 has no SO_PEERPIDFD: there the last copy counts.
+        // SAFETY: a signal to a process of this test.
+        let end_copy = || unsafe { libc::kill(copy, libc::SIGKILL) };
+        if !has_peer_pidfd() {
+            end_copy();
+        }
+        let mut status = 0;
+        // SAFETY: the kernel writes a status.
+        assert_eq!(unsafe { libc::waitpid(init, &raw mut status, 0) }, init);
+        assert_eq!(process::ExitStatus::from_raw(status).code(), Some(137), "killed: {killed}");
+        end_copy();
+    }
+}
+
+/// Whether a socket tells a pidfd of its maker.
+fn has_peer_pidfd() -> bool {
+    const SO_PEERPIDFD: i32 = 77;
+    let (one, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+    let (mut pidfd, mut length) = (-1, 4);
+    // SAFETY: the kernel writes a number.
+    let answer = unsafe {
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&one);
+        libc::getsockopt(fd, libc::SOL_SOCKET, SO_PEERPIDFD, (&raw mut pidfd).cast(), &raw mut length)
+    };
+    answer == 0
+}
+
+/// The host of [`sandbox_ends`]: ends when its standard input does.
+pub fn sandbox_host(_: &[String]) {
+    let launched = forkless::Sandbox::new().prepare().and_then(|sandbox| {
+        let mut command = Command::new("/bin/sleep");
+        command.arg("100").stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/").sandbox(&sandbox).spawn()
+    });
+    let Ok(child) = launched else { return println!() };
+    // SAFETY: the copy only waits.
+    let copy = unsafe { libc::fork() };
+    if copy == 0 {
+        loop {
+            std::thread::park();
+        }
+    }
+    println!("{} {copy}", child.id());
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    std::mem::forget(child);
+}
+
 /// A host that dies before its child asks for the signal would never send it: the program does not start.
 pub fn host_gone(_: &[String]) {
     // SAFETY: orphaned descendants become children of this process.

@@ -19,7 +19,6 @@ use forkless_core::sys;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,11 +27,15 @@ mod ending;
 mod group;
 mod held;
 mod host;
+mod init;
 pub(crate) mod orphan;
+mod release;
 mod signal;
 pub(crate) mod wait_set;
 
 pub use ending::Ending;
+use init::InitLink;
+pub use release::Released;
 
 /// A child process: the names and meanings of [`std::process::Child`], and more.
 ///
@@ -75,6 +78,8 @@ struct Inner {
     held: Option<Theirs>,
     sockets: Vec<(RawFd, OwnedFd)>,
     back: Option<RawFd>,
+    /// The connection to the init that executes the program.
+    init: Option<InitLink>,
     exec: Option<OwnedFd>,
     usage: Option<Usage>,
     skipped: Vec<Error>,
@@ -114,7 +119,7 @@ impl Child {
     /// The handle of a child that has been launched.
     ///
     /// `holds`: the launch did not wait until the child had taken its ends of the pipes.
-    pub(crate) fn new(running: Running, pipes: Pipes, plan: &Arc<Plan>, holds: bool) -> Self {
+    pub(crate) fn new(running: Running, mut pipes: Pipes, plan: &Arc<Plan>, holds: bool) -> Self {
         let [stdin, stdout, stderr] = pipes.ours;
         let held = (holds && !running.left).then_some(pipes.theirs);
         let mut inner = Inner {
@@ -124,6 +129,7 @@ impl Child {
             state: State::Running,
             pending: None,
             held,
+            init: InitLink::take(&mut pipes.sockets, plan),
             sockets: pipes.sockets,
             back: plan.fds.back,
             exec: pipes.exec.filter(|_| !running.left),
@@ -161,6 +167,7 @@ impl Child {
             held: None,
             sockets: Vec::new(),
             back: None,
+            init: None,
             exec: None,
             usage: None,
             skipped: Vec::new(),
@@ -369,11 +376,11 @@ impl Child {
             return Err(error.clone().into());
         }
         loop {
-            let Some(pending) = &self.inner.pending else { return Ok(true) };
+            let Some(pending) = &self.inner.pending else { return self.look_for_program(deadline) };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if watch::wait_while(&pending.stack, self.inner.id, left, |word| word != LEFT) {
                 self.settle()?;
-                return Ok(true);
+                return self.look_for_program(deadline);
             }
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(false);
@@ -408,27 +415,6 @@ impl Child {
         let error = late_error(outcome, &pending.stack, &pending.plan, status, self.inner.route);
         self.inner.state = State::Failed(error.clone());
         Err(error)
-    }
-
-    /// Gives the child up: the caller waits for it by `waitpid(2)`, which sees it only once it has executed its
-    /// program. Fails if it has not executed it; with ECHILD if it has been waited for: its pid may be another process's.
-    #[doc(hidden)]
-    pub fn release(mut self) -> io::Result<Released> {
-        if self.inner.pid == wait::NOBODY {
-            return Err(Error::check(&self.name(), "an autoreaped child cannot be released: the kernel reaps it, and only this handle can return its status").into());
-        }
-        self.wait_exec()?;
-        if !matches!(self.inner.state, State::Running) {
-            return Err(io::Error::from_raw_os_error(sys::errno::ECHILD));
-        }
-        // It may have been killed in exec, after the point of no return and before the program has run.
-        if !watch::is_program(self.inner.pid) {
-            let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
-            self.inner.state = State::Lost;
-            return Ok(Released::Killed(status.and_then(|status| status.signal()).unwrap_or(SIGKILL)));
-        }
-        self.inner.state = State::Lost;
-        Ok(Released::Running { pid: self.inner.id, pidfd: self.inner.pidfd.take() })
     }
 
     /// Waits for the child to end, and returns its exit status.
@@ -567,6 +553,8 @@ impl Child {
     fn end(&mut self, ended: io::Result<Reaped>) -> io::Result<ExitStatus> {
         match ended {
             Ok(ended) => {
+                let said = self.inner.init.take().map_or(Ok(None), InitLink::end);
+                let ended = Reaped { status: said.as_ref().ok().copied().flatten().unwrap_or(ended.status), ..ended };
                 self.inner.state = State::Ended(ended.status);
                 self.inner.usage = ended.usage;
                 // Not where the wait has failed: then the child may still run in this memory.
@@ -577,6 +565,10 @@ impl Child {
                     origin.child_ended(ended.status);
                 }
                 self.settle()?;
+                if let Err(error) = said {
+                    self.inner.state = State::Failed(error.clone());
+                    return Err(error.into());
+                }
                 Ok(ended.status)
             }
             Err(error) => {
@@ -658,21 +650,6 @@ impl Inner {
     }
 }
 
-/// What happened to a child that was [given up](Child::release).
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Released {
-    /// It is running its program, or has ended.
-    Running {
-        /// Its process id.
-        pid: i32,
-        /// Its pidfd, if it has one.
-        pidfd: Option<OwnedFd>,
-    },
-    /// This signal killed it in exec, and it has been reaped.
-    Killed(i32),
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         self.hold_on();
@@ -691,7 +668,9 @@ impl Drop for Inner {
         if !has_gone {
             let pidfd = self.pidfd.take().filter(|_| self.pid != wait::NOBODY);
             let pending = self.pending.take();
-            orphan::adopt(Orphan { pid: self.pid, pidfd, pending, parent: process::generation() });
+            // Init ends when nobody holds it.
+            let socket = self.init.take().map(InitLink::into_socket);
+            orphan::adopt(Orphan { pid: self.pid, pidfd, pending, socket, parent: process::generation() });
         }
     }
 }

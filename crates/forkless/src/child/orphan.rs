@@ -22,6 +22,9 @@ pub(crate) struct Orphan {
     /// [`wait::NOBODY`]: it is autoreaped.
     pub(crate) pid: i32,
     pub(crate) pidfd: Option<OwnedFd>,
+    /// Kept open for the init of a sandbox.
+    #[allow(dead_code, reason = "held until the child has ended")]
+    pub(crate) socket: Option<OwnedFd>,
     /// What the child may still be reading, if it has not been seen to execute its program.
     pub(crate) pending: Option<Pending>,
     /// The [process](process::generation) that launched it: this one, unless this is a forked copy.

@@ -8,7 +8,9 @@ use crate::route::Launcher;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
 use forkless_core::plan::{self, Call, Header, Op, OpCode, Pair};
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Weak};
 
 pub(crate) mod compile;
@@ -17,6 +19,7 @@ pub(crate) mod posix_spawn;
 
 use crate::request::ClonerHandle;
 use crate::request::closure::Closure;
+use crate::request::command::{Command, Paths};
 use posix_spawn::Extensions;
 
 /// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
@@ -45,12 +48,37 @@ pub(crate) struct Plan {
     /// The process that clones in the caller's place, if a launch names no other: an `OfPlan`.
     pub(crate) cloner: Option<ClonerHandle>,
     pub(crate) program: OsString,
+    /// If the plan executes an init, which executes the program.
+    pub(crate) inner: Option<InnerProgram>,
     /// The directories of PATH that were searched.
     pub(crate) searched: Option<OsString>,
     /// Keeps an environment alive that the arena only points to.
     pub(crate) _environment: Option<Held>,
     /// Keeps the descriptors open that the command owns.
     pub(crate) _owned: Vec<Arc<OwnedFd>>,
+}
+
+/// A program that is executed by the init of a sandbox: see [`forkless_core::init`].
+pub(crate) struct InnerProgram {
+    /// The child's number of the socket that init reports over.
+    pub(crate) socket: RawFd,
+    /// The arguments of init, with those of the program.
+    pub(crate) args: Vec<OsString>,
+    /// Which of them are the paths that init tries.
+    pub(crate) paths: Range<usize>,
+}
+
+impl InnerProgram {
+    pub(crate) fn new(socket: RawFd, command: &Command, paths: &Paths) -> Self {
+        let word = forkless_core::init::word(socket, command.setsid && command.pty.is_none());
+        let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
+        let mut args = vec![OsString::from("forkless-init"), OsStr::from_bytes(word).to_owned()];
+        args.extend(paths.iter().map(OsStr::to_owned));
+        let paths = 2..args.len();
+        args.push(OsString::new());
+        args.extend(command.args.iter().cloned());
+        Self { socket, args, paths }
+    }
 }
 
 /// What the parent makes and passes, and how it shares its table.

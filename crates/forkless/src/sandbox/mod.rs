@@ -3,6 +3,7 @@
 mod calls;
 pub mod filter;
 mod landlock;
+mod namespaces;
 pub mod preset;
 
 use crate::Resource;
@@ -13,8 +14,9 @@ use crate::step::Step;
 use filter::{Shared, Surroundings};
 use forkless_core::sys::errno;
 use landlock::Ruleset;
+use namespaces::NamespaceSandbox;
 use preset::{DEVICES, NOBODY, SHOWN, keeps};
-use rustix::fs::{Mode, OFlags, open, stat};
+use rustix::fs::{FileType, Mode, OFlags, open, stat};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,9 +27,11 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Network {
-    /// None. No socket can be made, but pairs of them (`socketpair(2)`).
+    /// A network of its own, with a loopback device and nothing else. Needs namespaces: [`Sandbox::new`].
+    None,
+    /// That of the caller, of which nothing is allowed. No socket can be made, but pairs of them (`socketpair(2)`).
     Refused,
-    /// That of the caller, with the services of this machine. Unix sockets stay refused: by them daemons are reached, such as that of
+    /// That of the caller, with the services of this machine. With Landlock alone, Unix sockets stay refused: by them daemons are reached, such as that of
     /// Docker.
     Host,
 }
@@ -48,13 +52,52 @@ const REFUSES_SIGNALS: u32 = 6;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Sandbox {
+    mode: SandboxMode,
     places: Vec<(PathBuf, bool)>,
     network: Network,
     change_attributes: bool,
     kept: Vec<OsString>,
 }
 
+/// How the program is kept from the rest of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SandboxMode {
+    Namespaces,
+    Landlock,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Sandbox {
+    /// A sandbox of new namespaces, a new root directory, a filter of system calls and limits: `namespaces(7)`, `seccomp(2)`. It
+    /// works for root and, where user namespaces are allowed, for everybody.
+    ///
+    /// The program
+    /// - sees `/usr`, `/etc`, `/bin`, `/lib*`, `/sbin`, `/nix/store` and `/gnu/store`, read-only, and what [`read`](Self::read) and
+    ///   [`write`](Self::write) give; all else does not exist. `/tmp`, `/dev`, `/proc`, `/run` and `/var` are new for each launch
+    /// - must start in a directory that it sees: give the working directory, or set [`Command::current_dir`]
+    /// - sees and signals no process outside. The first process of its PID namespace is an init, which reaps, passes on the
+    ///   signals that the handle sends, and ends when the program or the caller ends. Then nothing of it is left
+    /// - has a network with a loopback device only, unless [`network`](Self::network) says otherwise
+    /// - has no capabilities, gains none, and leads a session of its own (unless the command sets a process group or pseudo-terminal)
+    /// - is user and group 65534 (nobody) without other groups if root launches it, where the command sets no others.
+    ///
+    /// [`Child::id`](crate::Child::id) is the process ID of init.
+    ///
+    /// ```no_run
+    /// use forkless::{Command, Sandbox};
+    /// let sandbox = Sandbox::new().read("/srv/data").write("/srv/results").prepare()?;
+    /// let output = Command::new("analyse").arg("/srv/data").current_dir("/srv/results").sandbox(&sandbox).output()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new() -> Self {
+        Self { mode: SandboxMode::Namespaces, network: Network::None, ..Self::landlock() }
+    }
+
     /// A sandbox of Landlock, a filter of system calls, and limits: `landlock(7)`, `seccomp(2)`. It needs neither privileges nor
     /// namespaces nor another process, so it also works where user namespaces are refused.
     ///
@@ -81,7 +124,13 @@ impl Sandbox {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn landlock() -> Self {
-        Self { places: Vec::new(), network: Network::Refused, change_attributes: false, kept: Vec::new() }
+        Self {
+            mode: SandboxMode::Landlock,
+            places: Vec::new(),
+            network: Network::Refused,
+            change_attributes: false,
+            kept: Vec::new(),
+        }
     }
 
     /// Lets the program read and execute a file, or all below a directory.
@@ -124,7 +173,7 @@ impl Sandbox {
         self
     }
 
-    /// Which networks the program reaches. The default is [`Network::Refused`].
+    /// Which networks the program reaches. The default is [`Network::None`], and with Landlock alone [`Network::Refused`].
     ///
     /// ```no_run
     /// # use forkless::{Network, Sandbox};
@@ -164,6 +213,18 @@ impl Sandbox {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn prepare(&self) -> io::Result<PreparedSandbox> {
+        let unfit = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("sandbox: {why}")));
+        if self.mode == SandboxMode::Namespaces {
+            if self.change_attributes {
+                return unfit(
+                    "change_attributes is for Landlock alone: with namespaces, what can be written to can be changed",
+                );
+            }
+            return self.prepare_namespaces();
+        }
+        if self.network == Network::None {
+            return unfit("a network of its own needs namespaces: Sandbox::new()");
+        }
         let version = landlock::version().map_err(|error| {
             let why = match error {
                 errno::EOPNOTSUPP => "Landlock is not enabled: add it to `lsm=` on the kernel's command line",
@@ -196,16 +257,10 @@ impl Sandbox {
                 Err(error) => return Err(failed(&path, error)),
             }
         }
-        let mut places = Vec::new();
-        for (path, may_write) in &self.places {
-            let path = std::path::absolute(path)?;
-            let place = open_place(&path).map_err(|error| failed(&path, error))?;
-            let found = rustix::fs::fstat(&place)?;
-            ruleset.allow(&place, *may_write).map_err(|error| failed(&path, error))?;
-            places.push(GivenPath { path, file: (found.st_dev, found.st_ino) });
-        }
+        let places = self
+            .look_up(|path, place, may_write| ruleset.allow(place, may_write).map_err(|error| failed(path, error)))?;
         let shared = OfAllLaunches {
-            ruleset: Arc::new(ruleset.into_file()),
+            confined: Confined::Landlock(Arc::new(ruleset.into_file())),
             filter: filter::program_in(Surroundings::Shared(Shared {
                 network: self.network == Network::Host,
                 attributes: self.change_attributes,
@@ -218,15 +273,67 @@ impl Sandbox {
     }
 }
 
+impl Sandbox {
+    fn prepare_namespaces(&self) -> io::Result<PreparedSandbox> {
+        let places = self.look_up(|path, _, _| {
+            let hides =
+                [procfs::ROOT, "/dev", "/sys"].iter().any(|own| path.starts_with(own)) || path == Path::new("/");
+            let why = format!("sandbox: {}: it cannot be shown inside", path.display());
+            if hides { Err(io::Error::new(io::ErrorKind::InvalidInput, why)) } else { Ok(()) }
+        })?;
+        let surroundings = match self.network {
+            Network::Refused => Surroundings::Shared(Shared { network: false, attributes: true, signals: true }),
+            Network::None => Surroundings::Own,
+            // Without it, daemons on abstract sockets could be reached.
+            Network::Host => Surroundings::Shared(Shared { network: true, attributes: true, signals: true }),
+        };
+        let shared = OfAllLaunches {
+            confined: Confined::Namespaces(NamespaceSandbox::prepare(&places, self.network)?),
+            filter: filter::program_in(surroundings),
+            kept: self.kept.clone(),
+            places,
+        };
+        Ok(PreparedSandbox(Arc::new(shared)))
+    }
+
+    /// Looks the given paths up, and lets `each` check them.
+    fn look_up(&self, mut each: impl FnMut(&Path, &OwnedFd, bool) -> io::Result<()>) -> io::Result<Vec<GivenPath>> {
+        let look_up = |(path, may_write): &(PathBuf, bool)| {
+            let path = std::path::absolute(path)?;
+            let failed = |error: io::Error| {
+                let words = format!("sandbox: {}: {error}", path.display());
+                reworded(error, words)
+            };
+            let place = open_place(&path).map_err(|error| failed(io::Error::from_raw_os_error(error)))?;
+            let found = rustix::fs::fstat(&place)?;
+            each(&path, &place, *may_write)?;
+            let source = path.canonicalize().map_err(failed)?;
+            let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
+            Ok(GivenPath { path, source, is_directory, may_write: *may_write, file: (found.st_dev, found.st_ino) })
+        };
+        self.places.iter().map(look_up).collect()
+    }
+}
+
 /// A file or directory of the sandbox.
 struct GivenPath {
     path: PathBuf,
+    /// Without symbolic links.
+    source: PathBuf,
+    is_directory: bool,
+    may_write: bool,
     /// Device and inode.
     file: (u64, u64),
 }
 
+/// What keeps the program from the rest of the machine.
+enum Confined {
+    Landlock(Arc<OwnedFd>),
+    Namespaces(NamespaceSandbox),
+}
+
 struct OfAllLaunches {
-    ruleset: Arc<OwnedFd>,
+    confined: Confined,
     filter: Vec<BpfInstruction>,
     kept: Vec<OsString>,
     places: Vec<GivenPath>,
@@ -264,8 +371,8 @@ impl Command {
 impl Confinement for PreparedSandbox {
     /// Settings that the command has itself stay, where they are not weaker.
     fn confine(&self, command: &Command) -> Result<Command, Error> {
-        let OfAllLaunches { ruleset, filter, kept, places } = &*self.0;
-        let refused = |why: &str| Err(Error::check(&command.program, format!("sandbox: {why}")));
+        let OfAllLaunches { confined, filter, kept, places } = &*self.0;
+        let refused = |why: &str| refused(command, why);
         if command.ready.is_some() {
             return refused("the environment was given as a whole, so it cannot be restricted");
         }
@@ -291,10 +398,15 @@ impl Confinement for PreparedSandbox {
         own.confinement = None;
         // By name, so that no variable that is set later, or that is no variable, gets in.
         for (name, value) in std::env::vars_os().filter(|(name, _)| !command.env.clear && keeps(name, kept)) {
+            let hides = matches!(confined, Confined::Namespaces(_)) && name == "HOME" && !kept.contains(&name);
+            // Shells and tools report errors where it does not exist.
+            let value = if hides && !namespaces::shows(places, Path::new(&value)) { "/tmp".into() } else { value };
             own.env.changes.entry(name).or_insert(Some(value));
         }
         own.env.clear = true;
-        if rustix::process::geteuid().is_root() {
+        if let Confined::Namespaces(namespaces) = confined {
+            namespaces.confine(&mut own, places)?;
+        } else if rustix::process::geteuid().is_root() {
             let setup = &mut own.setup;
             // A name brings its groups with it.
             let is_named = matches!(setup.user, Some(Name::Name(_)));
@@ -329,9 +441,15 @@ impl Confinement for PreparedSandbox {
             },
         };
         own.seccomp(filter);
-        own.sandbox.landlock = Some(Arc::clone(ruleset));
+        if let Confined::Landlock(ruleset) = confined {
+            own.sandbox.landlock = Some(Arc::clone(ruleset));
+        }
         Ok(own)
     }
+}
+
+fn refused<T>(command: &Command, why: &str) -> Result<T, Error> {
+    Err(Error::check(&command.program, format!("sandbox: {why}")))
 }
 
 fn open_place(path: &Path) -> Result<OwnedFd, i32> {

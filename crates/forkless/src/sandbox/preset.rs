@@ -18,6 +18,20 @@ pub const SHOWN: [&str; 11] = [
     "/libx32",
 ];
 
+/// What is hidden of what is shown: a program can connect to a socket that it sees.
+pub const HIDDEN: [&str; 1] = ["/usr/local/var"];
+
+/// Files of procfs about the whole machine that only root could read, or that show keys.
+pub const MASKED: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
+
+/// Files in `/proc/sys/user`, and the limits of a user namespace to write there, for what is counted for the user who has made it.
+pub const COUNTERS: [(&str, &str); 4] = [
+    ("max_inotify_instances", "16"),
+    ("max_inotify_watches", "8192"),
+    ("max_fanotify_groups", "0"),
+    ("max_fanotify_marks", "0"),
+];
+
 /// Devices, in `/dev`.
 pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 

@@ -131,6 +131,10 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
         securebits,
         landlock,
         seccomp,
+        // Set by sandboxes alone.
+        ids_first: _,
+        calls: _,
+        init: _,
     } = &command.sandbox;
     let surroundings = *unshare != 0 || !joins.is_empty() || hostname.is_some() || !mounts.is_empty();
     let sets = [bounding, permitted, effective, inheritable, ambient].into_iter().any(Option::is_some);

@@ -17,7 +17,7 @@ use forkless::{
     Command,
     internal::{
         FilePlace,
-        preset::{DEVICES, SHOWN},
+        preset::{COUNTERS, DEVICES, HIDDEN, MASKED, SHOWN},
     },
     mount_attribute,
 };
@@ -41,12 +41,6 @@ use super::{
 
 /// Where the new root is put together. A procfs is needed anyway, and nobody binds files of it.
 const PLACE: &str = "/proc";
-
-/// What is hidden of what is shown: a program can connect to a socket that it sees.
-const HIDDEN: [&str; 1] = ["/usr/local/var"];
-
-/// Files of procfs about the whole machine that only root could read, or that show keys.
-const MASKED: [&str; 4] = ["kcore", "keys", "key-users", "timer_list"];
 
 const READ_ONLY: u64 = mount_attribute::READ_ONLY;
 const NO_SUID: u64 = mount_attribute::NO_SUID;
@@ -357,14 +351,12 @@ fn mount_proc() -> Result<(), Failure> {
 
 /// The limits of its user namespace, for what is counted for the user who has made it.
 fn limit_counters() -> Result<(), Failure> {
-    let limits =
-        [("inotify_instances", "16"), ("inotify_watches", "8192"), ("fanotify_groups", "0"), ("fanotify_marks", "0")];
-    for (name, limit) in limits {
-        match std::fs::write(below(Path::new("proc/sys/user")).join(format!("max_{name}")), limit) {
+    for (name, limit) in COUNTERS {
+        match std::fs::write(below(Path::new("proc/sys/user")).join(name), limit) {
             Ok(()) => {}
             // A kernel may lack it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(&format!("limit max_{name}"), error)),
+            Err(error) => return Err(failed(&format!("limit {name}"), error)),
         }
     }
     Ok(())

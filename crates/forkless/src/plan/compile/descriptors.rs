@@ -27,6 +27,8 @@ pub(super) struct Descriptors {
     pub(super) trees: Vec<RawFd>,
     /// The socket over which the child sends descriptors to the parent.
     pub(super) back: Option<RawFd>,
+    /// The socket of the init that executes the program.
+    pub(super) init: Option<RawFd>,
     /// Each run makes a pipe whose other end exec closes.
     pub(super) exec_pipe: bool,
     /// The pseudo-terminal of `pty`: one of the numbers that it has in the child.
@@ -87,6 +89,7 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         ruleset: None,
         trees: Vec::new(),
         back: None,
+        init: None,
         // With `PosixSpawn` the launch returns after exec, and close-on-exec cannot be set.
         exec_pipe: command.exec_pipe && command.launcher != Launcher::PosixSpawn,
         terminal: None,
@@ -155,6 +158,13 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
     };
     if let Some(fd) = &command.program_fd {
         found.program = Some(found.lend(command, fd, is_script(fd))?);
+    }
+    if let Some(init) = &command.sandbox.init {
+        found.program = Some(found.lend(command, init, false)?);
+        let number = found.free_number(command)?;
+        found.sockets.push(number);
+        found.pairs.push(Pair::new(Origin::Slot(2 + found.sockets.len()), number));
+        found.init = Some(number);
     }
     if let Some(fd) = &command.sandbox.landlock {
         found.ruleset = Some(found.lend(command, fd, false)?);

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::plan::posix_spawn::Extensions;
-use crate::plan::{Creator, Fds, Placement, Plan, PlannedStream};
+use crate::plan::{Creator, Fds, InnerProgram, Placement, Plan, PlannedStream};
 use crate::request::command::posix::FileAction;
 use crate::request::command::{CallArg, Command, Isolation, Namespace, ReadyFile};
 use crate::request::stdio::FdSource;
@@ -68,9 +68,10 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     let paths: Vec<u32> = candidates.paths.iter().map(|path| arena.text(path.as_bytes())).collect();
     // Such a plan may be sent to a zygote or a template, so it must contain the environment.
     let envp = if resolve { Environment::Copied(&env) } else { Environment::Kept(env.vector()) };
+    let inner = descriptors.init.map(|socket| InnerProgram::new(socket, command, &candidates.paths));
     let words = arena.finish(arena::Parts {
         ops: &ops,
-        argv: &command.args,
+        argv: inner.as_ref().map_or(&command.args, |inner| &inner.args),
         envp,
         pairs: &descriptors.pairs,
         keep: &descriptors.keep,
@@ -106,6 +107,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         closures: command.closures.clone(),
         cloner: command.cloner.clone(),
         program: command.program.clone(),
+        inner,
         searched: candidates.searched,
         _environment: (!resolve).then_some(env),
         _owned: descriptors.owned.into_iter().chain(read_early).collect(),
@@ -275,6 +277,9 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     }
     sandbox::surroundings(&mut steps);
     setup::oom_score(&mut steps);
+    if command.sandbox.ids_first {
+        setup::identity(&mut steps, ids);
+    }
     mounts::enter_again(&mut steps, command.directory.as_deref(), true);
     mounts::mounts(&mut steps, &descriptors.trees);
     mounts::enter_again(&mut steps, command.directory.as_deref(), false);
@@ -288,8 +293,11 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     setup::terminal(&mut steps, descriptors.terminal);
     setup::root(&mut steps);
     mounts::pivot_root(&mut steps);
+    setup::isolation_calls(&mut steps);
     sandbox::capabilities_before(&mut steps);
-    setup::identity(&mut steps, ids);
+    if !command.sandbox.ids_first {
+        setup::identity(&mut steps, ids);
+    }
     if let Some(directory) = &command.directory {
         let a = steps.arena.text(directory.as_os_str().as_bytes());
         steps.op(Step::Chdir, Op { a, ..Op::new(OpCode::Chdir) });

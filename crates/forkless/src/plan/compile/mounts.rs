@@ -59,6 +59,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
         match one {
             MountStep::Mount(one) => mount(steps, one),
             MountStep::ReadOnlyBind { source, target } => bind_read_only(steps, source, target),
+            MountStep::Shown { source, target, set } => show(steps, source, target, *set),
             MountStep::Attributes { target, set, clear } => attributes(steps, target, *set, *clear),
             MountStep::FileSystem { kind, parameters, attributes, target } => {
                 file_system(steps, kind, parameters, *attributes, target);
@@ -124,7 +125,7 @@ fn bound(one: &MountStep) -> Option<&Path> {
         {
             Some(Path::new(source))
         }
-        MountStep::ReadOnlyBind { source, .. } => Some(source),
+        MountStep::ReadOnlyBind { source, .. } | MountStep::Shown { source, .. } => Some(source),
         _ => None,
     }
 }
@@ -226,6 +227,25 @@ fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
     }
     let object = format!("{source:?} at {target:?} read-only{}", steps.places.describe(target));
     tree_at(steps, source, OPEN_TREE_CLONE | AT_RECURSIVE, ATTR_READ_ONLY, &object, target);
+}
+
+/// A recursive bind mount of `source` at `target` with these attributes. The source's path was resolved before, so a link in it
+/// has replaced a part of it since.
+fn show(steps: &mut Steps<'_>, source: &Path, target: &Path, set: u64) {
+    const RESOLVE_NO_SYMLINKS: u64 = 4;
+    let object = format!("{source:?} at {target:?}{}", steps.places.describe(target));
+    let start = steps.ops.len();
+    let how = steps.arena.push_words(&[(uapi::O_PATH | uapi::O_CLOEXEC).into(), 0, RESOLVE_NO_SYMLINKS]);
+    let args = [HERE, steps.path(source), Arg::Data(how), Arg::Number(24)];
+    steps.call_again(Step::Mount, &object, uapi::__NR_openat2, &args, FILE);
+    let (file, tree, nothing) = (Arg::Variable(FILE), Arg::Variable(TREE), steps.path(Path::new("")));
+    let flags = OPEN_TREE_CLONE | AT_RECURSIVE | AT_EMPTY_PATH | u64::from(uapi::O_CLOEXEC);
+    steps.call_into(Step::Mount, &object, uapi::__NR_open_tree, &[file, nothing, Arg::Number(flags)], Some(TREE));
+    steps.close(Step::Mount, &object, file);
+    set_attributes(steps, &object, [tree, nothing, Arg::Number(AT_EMPTY_PATH | AT_RECURSIVE)], set, 0);
+    attach(steps, tree, &object, target, NOT_FOLLOWED);
+    steps.close(Step::Mount, &object, tree);
+    steps.belong(start);
 }
 
 /// Attaches the mount that `open_tree(2)` returns for these flags at `target`.

@@ -277,15 +277,27 @@ pub(super) fn identity(steps: &mut Steps<'_>, ids: &Ids) {
     }
 }
 
+/// The system calls of a sandbox.
+pub(super) fn isolation_calls(steps: &mut Steps<'_>) {
+    for call in &steps.sandbox.calls {
+        let args = arguments_of(steps, &call.args);
+        steps.call_into(call.step, call.object, call.number, &args, call.result);
+    }
+}
+
+fn arguments_of(steps: &mut Steps<'_>, args: &[CallArg]) -> Vec<Arg> {
+    let arg = |arg: &CallArg| match arg {
+        CallArg::Number(number) => Arg::Number(*number),
+        CallArg::Bytes(bytes) => Arg::Data(steps.arena.data(bytes)),
+        CallArg::Variable(variable) => Arg::Variable(*variable),
+    };
+    args.iter().map(arg).collect()
+}
+
 /// The system calls of [`Command::call`].
 pub(super) fn calls(steps: &mut Steps<'_>) {
     for call in &steps.setup.calls {
-        let arg = |arg: &CallArg| match arg {
-            CallArg::Number(number) => Arg::Number(*number),
-            CallArg::Bytes(bytes) => Arg::Data(steps.arena.data(bytes)),
-            CallArg::Variable(variable) => Arg::Variable(*variable),
-        };
-        let args: Vec<Arg> = call.args.iter().map(arg).collect();
+        let args = arguments_of(steps, &call.args);
         steps.call_into(Step::Call, &call.number.to_string(), call.number, &args, call.result);
     }
 }

@@ -31,7 +31,8 @@ pub(crate) use paths::Paths;
 pub use sandbox::FilePlace;
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
 pub(crate) use sandbox::{
-    Confinement, Isolation, MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile, OVERLAY,
+    Confinement, Isolation, IsolationCall, MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile,
+    OVERLAY,
 };
 pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};

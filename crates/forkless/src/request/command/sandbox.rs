@@ -5,6 +5,7 @@
 use crate::error::Error;
 use crate::request::command::Command;
 use crate::request::command::capability::CapabilitySet;
+use crate::request::command::setup::CallArg;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -32,6 +33,24 @@ pub(crate) struct Isolation {
     pub(crate) securebits: Option<u32>,
     pub(crate) landlock: Option<Arc<OwnedFd>>,
     pub(crate) seccomp: Option<Vec<BpfInstruction>>,
+    /// The IDs are set before the mounts: root's files cannot be made in file systems of a namespace that does not map root.
+    pub(crate) ids_first: bool,
+    /// Calls in the new root, before the IDs change.
+    pub(crate) calls: Vec<IsolationCall>,
+    /// The program that is executed as PID 1, and executes that of the command.
+    pub(crate) init: Option<Arc<OwnedFd>>,
+}
+
+/// A system call of a sandbox.
+#[derive(Clone)]
+pub(crate) struct IsolationCall {
+    /// What errors say: the step, and what it was about.
+    pub(crate) step: crate::step::Step,
+    pub(crate) object: &'static str,
+    pub(crate) number: u32,
+    pub(crate) args: Vec<CallArg>,
+    /// The variable that gets the result.
+    pub(crate) result: Option<u32>,
 }
 
 /// A sandbox that is ready: it makes the command that runs in it.
@@ -50,6 +69,8 @@ pub(crate) enum MountStep {
     Mount(Mount),
     /// `open_tree(2)`, `mount_setattr(2)`, `move_mount(2)`.
     ReadOnlyBind { source: PathBuf, target: PathBuf },
+    /// The same with other attributes. No link in the source's path is followed.
+    Shown { source: PathBuf, target: PathBuf, set: u64 },
     /// `mount_setattr(2)`, with all that is mounted below.
     Attributes { target: PathBuf, set: u64, clear: u64 },
     /// `fsopen(2)`, `fsconfig(2)`, `fsmount(2)`, `move_mount(2)`.
@@ -101,7 +122,9 @@ impl MountStep {
                 let given = parameters.iter().flat_map(|(key, value)| [Some(OsStr::new(key)), value.as_deref()]);
                 given.flatten().chain([OsStr::new(kind), target.as_os_str()]).collect()
             }
-            Self::Symlink { to: other, .. } | Self::ReadOnlyBind { source: other, .. } => {
+            Self::Symlink { to: other, .. }
+            | Self::ReadOnlyBind { source: other, .. }
+            | Self::Shown { source: other, .. } => {
                 vec![other.as_os_str(), self.target().as_os_str()]
             }
             Self::Attributes { .. }
@@ -119,6 +142,7 @@ impl MountStep {
         match self {
             Self::Mount(one) => &one.target,
             Self::ReadOnlyBind { target: path, .. }
+            | Self::Shown { target: path, .. }
             | Self::Attributes { target: path, .. }
             | Self::FileSystem { target: path, .. }
             | Self::Attach { target: path, .. }
@@ -137,7 +161,11 @@ impl MountStep {
             Self::Mount(one) => {
                 one.flags & MS_REMOUNT == 0 && (one.kind.is_some() || one.flags & (MS_BIND | MS_MOVE) != 0)
             }
-            Self::ReadOnlyBind { .. } | Self::FileSystem { .. } | Self::Attach { .. } | Self::Devices(_) => true,
+            Self::ReadOnlyBind { .. }
+            | Self::Shown { .. }
+            | Self::FileSystem { .. }
+            | Self::Attach { .. }
+            | Self::Devices(_) => true,
             Self::NewFile(content) => content.place != FilePlace::Path,
             Self::Attributes { .. }
             | Self::Unmount(_)

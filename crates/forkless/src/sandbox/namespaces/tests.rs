@@ -1,0 +1,331 @@
+//! Programs in a sandbox of namespaces: what they see, and what their init does.
+
+use super::super::{Network, PreparedSandbox, Sandbox};
+use crate::{Capture, Command, Error, Launcher, Stdio, Step};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The sandbox, if user namespaces are allowed here.
+fn prepared(sandbox: &Sandbox) -> Option<PreparedSandbox> {
+    let sandbox = sandbox.prepare().expect("a sandbox");
+    match shell(&sandbox, "true").status() {
+        Err(error) if Error::of(&error).is_some_and(|error| error.step() == Step::Clone) => {
+            eprintln!("SKIPPED: sandbox: {error}");
+            None
+        }
+        status => {
+            assert!(status.expect("a launch").success());
+            Some(sandbox)
+        }
+    }
+}
+
+fn shell(sandbox: &PreparedSandbox, line: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", line]).current_dir("/").sandbox(sandbox);
+    command
+}
+
+/// What a shell in the sandbox writes.
+fn lines_of(sandbox: &PreparedSandbox, line: &str) -> String {
+    let output = shell(sandbox, line).stderr(Stdio::null()).output().expect("a launch");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A directory of this test outside of /tmp, which anybody may use.
+fn directory(name: &str) -> PathBuf {
+    let place = Path::new("/var/tmp").join(format!("forkless-namespaces-{}-{name}", std::process::id()));
+    for name in ["inside/nested", "outside"] {
+        std::fs::create_dir_all(place.join(name)).expect("a directory");
+    }
+    for path in [place.join("inside/nested"), place.join("inside"), place.join("outside")] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o777)).expect("chmod");
+    }
+    place
+}
+
+#[test]
+fn a_program_sees_what_it_was_given_and_nothing_else() {
+    let place = directory("files");
+    let (inside, outside) = (place.join("inside"), place.join("outside"));
+    std::fs::write(place.join("file"), "text").expect("write");
+    std::fs::write(outside.join("secret"), "secret").expect("write");
+    let mut sandbox = Sandbox::new();
+    // The order of the calls does not matter.
+    sandbox.read(inside.join("nested")).write(&inside).read(place.join("file"));
+    let Some(sandbox) = prepared(&sandbox) else { return };
+    let line = format!(
+        "cd {0}/inside; echo 1 > a && cat a && chmod 700 a && rm a; echo 2 > nested/b || echo nested; cat ../file; echo > ../file || echo file; \
+         ls {0} | tr '\\n' ' '; ls /home /root /var/lib 2> /dev/null; echo > /usr/x || echo > /x || echo root; ls / | tr '\\n' ' '",
+        place.display()
+    );
+    let found = lines_of(&sandbox, &line);
+    let (start, end) = found.split_at(found.find("root").unwrap_or(0));
+    assert_eq!(start, "1\nnested\ntextfile\nfile inside ", "{found}");
+    assert!(["dev", "etc", "proc", "run", "tmp", "usr", "var"].iter().all(|name| end.contains(name)), "{found}");
+    assert!(["home", "boot", "mnt", "sys"].iter().all(|name| !end.contains(name)), "{found}");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn no_two_launches_share_a_new_directory() {
+    let place = std::env::temp_dir().join(format!("forkless-namespaces-below-tmp-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("a directory");
+    let Some(sandbox) = prepared(Sandbox::new().read(&place)) else { return };
+    for name in ["/tmp", "/dev/shm"] {
+        let line = format!("ls {name} | grep -v forkless; echo > {name}/kept && ls {name} | grep -c kept");
+        assert_eq!([(); 2].map(|()| lines_of(&sandbox, &line)), ["1\n", "1\n"], "{name}");
+    }
+    assert_eq!(lines_of(&sandbox, &format!("test -d {} && echo shown", place.display())), "shown\n");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn every_form_of_launch_has_an_init_and_tells_how_the_program_ended() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    // The second process, whose parent is init.
+    let line =
+        "test $$ = 2 && grep -q 'PPid:.1$' /proc/self/status && exit 7 || sh -c 'test $PPID = 2' && exit 7; exit 1";
+    let is_seven = |status: std::process::ExitStatus| assert_eq!(status.code(), Some(7), "{status}");
+    is_seven(shell(&sandbox, line).status().expect("status"));
+    is_seven(shell(&sandbox, line).spawn().expect("spawn").wait().expect("an end"));
+    is_seven(shell(&sandbox, line).launch().expect("launch").wait().expect("an end"));
+    let ready = shell(&sandbox, line).prepare().expect("prepare");
+    for _ in 0..2 {
+        is_seven(ready.status().expect("prepared"));
+    }
+    let captured = shell(&sandbox, line).capture(&Capture::new().limit(100)).expect("a capture");
+    is_seven(captured.status);
+    let mut child = shell(&sandbox, line).spawn().expect("spawn");
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("try_wait") {
+            break status;
+        }
+        let _ = child.wait_timeout(Duration::from_secs(9)).expect("wait_timeout").map(is_seven);
+    };
+    is_seven(status);
+    #[cfg(feature = "pty")]
+    {
+        let pty = crate::Pty::open(crate::PtySize::default()).expect("a pty");
+        is_seven(shell(&sandbox, "test -t 0 && exit 7").pty(&pty).status().expect("with a pty"));
+    }
+    for signal in [6, 9, 11, 15] {
+        let status = shell(&sandbox, &format!("ulimit -c 0; kill -{signal} $$")).status().expect("an end");
+        assert_eq!(status.signal(), Some(signal), "{status}");
+    }
+    for (launcher, word) in [(Launcher::PosixSpawn, "posix_spawn"), (Launcher::Fork, "needs Launcher::Clone")] {
+        let error = shell(&sandbox, line).launcher(launcher).status().expect_err(word);
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_is_an_error_that_names_it() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    for (program, kind, words) in [
+        ("/no/such/program", io::ErrorKind::NotFound, "/no/such/program"),
+        ("no-such-program", io::ErrorKind::NotFound, "searched PATH"),
+        ("/etc/passwd", io::ErrorKind::PermissionDenied, "not executable"),
+        ("/etc/passwd/x", io::ErrorKind::NotADirectory, "/etc/passwd/x"),
+    ] {
+        let command = || {
+            let mut command = Command::new(program);
+            command.current_dir("/").sandbox(&sandbox);
+            command
+        };
+        let errors = [
+            command().spawn().map(drop),
+            command().status().map(drop),
+            command().launch().and_then(|mut child| child.wait_exec()),
+            command().launch().and_then(|mut child| child.wait()).map(drop),
+        ];
+        for error in errors.map(|answer| answer.expect_err(program)) {
+            assert_eq!((error.kind(), Error::of(&error).map(Error::step)), (kind, Some(Step::Exec)), "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+    // What is found later in the search is executed after all.
+    let mut command = Command::new("true");
+    command.env("PATH", "/no/such:/etc/passwd:/usr/bin:/bin").current_dir("/").sandbox(&sandbox);
+    assert!(command.status().expect("an end").success());
+}
+
+#[test]
+fn the_end_of_the_program_is_the_end_of_all() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    // Processes in sessions of their own hold the pipe, ignore signals and are children of init.
+    let line = "for n in 1 2 3; do (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) & done; sleep 0.1; echo done";
+    assert_eq!(lines_of(&sandbox, line), "done\n");
+    // So is the death of init.
+    let line = "(setsid sleep 600 &) & echo ready; sleep 600";
+    let mut child = shell(&sandbox, line).stdout(Stdio::piped()).spawn().expect("spawn");
+    let mut text = [0; 6];
+    let mut output = child.stdout.take().expect("a pipe");
+    output.read_exact(&mut text).expect("ready");
+    child.kill().expect("kill");
+    assert_eq!(output.read_to_end(&mut Vec::new()).expect("the end"), 0);
+    assert_eq!(child.wait().expect("an end").signal(), Some(9));
+}
+
+#[test]
+fn init_passes_signals_on_and_keeps_no_descriptor() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    let line = "trap 'echo caught; exit 3' TERM; exec 2>&-; echo ready; while :; do sleep 0.01; done";
+    let mut child = shell(&sandbox, line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spawn");
+    // The program has closed it, and nobody else has it.
+    assert_eq!(child.stderr.take().expect("a pipe").read_to_end(&mut Vec::new()).expect("the end"), 0);
+    let mut output = child.stdout.take().expect("a pipe");
+    output.read_exact(&mut [0; 6]).expect("ready");
+    child.signal(15).expect("a signal");
+    let mut text = String::new();
+    output.read_to_string(&mut text).expect("text");
+    assert_eq!((text.as_str(), child.wait().expect("an end").code()), ("caught\n", Some(3)));
+    // A signal that stops: none of a session without a terminal does.
+    let mut child = shell(&sandbox, "kill -TSTP $$; exit 4").spawn().expect("spawn");
+    assert_eq!(child.wait().expect("an end").code(), Some(4));
+    // Descriptors get through init, and the socket of init does not get to the program.
+    let mut command = shell(&sandbox, "ls /proc/self/fd | tr '\\n' ' '; cat <&5");
+    let file = std::fs::File::open("/etc/hostname").expect("a file");
+    let output = command.fd(file, 5).stdin(Stdio::null()).output().expect("a launch");
+    assert!(output.stdout.starts_with(b"0 1 2 3 5 "), "{output:?}");
+    // Nobody inside can look at init.
+    assert_eq!(lines_of(&sandbox, "ls /proc/1/fd /proc/1/cwd/ || kill -KILL 1; kill -TERM 1; echo lives"), "lives\n");
+}
+
+/// The status gets through though the kernel would discard it, and though a filter refuses calls of init.
+#[test]
+fn init_learns_how_the_program_ended_whatever_is_refused() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    let line = "(sleep 0.05; exit 1) & kill -9 $$";
+    let killed = |command: &mut Command| {
+        let status = command.status().expect("an end");
+        assert_eq!(status.signal(), Some(9), "{status}");
+    };
+    // The signal is ignored by the program, as the command says.
+    let mut command = Command::new("grep");
+    command.args(["-q", "SigIgn:.*1....$", "/proc/self/status"]).current_dir("/").sandbox(&sandbox).signal_ignore(17);
+    assert_eq!(command.status().expect("an end").code(), Some(0));
+    killed(shell(&sandbox, line).signal_ignore(17));
+    use super::super::filter::ALLOW;
+    const LOAD_NUMBER: crate::BpfInstruction = crate::BpfInstruction { code: 0x20, jt: 0, jf: 0, k: 0 };
+    let answer = |k| crate::BpfInstruction { code: 6, jt: 0, jf: 0, k };
+    for refused in [nix::libc::SYS_ppoll, nix::libc::SYS_read, nix::libc::SYS_signalfd4, nix::libc::SYS_getsockopt] {
+        let is_it = crate::BpfInstruction { code: 0x15, jt: 0, jf: 1, k: refused as u32 };
+        let filter = [LOAD_NUMBER, is_it, answer(0x5_0000 | 1), answer(ALLOW)];
+        // A static program needs no read(2) to start.
+        let status = shell(&sandbox, line).seccomp(filter).status().expect("an end");
+        let is_loader = refused == nix::libc::SYS_read && status.code() == Some(127);
+        assert!(status.signal() == Some(9) || is_loader, "{refused}: {status}");
+    }
+}
+
+#[test]
+fn variables_that_the_command_sets_stay() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    let output = shell(&sandbox, "echo $HOME").env("HOME", "/no/such").output().expect("a launch");
+    assert_eq!(output.stdout, b"/no/such\n");
+}
+
+#[test]
+fn a_dropped_handle_does_not_end_it() {
+    let place = directory("dropped");
+    let Some(sandbox) = prepared(Sandbox::new().write(place.join("inside"))) else { return };
+    let line = format!("sleep 0.2; echo > {}/inside/done", place.display());
+    drop(shell(&sandbox, &line).spawn().expect("spawn"));
+    let patience = std::time::Instant::now() + Duration::from_secs(20);
+    while !place.join("inside/done").exists() {
+        assert!(std::time::Instant::now() < patience, "it was ended");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    while crate::reap_orphans() > 0 && std::time::Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn what_was_replaced_is_not_shown() {
+    let place = directory("replaced");
+    let inside = place.join("inside");
+    std::fs::write(place.join("outside/secret"), "secret").expect("write");
+    let Some(sandbox) = prepared(Sandbox::new().read(&inside)) else { return };
+    // Compiled before the change, so that only the child can see it.
+    let ready = shell(&sandbox, &format!("cat {}/secret", inside.display())).prepare().expect("prepare");
+    std::fs::rename(&inside, place.join("moved")).expect("moved");
+    std::os::unix::fs::symlink("outside", &inside).expect("a link");
+    let error = ready.status().expect_err("replaced by a link");
+    assert_eq!(Error::of(&error).map(Error::step), Some(Step::Mount), "{error}");
+    assert!(error.to_string().contains(&inside.display().to_string()), "{error}");
+    let error = shell(&sandbox, "true").status().expect_err("replaced");
+    assert!(error.to_string().contains("prepare it again"), "{error}");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn settings_that_do_not_fit_are_refused() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    let mut commands = [(); 6].map(|()| shell(&sandbox, "true"));
+    commands[0].unshare(crate::Namespace::Network);
+    commands[1].chroot("/");
+    commands[2].scripts_by_shell(true);
+    commands[3].user("nobody");
+    commands[4].inherit_all(true);
+    commands[5].current_dir("/home");
+    let words =
+        ["namespaces", "a root of its own", "by the shell", "by their numbers", "inherit_all", "not visible inside"];
+    for (command, word) in commands.iter_mut().zip(words) {
+        let error = command.status().expect_err(word);
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    let unfit = [
+        Sandbox::new().change_attributes(true).prepare(),
+        Sandbox::landlock().network(Network::None).prepare(),
+        Sandbox::new().write("/proc/sys").prepare(),
+        Sandbox::new().read("/").prepare(),
+    ];
+    for answer in unfit {
+        assert_eq!(answer.expect_err("unfit").kind(), io::ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
+fn a_program_has_the_network_that_was_chosen() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    // Connects to the caller, or to itself.
+    let line = format!(
+        "python3 -c 'import socket as s\ntry: s.create_connection((\"127.0.0.1\", {port}))\nexcept ConnectionRefusedError: print(\"own\")\n\
+         except OSError as e: print(e.strerror)\nelse: print(\"host\")'"
+    );
+    for (network, wanted) in [
+        (Network::None, "own\n"),
+        (Network::Refused, "Address family not supported by protocol\n"),
+        (Network::Host, "host\n"),
+    ] {
+        let Some(sandbox) = prepared(Sandbox::new().network(network)) else { return };
+        if lines_of(&sandbox, "command -v python3").is_empty() {
+            eprintln!("SKIPPED: no python3 below /usr");
+            return;
+        }
+        assert_eq!(lines_of(&sandbox, &line), wanted, "{network:?}");
+    }
+}
+
+#[test]
+fn threads_use_one_sandbox_at_once() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    std::thread::scope(|scope| {
+        for code in 0..4 {
+            let sandbox = &sandbox;
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    let status = shell(sandbox, &format!("exit {code}")).status().expect("an end");
+                    assert_eq!(status.code(), Some(code));
+                }
+            });
+        }
+    });
+}
