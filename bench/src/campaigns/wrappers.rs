@@ -6,12 +6,11 @@ use std::{
     io::Read,
     os::fd::AsFd,
     path::Path,
-    sync::OnceLock,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use forkless::{Command, PreparedSandbox, Sandbox, Stdio};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use forkless::{Command, Network, PreparedSandbox, Sandbox, Stdio};
 use nix::sys::prctl::set_child_subreaper;
 
 use super::{
@@ -35,17 +34,21 @@ pub(crate) struct Options {
 const PROGRAM: &str = "/bin/true";
 
 /// Another wrapper, and ours for the same job.
-const PAIRS: [(&str, &str); 7] = [
+const PAIRS: [(&str, &str); 9] = [
     ("env", "forkless run"),
     ("nice -n 1", "forkless run --nice 1"),
     ("setpriv --no-new-privs", "forkless run --no-new-privs"),
     ("prlimit --nofile=100:100", "forkless run --nofile 100"),
     ("timeout 5", "forkless run --timeout 5"),
     ("bwrap", "forkless run --sandbox --chdir /"),
+    ("bwrap", NAMESPACES),
+    ("bwrap", REFUSED),
     ("bwrap", LANDLOCK),
 ];
 
-/// A launch by the library, without a wrapper.
+/// Launches by the library, without a wrapper.
+const NAMESPACES: &str = "Sandbox::new()";
+const REFUSED: &str = "Sandbox::new().network(Network::Refused)";
 const LANDLOCK: &str = "Sandbox::landlock()";
 
 /// The files and namespaces of `forkless run --sandbox`.
@@ -101,7 +104,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         Figure::ratio(5, "added CPU µs"),
     ];
     let about = "Each beside the wrapper that it replaces; \"added\": to the program alone. bwrap has the filter of --sandbox. \
-         Sandbox::landlock() is a setting of the library's launch: no namespaces, no init.";
+         Sandbox::new() and Sandbox::landlock() are settings of the library's launch: namespaces and an init, and neither.";
     session.record.tables.push(Table::new(PROGRAM, about, &figures, &all));
     let bytes = fs::metadata(&ours)?.len();
     session.record.about.push(("forkless, stripped".to_owned(), format!("{:.1} MB", bytes as f64 / 1e6)));
@@ -111,6 +114,8 @@ pub(super) fn measure(options: &Options) -> Result<()> {
 
 struct Wrapper<'a> {
     words: Vec<&'a str>,
+    /// Of a launch by the library.
+    sandbox: Option<std::io::Result<PreparedSandbox>>,
     ours: &'a Path,
     filter: &'a Path,
 }
@@ -118,22 +123,25 @@ struct Wrapper<'a> {
 impl<'a> Wrapper<'a> {
     fn new(line: &'a str, ours: &'a Path, filter: &'a Path) -> Self {
         let more = if line == "bwrap" { BWRAP } else { "" };
-        Self { words: [line, more].into_iter().flat_map(str::split_whitespace).collect(), ours, filter }
+        let sandbox = match line {
+            NAMESPACES => Some(Sandbox::new().prepare()),
+            REFUSED => Some(Sandbox::new().network(Network::Refused).prepare()),
+            LANDLOCK => Some(Sandbox::landlock().prepare()),
+            _ => None,
+        };
+        Self { words: [line, more].into_iter().flat_map(str::split_whitespace).collect(), sandbox, ours, filter }
     }
 
     /// The wrapper, with this program.
     fn command(&self, program: &[&str]) -> Result<Command> {
-        let is_value = self.words.first() == Some(&LANDLOCK);
-        let mut words = self.words.iter().skip(usize::from(is_value)).chain(program);
+        let mut words = self.words.iter().skip(usize::from(self.sandbox.is_some())).chain(program);
         let mut command = match words.next().context("no program")? {
             &"forkless" => Command::new(self.ours),
             other => Command::new(other),
         };
         command.args(words);
-        if is_value {
-            static SANDBOX: OnceLock<PreparedSandbox> = OnceLock::new();
-            let prepared = SANDBOX.get().cloned().map_or_else(|| Sandbox::landlock().prepare(), Ok)?;
-            command.sandbox(SANDBOX.get_or_init(|| prepared));
+        if let Some(sandbox) = &self.sandbox {
+            command.current_dir("/").sandbox(sandbox.as_ref().map_err(|error| anyhow!("{error}"))?);
         }
         if self.words.first() == Some(&"bwrap") {
             command.fd(Stdio::copy_of(File::open(self.filter)?.as_fd())?, FILTER_FD);
