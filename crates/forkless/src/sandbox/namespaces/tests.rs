@@ -147,6 +147,10 @@ fn a_program_that_cannot_be_executed_is_an_error_that_names_it() {
             assert!(error.to_string().contains(words), "{error}");
         }
     }
+    // What may not be executed is a better reason than what is absent later.
+    let mut command = Command::new("passwd");
+    command.env("PATH", "/etc:/no/such").current_dir("/").sandbox(&sandbox);
+    assert_eq!(command.status().expect_err("forbidden").kind(), io::ErrorKind::PermissionDenied);
     // What is found later in the search is executed after all.
     let mut command = Command::new("true");
     command.env("PATH", "/no/such:/etc/passwd:/usr/bin:/bin").current_dir("/").sandbox(&sandbox);
@@ -159,7 +163,9 @@ fn the_end_of_the_program_is_the_end_of_all() {
     // Processes in sessions of their own hold the pipe, ignore signals and are children of init.
     let line = "for n in 1 2 3; do (setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) & done; sleep 0.1; echo done";
     assert_eq!(lines_of(&sandbox, line), "done\n");
-    // So is the death of init.
+    // The end of another child of init is not.
+    assert_eq!(lines_of(&sandbox, "(sh -c 'exit 9' &); (sleep 0.01 &); sleep 0.2; echo done"), "done\n");
+    // The death of init is.
     let line = "(setsid sleep 600 &) & echo ready; sleep 600";
     let mut child = shell(&sandbox, line).stdout(Stdio::piped()).spawn().expect("spawn");
     let mut text = [0; 6];
@@ -183,6 +189,8 @@ fn init_passes_signals_on_and_keeps_no_descriptor() {
     let mut text = String::new();
     output.read_to_string(&mut text).expect("text");
     assert_eq!((text.as_str(), child.wait().expect("an end").code()), ("caught\n", Some(3)));
+    // The program leads a session.
+    assert_eq!(lines_of(&sandbox, "test $(cut -d' ' -f6 /proc/self/stat) = $$ && echo session"), "session\n");
     // A signal that stops: none of a session without a terminal does.
     let mut child = shell(&sandbox, "kill -TSTP $$; exit 4").spawn().expect("spawn");
     assert_eq!(child.wait().expect("an end").code(), Some(4));
@@ -192,7 +200,10 @@ fn init_passes_signals_on_and_keeps_no_descriptor() {
     let output = command.fd(file, 5).stdin(Stdio::null()).output().expect("a launch");
     assert!(output.stdout.starts_with(b"0 1 2 3 5 "), "{output:?}");
     // Nobody inside can look at init.
-    assert_eq!(lines_of(&sandbox, "ls /proc/1/fd /proc/1/cwd/ || kill -KILL 1; kill -TERM 1; echo lives"), "lives\n");
+    assert_eq!(
+        lines_of(&sandbox, "ls /proc/1/fd /proc/1/cwd/ || kill -KILL 1; kill -TERM 1; sleep 0.1; echo lives"),
+        "lives\n"
+    );
 }
 
 /// The status gets through though the kernel would discard it, and though a filter refuses calls of init.
