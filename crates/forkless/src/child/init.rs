@@ -74,9 +74,12 @@ impl Child {
     /// Waits until the init of a sandbox has executed the program, if there is one. `false`: not until the deadline.
     pub(crate) fn look_for_program(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         let Some(init) = &mut self.inner.init else { return Ok(true) };
+        let mut is_over = false;
         loop {
             match init.read_started() {
                 Ok(true) => return Ok(true),
+                // Init was killed: the wait for it says how.
+                Ok(false) if is_over => return Ok(true),
                 Ok(false) => {}
                 Err(error) => {
                     // Init ends by itself.
@@ -93,8 +96,8 @@ impl Child {
             files.extend(self.inner.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
             match poll(&mut files, limit.as_ref()) {
                 Ok(0) => return Ok(false),
-                // Init was killed: the wait for it says how.
-                Ok(_) if !files[0].revents().contains(PollFlags::IN) => return Ok(true),
+                // A message may have come meanwhile.
+                Ok(_) if !files[0].revents().contains(PollFlags::IN) => is_over = true,
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

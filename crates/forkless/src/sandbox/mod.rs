@@ -20,7 +20,7 @@ use rustix::fs::{FileType, Mode, OFlags, open, stat};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Which networks a sandboxed program reaches.
@@ -31,7 +31,7 @@ pub enum Network {
     None,
     /// That of the caller, of which nothing is allowed. No socket can be made, but pairs of them (`socketpair(2)`).
     Refused,
-    /// That of the caller, with the services of this machine. With Landlock alone, Unix sockets stay refused: by them daemons are reached, such as that of
+    /// That of the caller, with the services of this machine. Unix sockets stay refused: by them daemons are reached, such as that of
     /// Docker.
     Host,
 }
@@ -284,7 +284,7 @@ impl Sandbox {
         let surroundings = match self.network {
             Network::Refused => Surroundings::Shared(Shared { network: false, attributes: true, signals: true }),
             Network::None => Surroundings::Own,
-            // Without it, daemons on abstract sockets could be reached.
+            // Daemons on abstract sockets belong to the network.
             Network::Host => Surroundings::Shared(Shared { network: true, attributes: true, signals: true }),
         };
         let shared = OfAllLaunches {
@@ -299,15 +299,18 @@ impl Sandbox {
     /// Looks the given paths up, and lets `each` check them.
     fn look_up(&self, mut each: impl FnMut(&Path, &OwnedFd, bool) -> io::Result<()>) -> io::Result<Vec<GivenPath>> {
         let look_up = |(path, may_write): &(PathBuf, bool)| {
-            let path = std::path::absolute(path)?;
+            let given = std::path::absolute(path)?;
             let failed = |error: io::Error| {
-                let words = format!("sandbox: {}: {error}", path.display());
+                let words = format!("sandbox: {}: {error}", given.display());
                 reworded(error, words)
             };
+            let source = given.canonicalize().map_err(failed)?;
+            // Paths are compared with each other, which needs their plain form.
+            let is_plain = !given.components().any(|part| part == Component::ParentDir);
+            let path = if is_plain { given.clone() } else { source.clone() };
             let place = open_place(&path).map_err(|error| failed(io::Error::from_raw_os_error(error)))?;
             let found = rustix::fs::fstat(&place)?;
             each(&path, &place, *may_write)?;
-            let source = path.canonicalize().map_err(failed)?;
             let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
             Ok(GivenPath { path, source, is_directory, may_write: *may_write, file: (found.st_dev, found.st_ino) })
         };

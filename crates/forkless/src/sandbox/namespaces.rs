@@ -10,7 +10,7 @@ use crate::error::{Error, reworded};
 use crate::kernel;
 use crate::procfs;
 use crate::request::command::{
-    CallArg, CapabilitySet, Command, FilePlace, IsolationCall, MountStep, Name, Namespace, NewFile, mount_attribute,
+    CallArg, CapabilitySet, Command, IsolationCall, MountStep, Name, Namespace, mount_attribute,
 };
 use crate::step::Step;
 use forkless_core::init;
@@ -55,7 +55,7 @@ impl NamespaceSandbox {
             return refused(own, "program_fd names no path, which init needs");
         }
         if own.scripts_by_shell || own.any_by_shell || own.tries_all {
-            return refused(own, "init does not run files without #! by the shell");
+            return refused(own, "init runs no file without #! by the shell, and ends its search as execvp(3) does");
         }
         if own.setup.directory_fd.is_some() {
             return refused(
@@ -203,7 +203,7 @@ fn mounts(places: &[GivenPath], network: Network) -> io::Result<Vec<MountStep>> 
     file_system(&mut root, "tmpfs", "/dev/shm", "mode=1777,size=64m,nr_inodes=4k");
     file_system(&mut root, "tmpfs", "/tmp", "mode=1777,size=1g,nr_inodes=256k");
     if network == Network::Host {
-        show_resolver(&mut root)?;
+        show_resolver(&mut root);
     }
     // Directories before what is below them.
     let mut order: Vec<&GivenPath> = places.iter().collect();
@@ -211,7 +211,7 @@ fn mounts(places: &[GivenPath], network: Network) -> io::Result<Vec<MountStep>> 
     for (number, place) in order.iter().enumerate() {
         let is_below = order[..number].iter().any(|other| place.path.starts_with(&other.path));
         if !is_below {
-            mount_point(&mut root, &place.path, place.is_directory)?;
+            mount_point(&mut root, &place.path, place.is_directory);
         }
         let read_only = if place.may_write { 0 } else { mount_attribute::READ_ONLY };
         show(&mut root, &place.source, &place.path, read_only | OF_PLACES);
@@ -243,26 +243,22 @@ fn directories(root: &mut Command, path: &Path) {
 }
 
 /// Makes a directory or an empty file to mount upon.
-fn mount_point(root: &mut Command, path: &Path, is_directory: bool) -> io::Result<()> {
+fn mount_point(root: &mut Command, path: &Path, is_directory: bool) {
     directories(root, path);
     if is_directory {
         root.make_dir(below(path), 0o755);
     } else {
-        let data = Arc::new(memfd_create("mount point", MemfdFlags::CLOEXEC)?);
-        let file = NewFile { data, length: 0, path: below(path), mode: 0o444, place: FilePlace::Path };
-        root.sandbox.mounts.push(MountStep::NewFile(file));
+        root.sandbox.mounts.push(MountStep::MountPoint(below(path)));
     }
-    Ok(())
 }
 
 /// /etc/resolv.conf is often a link to a file of a daemon below /run.
-fn show_resolver(root: &mut Command) -> io::Result<()> {
-    let Ok(real) = Path::new("/etc/resolv.conf").canonicalize() else { return Ok(()) };
+fn show_resolver(root: &mut Command) {
+    let Ok(real) = Path::new("/etc/resolv.conf").canonicalize() else { return };
     if !SHOWN.iter().any(|shown| real.starts_with(shown)) {
-        mount_point(root, &real, false)?;
+        mount_point(root, &real, false);
         show(root, &real, &real, mount_attribute::READ_ONLY | OF_PLACES);
     }
-    Ok(())
 }
 
 fn reworded_path(path: &Path, error: io::Error) -> io::Error {

@@ -36,6 +36,9 @@ const FILE: u32 = CONTEXT + 4;
 
 const NOTHING: Arg = Arg::Number(0);
 
+/// The type and mode of an empty file to mount upon.
+const REGULAR_FILE: u64 = 0o100_444;
+
 const MNT_DETACH: u64 = 2;
 const OPEN_TREE_CLONE: u64 = 1;
 const AT_RECURSIVE: u64 = 0x8000;
@@ -77,6 +80,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
             }
             MountStep::Unmount(target) => unmount(steps, target),
             MountStep::Directory { path, mode } => make_dir(steps, path, *mode),
+            MountStep::MountPoint(path) => make_mount_point(steps, path),
             MountStep::Symlink { to, path } => symlink(steps, to, path),
             MountStep::Devices(target) => devices(steps, target),
             MountStep::Mode { path, mode } => files::set_mode(steps, path, *mode),
@@ -401,6 +405,14 @@ fn make_dir(steps: &mut Steps<'_>, target: &Path, mode: u32) {
     });
 }
 
+/// An existing file stays as it is: it may be one of the host.
+fn make_mount_point(steps: &mut Steps<'_>, target: &Path) {
+    make(steps, Step::Mount, &format!("a mount point at {target:?}"), target, |steps, object, directory, name| {
+        let args = [directory, name, Arg::Number(REGULAR_FILE), NOTHING];
+        steps.call_unless(Step::Mount, object, uapi::__NR_mknodat, &args, errno::EEXIST);
+    });
+}
+
 fn make_dir_at(steps: &mut Steps<'_>, object: &str, directory: Arg, name: Arg, mode: u32) {
     let args = [directory, name, Arg::Number(mode.into())];
     steps.call_unless(Step::MakeDir, object, uapi::__NR_mkdirat, &args, errno::EEXIST);
@@ -452,7 +464,6 @@ fn devices(steps: &mut Steps<'_>, target: &Path) {
         ("/proc/self/fd/2", "stderr"),
         ("pts/ptmx", "ptmx"),
     ];
-    const REGULAR_FILE: u64 = 0o100_444;
     let start = steps.ops.len();
     // A machine or a container may lack some of the devices: these are skipped.
     let there: Vec<_> =

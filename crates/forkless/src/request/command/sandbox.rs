@@ -35,7 +35,7 @@ pub(crate) struct Isolation {
     pub(crate) seccomp: Option<Vec<BpfInstruction>>,
     /// The IDs are set before the mounts: root's files cannot be made in file systems of a namespace that does not map root.
     pub(crate) ids_first: bool,
-    /// Calls in the new root, before the IDs change.
+    /// Calls in the new root, with all capabilities over the new namespaces.
     pub(crate) calls: Vec<IsolationCall>,
     /// The program that is executed as PID 1, and executes that of the command.
     pub(crate) init: Option<Arc<OwnedFd>>,
@@ -81,6 +81,8 @@ pub(crate) enum MountStep {
     Unmount(PathBuf),
     /// `mkdirat(2)`.
     Directory { path: PathBuf, mode: u32 },
+    /// `mknodat(2)` of an empty file to mount upon, unless there is one.
+    MountPoint(PathBuf),
     /// `symlinkat(2)`.
     Symlink { to: PathBuf, path: PathBuf },
     /// A small `/dev`.
@@ -131,6 +133,7 @@ impl MountStep {
             | Self::Attach { .. }
             | Self::Unmount(_)
             | Self::Directory { .. }
+            | Self::MountPoint(_)
             | Self::Mode { .. }
             | Self::NewFile(_)
             | Self::Devices(_) => vec![self.target().as_os_str()],
@@ -147,6 +150,7 @@ impl MountStep {
             | Self::FileSystem { target: path, .. }
             | Self::Attach { target: path, .. }
             | Self::Unmount(path)
+            | Self::MountPoint(path)
             | Self::Directory { path, .. }
             | Self::Symlink { path, .. }
             | Self::Mode { path, .. }
@@ -170,6 +174,7 @@ impl MountStep {
             Self::Attributes { .. }
             | Self::Unmount(_)
             | Self::Directory { .. }
+            | Self::MountPoint(_)
             | Self::Mode { .. }
             | Self::Symlink { .. } => false,
         }

@@ -70,6 +70,23 @@ fn a_program_sees_what_it_was_given_and_nothing_else() {
     std::fs::remove_dir_all(place).expect("removed");
 }
 
+/// A mount point that is there already may be a file of the host.
+#[test]
+fn files_of_the_host_stay_as_they_are() {
+    let place = directory("kept");
+    let file = place.join("inside/file");
+    std::fs::write(&file, "text").expect("write");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).expect("chmod");
+    for path in [file.clone(), place.join("outside/../inside/file"), "/etc/passwd".into()] {
+        let Some(sandbox) = prepared(Sandbox::new().write(place.join("inside")).read(&path)) else { return };
+        let line = format!("cat {0}/inside/file; echo > {0}/inside/file || echo refused", place.display());
+        let is_listed = path != Path::new("/etc/passwd");
+        assert_eq!(lines_of(&sandbox, &line), if is_listed { "textrefused\n" } else { "text" }, "{path:?}");
+        assert_eq!(std::fs::read_to_string(&file).expect("a file"), if is_listed { "text" } else { "\n" }, "{path:?}");
+    }
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
 #[test]
 fn no_two_launches_share_a_new_directory() {
     let place = std::env::temp_dir().join(format!("forkless-namespaces-below-tmp-{}", std::process::id()));
