@@ -878,20 +878,22 @@ MODULE = Forkless    PACKAGE = Forkless::Sandbox
 PROTOTYPES: DISABLE
 
 SV *
-_landlock(const char *class, SV *read, SV *write, SV *keep_env, bool network, bool change_attributes)
+_prepare(const char *class, bool landlock, SV *read, SV *write, SV *keep_env, int flags)
 PREINIT:
     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
     forkless_error error;
     forkless_sandbox *sandbox;
 CODE:
     at_callers_line(aTHX);
-    options.flags = (network ? FORKLESS_SANDBOX_NETWORK : 0) | (change_attributes ? FORKLESS_SANDBOX_CHANGE_ATTRIBUTES : 0);
+    options.flags = flags;
     options.read = texts_of(aTHX_ read);
     options.write = texts_of(aTHX_ write);
     options.keep_env = texts_of(aTHX_ keep_env);
     /* A string with a NUL byte. */
     const bool good = options.read != NULL && options.write != NULL && options.keep_env != NULL;
-    ANSWER(good ? forkless_sandbox_landlock(&options, &sandbox, &error) : -EINVAL, good ? &error : NULL, "sandbox");
+    int (*prepare)(const forkless_sandbox_options *, forkless_sandbox **, forkless_error *) =
+        landlock ? forkless_sandbox_landlock : forkless_sandbox_namespaces;
+    ANSWER(good ? prepare(&options, &sandbox, &error) : -EINVAL, good ? &error : NULL, "sandbox");
     RETVAL = make(aTHX_ class, &sandbox_magic, sandbox);
 OUTPUT:
     RETVAL

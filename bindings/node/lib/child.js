@@ -95,7 +95,7 @@ function variablesOf(env) {
 function toOptions(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, sandbox: given, ...others } = options ?? {};
-  const sandbox = given == null ? undefined : Sandbox.of(given);
+  const sandbox = given == null || given === false ? undefined : Sandbox.of(given);
   if (typeof file !== 'string' || file === '') throw new TypeError('file is not a string, or empty');
   noNul(file, 'file');
   if (others.killSignal != null) checkSignal(others.killSignal);

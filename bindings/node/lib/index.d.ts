@@ -13,8 +13,8 @@ export interface SpawnOptions extends Settings {
   env?: NodeJS.ProcessEnv;
   gid?: number;
   killSignal?: NodeJS.Signals | number;
-  /** What the program may do, if it is not trusted: a `Sandbox`, or the options of one for this launch. */
-  sandbox?: Sandbox | SandboxOptions;
+  /** What the program may do, if it is not trusted: a `Sandbox`, or the options of one for this launch. True: `{}`. */
+  sandbox?: Sandbox | SandboxOptions | boolean;
   serialization?: SerializationType;
   shell?: boolean | string;
   signal?: AbortSignal;
@@ -27,24 +27,27 @@ export interface SpawnOptions extends Settings {
 
 /** What a program in a sandbox may do (docs/sandbox.md). It reads the programs and libraries of the system in any case. */
 export interface SandboxOptions {
-  /** By Landlock and a filter of system calls, without namespaces. */
-  mode: 'landlock';
+  /**
+   * 'namespaces' (default): the program sees nothing else, and has an init. 'landlock': Landlock and a filter of system calls alone, which
+   * hide nothing, and work where user namespaces are refused.
+   */
+  mode?: 'namespaces' | 'landlock';
   /** Files and directories that it may read, with all below them. */
   read?: string | URL | readonly (string | URL)[];
   /** Files and directories that it may also write to. */
   write?: string | URL | readonly (string | URL)[];
-  /** No network, or that of this process without Unix sockets (default: 'refused'). */
-  network?: 'refused' | 'host';
+  /** 'none': a loopback device alone (default with namespaces). 'refused': no sockets (default with Landlock). 'host': that of this process. */
+  network?: 'none' | 'refused' | 'host';
   /** Variables that it inherits beside PATH, HOME, TERM, LANG and the like. With `env`, exactly those are passed. */
   keepEnv?: string | readonly string[];
-  /** It may change modes, owners and times; that then holds for every file of its user (default: false). */
+  /** With Landlock: it may change modes, owners and times; that then holds for every file of its user (default: false). */
   changeAttributes?: boolean;
 }
 
 /** What a program may do, prepared once for any number of launches. `child_process`, also after `install()`, does not know it. */
 export class Sandbox {
   /** Throws if a path cannot be opened, or with the code EOPNOTSUPP if the kernel has no Landlock of Linux 6.2. */
-  constructor(options: SandboxOptions);
+  constructor(options?: SandboxOptions);
   readonly #number: number;
 }
 

@@ -5,7 +5,8 @@
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 
-const NETWORKS = ['refused', 'host'];
+const MODES = ['namespaces', 'landlock'];
+const NETWORKS = ['none', 'refused', 'host'];
 
 const unused = new FinalizationRegistry((number) => native.releaseSandbox(number));
 
@@ -26,27 +27,29 @@ function texts(value, name) {
 
 function checked(options) {
   if (options === null || typeof options !== 'object') throw new TypeError('the options of a sandbox are not an object');
-  const { mode, read, write, network = 'refused', keepEnv, changeAttributes = false, ...others } = options;
+  const { mode = 'namespaces', read, write, network, keepEnv, changeAttributes = false, ...others } = options;
   const [unknown] = Object.keys(others);
   if (unknown !== undefined) throw new TypeError(`there is no option sandbox.${unknown}`);
-  if (mode !== 'landlock') throw wrong('mode', "'landlock'");
-  if (!NETWORKS.includes(network)) throw wrong('network', "'refused' or 'host'");
+  if (!MODES.includes(mode)) throw wrong('mode', "'namespaces' or 'landlock'");
+  if (network != null && !NETWORKS.includes(network)) throw wrong('network', "'none', 'refused' or 'host'");
+  if (mode === 'landlock' && network === 'none') throw wrong('network', "possible with Landlock: say 'refused'");
+  if (mode === 'namespaces' && changeAttributes) throw wrong('changeAttributes', 'for namespaces, where what can be written to can be changed');
   if (typeof changeAttributes !== 'boolean') throw wrong('changeAttributes', 'a boolean');
-  return { read: texts(read, 'read'), write: texts(write, 'write'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
+  return { mode, read: texts(read, 'read'), write: texts(write, 'write'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
 }
 
 /** What a program may do, prepared once for any number of launches. */
 class Sandbox {
   #number;
 
-  constructor(options) {
+  constructor(options = {}) {
     this.#number = native.prepareSandbox(checked(options));
     unused.register(this, this.#number);
   }
 
-  // The sandbox that an option means.
+  // The sandbox that an option means. True: one without paths.
   static of(value) {
-    return value instanceof Sandbox ? value : new Sandbox(value);
+    return value instanceof Sandbox ? value : new Sandbox(value === true ? {} : value);
   }
 
   // As a setting. `inherits`: no variables are given, so those of the process are meant.

@@ -117,7 +117,7 @@ impl Request {
     fn command_with(&self, pipe: impl FnMut(RawFd) -> Result<Stdio, Errno>) -> Result<Command, Refusal> {
         let mut command = Command::new(&self.file);
         self.fill(&mut command, pipe)?;
-        command.any_file_by_shell(self.scripts_by_shell);
+        command.any_file_by_shell(self.scripts_by_shell && !self.has_init());
         Ok(command)
     }
 
@@ -146,6 +146,11 @@ impl Request {
         let is_direct = command.taken() == Some(&ShellRoute::Direct);
         let line = is_direct.then(|| (Line { ending, signals: Cell::new(0) }, command));
         Ok(Launched { child, line, pipes })
+    }
+
+    /// Whether the program is executed by the init of a sandbox. It takes the files that the kernel takes.
+    fn has_init(&self) -> bool {
+        sandbox::of(self.settings.as_ref()).is_ok_and(|found| found.is_some_and(|(sandbox, _)| sandbox.has_init))
     }
 
     /// The line, if this is what `exec` and `shell: true` start, and nothing in it is between the shell and its program:
@@ -211,11 +216,12 @@ impl Request {
         Ok(())
     }
 
-    /// As libuv does: the directory is entered with the caller's IDs, and a change of IDs drops the supplementary groups.
+    /// As libuv does: the directory is entered with the caller's IDs, and a change of IDs drops the supplementary groups. In a new
+    /// root it is entered by its path.
     fn identity(&self, command: &mut Command, is_sandboxed: bool) -> Result<(), Refusal> {
         let changes = self.uid.is_some() || self.gid.is_some();
         if let Some(cwd) = &self.cwd {
-            if changes {
+            if changes && !self.has_init() {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let opened = open(cwd.as_str(), flags, Mode::empty());
                 command.current_dir_fd(opened.map_err(|errno| Refusal::Directory(errno.into()))?);

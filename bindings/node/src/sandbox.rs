@@ -12,6 +12,8 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct NodeSandbox {
     pub(crate) sandbox: PreparedSandbox,
     pub(crate) keep_env: Vec<std::ffi::OsString>,
+    /// It is one of namespaces.
+    pub(crate) has_init: bool,
 }
 
 /// Of all threads: a worker may get one with its number.
@@ -24,13 +26,18 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
         let list = options.get(name).and_then(Value::as_array).into_iter().flatten();
         list.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
     };
-    let mut sandbox = Sandbox::landlock();
+    let text = |name: &str| options.get(name).and_then(Value::as_str);
+    let has_init = text("mode") == Some("namespaces");
+    let mut sandbox = if has_init { Sandbox::new() } else { Sandbox::landlock() };
     texts("read").into_iter().for_each(|path| _ = sandbox.read(path));
     texts("write").into_iter().for_each(|path| _ = sandbox.write(path));
     let keep_env = texts("keepEnv");
     keep_env.iter().for_each(|name| _ = sandbox.keep_env(name));
-    if options.get("network").and_then(Value::as_str) == Some("host") {
-        sandbox.network(Network::Host);
+    match text("network") {
+        Some("none") => _ = sandbox.network(Network::None),
+        Some("refused") => _ = sandbox.network(Network::Refused),
+        Some("host") => _ = sandbox.network(Network::Host),
+        _ => {}
     }
     sandbox.change_attributes(options.get("changeAttributes") == Some(&Value::Bool(true)));
     let sandbox = sandbox.prepare().map_err(|error| napi::Error::new(code(&error), error.to_string()))?;
@@ -38,7 +45,7 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
     let mut all = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
     all.0 += 1;
     let number = all.0;
-    all.1.insert(number, NodeSandbox { sandbox, keep_env });
+    all.1.insert(number, NodeSandbox { sandbox, keep_env, has_init });
     Ok(number)
 }
 

@@ -10,15 +10,25 @@ const { pathToFileURL } = require('node:url');
 const { test } = require('node:test');
 const { LaunchError, Sandbox, prepare, run, spawn } = require('..');
 
-let missing;
-try {
-  new Sandbox({ mode: 'landlock' });
-} catch (error) {
-  if (error.code !== 'EOPNOTSUPP') throw error;
-  missing = `SKIPPED: sandboxes, because ${error.message}`;
-  console.log(missing);
+// Each test runs in both modes, where they work.
+const MODES = { namespaces: 'test $PPID = 1', landlock: '! ls /tmp 2> /dev/null' };
+const missing = {};
+const found = Object.keys(MODES).map(async (mode) => {
+  await run('true', { sandbox: { mode }, cwd: '/' }).catch((error) => {
+    if (error.code !== 'EOPNOTSUPP' && error.step !== 'create the child') throw error;
+    missing[mode] = `SKIPPED: sandboxes by ${mode}, because ${error.message}`;
+    console.log(missing[mode]);
+  });
+});
+
+function tests(name, body, modes = Object.keys(MODES)) {
+  for (const mode of modes) {
+    test(`${mode}: ${name}`, async (t) => {
+      await Promise.all(found);
+      return missing[mode] ? t.skip(missing[mode]) : body(mode, inside(MODES[mode]));
+    });
+  }
 }
-const options = { skip: missing };
 
 function places() {
   const place = fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-sandbox-'));
@@ -30,22 +40,22 @@ function places() {
   return place;
 }
 
-const INSIDE = 'grep -q Seccomp:.2 /proc/self/status && ! ls /tmp 2> /dev/null && test -z "$FORKLESS_SECRET" && echo inside';
+const inside = (more) => `grep -q Seccomp:.2 /proc/self/status && ${more} && test -z "$FORKLESS_SECRET" && echo inside`;
 
-test('a program writes only where it may', options, async () => {
+tests('a program writes only where it may', async (mode, INSIDE) => {
   const place = places();
   const [inside, outside] = ['inside', 'outside'].map((name) => path.join(place, name));
   for (const write of [inside, [inside], pathToFileURL(inside)]) {
     const line = `echo 1 > ${inside}/a && cat ${inside}/a; (echo 2 > ${outside}/b || echo refused) 2> /dev/null`;
-    const sandbox = { mode: 'landlock', write };
+    const sandbox = { mode, write };
     assert.strictEqual((await run('sh', ['-c', line], { sandbox, cwd: '/' })).stdout, '1\nrefused\n');
   }
   fs.rmSync(place, { recursive: true });
 });
 
-test('every function launches in the sandbox', options, async () => {
+tests('every function launches in the sandbox', async (mode, INSIDE) => {
   process.env.FORKLESS_SECRET = 'secret';
-  const sandbox = new Sandbox({ mode: 'landlock' });
+  const sandbox = new Sandbox({ mode });
   const more = { sandbox, cwd: '/' };
   assert.strictEqual((await run('sh', ['-c', INSIDE], more)).stdout, 'inside\n');
   assert.strictEqual((await run(INSIDE, { ...more, shell: true })).stdout, 'inside\n');
@@ -61,10 +71,10 @@ test('every function launches in the sandbox', options, async () => {
   }
 });
 
-test('variables are inherited by name', options, async () => {
+tests('variables are inherited by name', async (mode, INSIDE) => {
   process.env.FORKLESS_KEPT = '1';
   process.env.FORKLESS_SECRET = 'secret';
-  const sandbox = new Sandbox({ mode: 'landlock', keepEnv: 'FORKLESS_KEPT' });
+  const sandbox = new Sandbox({ mode, keepEnv: 'FORKLESS_KEPT' });
   const { stdout } = await run('env', { sandbox, cwd: '/' });
   assert.match(stdout, /^FORKLESS_KEPT=1$/m);
   assert.match(stdout, /^PATH=/m);
@@ -72,14 +82,29 @@ test('variables are inherited by name', options, async () => {
   assert.strictEqual((await run('/usr/bin/env', { sandbox, cwd: '/', env: { A: 'b' } })).stdout, 'A=b\n');
 });
 
-test('wrong sandboxes are errors', options, async () => {
-  for (const wrong of [true, 7, 'landlock', {}, { mode: 'x' }, { mode: 'landlock', bind: '.' }, { mode: 'landlock', write: 7 }, { mode: 'landlock', network: 'none' }, { mode: 'landlock', read: [''] }]) {
+tests('wrong sandboxes are errors', async (mode) => {
+  for (const wrong of [7, 'landlock', { mode: 'x' }, { mode, bind: '.' }, { mode, write: 7 }, { mode, network: 'all' }, { mode, read: [''] }, { mode: 'landlock', network: 'none' }, { changeAttributes: true }]) {
     assert.throws(() => spawn('true', { sandbox: wrong }), TypeError, JSON.stringify(wrong));
   }
-  assert.throws(() => new Sandbox({ mode: 'landlock', write: '/no/such/place' }), { code: 'ENOENT', message: /no\/such\/place/ });
+  assert.throws(() => new Sandbox({ mode, write: '/no/such/place' }), { code: 'ENOENT', message: /no\/such\/place/ });
   const place = places();
-  const sandbox = new Sandbox({ mode: 'landlock', write: path.join(place, 'inside') });
+  const sandbox = new Sandbox({ mode, write: path.join(place, 'inside') });
   fs.rmSync(place, { recursive: true });
-  await assert.rejects(run('true', { sandbox }), (error) => error instanceof LaunchError && /prepare it again/.test(error.message));
-  await assert.rejects(run('true', { sandbox: { mode: 'landlock' }, inheritAll: true }), /inherit_all/);
+  await assert.rejects(run('true', { sandbox, cwd: '/' }), (error) => error instanceof LaunchError && /prepare it again/.test(error.message));
+  await assert.rejects(run('true', { sandbox: { mode }, cwd: '/', inheritAll: true }), /inherit_all/);
 });
+
+tests('a program ends as any other', async () => {
+  const more = { sandbox: true, cwd: '/' };
+  for (const [line, code, signal] of [['exit 7', 7, null], ['kill -TERM $$', null, 'SIGTERM'], ['kill -KILL $$', null, 'SIGKILL']]) {
+    assert.deepStrictEqual(await spawn('sh', ['-c', line], { ...more, stdio: 'ignore' }).wait(), { code, signal });
+    const prepared = prepare('sh', ['-c', line], { ...more, stdio: 'ignore' });
+    assert.deepStrictEqual(await prepared.spawn().wait(), { code, signal });
+  }
+  const child = spawn('sh', ['-c', 'echo ready; (setsid sleep 600 &); sleep 600'], more);
+  child.stdout.once('data', () => child.kill());
+  assert.deepStrictEqual(await child.wait(), { code: null, signal: 'SIGTERM' });
+  await assert.rejects(run('no-such-program', more), { code: 'ENOENT', path: 'no-such-program' });
+  await assert.rejects(run('true', { sandbox: true, cwd: os.homedir() }), /give the sandbox read/);
+  assert.strictEqual((await run('sh', ['-c', 'grep -c Seccomp:.2 /proc/self/status || true'], { sandbox: false })).stdout, '0\n');
+}, ['namespaces']);

@@ -5,47 +5,58 @@ use crate::error;
 use forkless::{Command, Network, PreparedSandbox, Sandbox as Builder};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 
 /// What a program may do, for the keyword `sandbox`. Any number of launches and threads may use it.
 ///
-/// mode: "landlock", a sandbox of Landlock and a filter of system calls, without namespaces. read, write: paths that the program may
-/// read, or also write to, with all below them; the system's programs and libraries can be read. network: "refused" or "host".
-/// keep_env: names of variables to inherit beside PATH, HOME, TERM, LANG and the like. change_attributes: whether it may change
-/// modes, owners and times, which then holds for every file of its user. See docs/sandbox.md.
+/// mode: "namespaces", where the program sees nothing else and has an init (see `namespaces(7)`), or "landlock", a sandbox of Landlock
+/// and a filter of system calls alone, which hides nothing and works where user namespaces are refused. read, write: paths that the
+/// program may read, or also write to, with all below them; the system's programs and libraries can be read. network: "none" (a
+/// loopback device alone; for namespaces, where it is the default), "refused" (no sockets) or "host". keep_env: names of variables to
+/// inherit beside PATH, HOME, TERM, LANG and the like. change_attributes: with Landlock, whether it may change modes, owners and times,
+/// which then holds for every file of its user. See docs/sandbox.md.
 ///
-/// Raises OSError if the kernel has no Landlock of Linux 6.2, or if a path does not exist.
+/// Raises OSError if the kernel has no Landlock of Linux 6.2, if no program may be in memory (`vm.memfd_noexec`), or if a path does not
+/// exist. A launch raises it if namespaces are refused.
 #[pyclass(frozen, module = "forkless")]
 pub(crate) struct Sandbox {
     prepared: PreparedSandbox,
+    has_init: bool,
     repr: String,
 }
 
 #[pymethods]
 impl Sandbox {
     #[new]
-    #[pyo3(signature = (*, mode, read=None, write=None, network="refused", keep_env=None, change_attributes=false))]
+    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, network=None, keep_env=None, change_attributes=false))]
     fn new(
         py: Python<'_>,
         mode: &str,
         read: Option<Bound<'_, PyAny>>,
         write: Option<Bound<'_, PyAny>>,
-        network: &str,
+        network: Option<&str>,
         keep_env: Option<Bound<'_, PyAny>>,
         change_attributes: bool,
     ) -> PyResult<Self> {
-        if mode != "landlock" {
-            return Err(PyValueError::new_err(format!("mode: expected 'landlock', not {mode:?}")));
-        }
-        let network = match network {
-            "refused" => Network::Refused,
-            "host" => Network::Host,
-            other => {
-                return Err(PyValueError::new_err(format!("network: expected 'refused' or 'host', not {other:?}")));
+        let (has_init, mut sandbox) = match mode {
+            "namespaces" => (true, Builder::new()),
+            "landlock" => (false, Builder::landlock()),
+            _ => {
+                let words = format!("mode: expected 'namespaces' or 'landlock', not {mode:?}");
+                return Err(PyValueError::new_err(words));
             }
         };
+        match network {
+            None => {}
+            Some("none") => _ = sandbox.network(Network::None),
+            Some("refused") => _ = sandbox.network(Network::Refused),
+            Some("host") => _ = sandbox.network(Network::Host),
+            Some(other) => {
+                let words = format!("network: expected 'none', 'refused' or 'host', not {other:?}");
+                return Err(PyValueError::new_err(words));
+            }
+        }
         let (read, write, names) = (texts(read)?, texts(write)?, texts(keep_env)?);
-        let mut sandbox = Builder::landlock();
         for path in &read {
             sandbox.read(path.as_os_str());
         }
@@ -55,11 +66,11 @@ impl Sandbox {
         for name in &names {
             sandbox.keep_env(name.as_os_str());
         }
-        sandbox.network(network).change_attributes(change_attributes);
+        sandbox.change_attributes(change_attributes);
         let prepared = py.detach(|| sandbox.prepare()).map_err(|error| error::plain(py, error))?;
         let list = |texts: &[Text<'_>]| texts.iter().map(|text| text.as_os_str().to_owned()).collect::<Vec<_>>();
-        let repr = format!("<forkless.Sandbox mode='landlock' read={:?} write={:?}>", list(&read), list(&write));
-        Ok(Self { prepared, repr })
+        let repr = format!("<forkless.Sandbox mode='{mode}' read={:?} write={:?}>", list(&read), list(&write));
+        Ok(Self { prepared, has_init, repr })
     }
 
     fn __repr__(&self) -> &str {
@@ -76,9 +87,24 @@ fn texts<'py>(value: Option<Bound<'py, PyAny>>) -> PyResult<Vec<Text<'py>>> {
     each(&value)
 }
 
-/// The keyword `sandbox`.
+/// The keyword `sandbox`: one that was made, or `True` for a new one without paths.
 pub(crate) fn apply(command: &mut Command, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    let sandbox = value.cast::<Sandbox>().map_err(|_| PyTypeError::new_err("expected a forkless.Sandbox"))?;
-    command.sandbox(&sandbox.get().prepared);
+    if let Ok(sandbox) = value.cast::<Sandbox>() {
+        command.sandbox(&sandbox.get().prepared);
+    } else if value
+        .cast::<PyBool>()
+        .map_err(|_| PyTypeError::new_err("expected a forkless.Sandbox or a bool"))?
+        .is_true()
+    {
+        command.sandbox(&Builder::new().prepare().map_err(|error| error::plain(value.py(), error))?);
+    }
     Ok(())
+}
+
+/// Whether the program has an init, which reports its end to the handle alone.
+pub(crate) fn has_init(settings: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+    let Some(value) = settings.map(|settings| settings.get_item("sandbox")).transpose()?.flatten() else {
+        return Ok(false);
+    };
+    Ok(value.cast::<Sandbox>().map_or_else(|_| value.is_truthy().unwrap_or(true), |sandbox| sandbox.get().has_init))
 }

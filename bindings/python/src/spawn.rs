@@ -4,6 +4,7 @@ use crate::child::Child;
 use crate::convert::{Flag, Int, Passed};
 use crate::error;
 use crate::request::Request;
+use crate::sandbox;
 use crate::warm::Ending;
 use forkless::internal::Released;
 use pyo3::exceptions::PyValueError;
@@ -18,8 +19,8 @@ type Started = (u32, Option<Child>, Option<i32>, Option<Ending>);
 /// Starts a program. The parameters are those of the internal call of `subprocess`, in its order, `settings`, and the `Popen`
 /// that gets the child.
 ///
-/// Returns the pid; a handle, if waiting by pid would lose the status (SIGCHLD is ignored, or the child was stopped
-/// before it executed its program); the return code, if the child has already been reaped; and with `warm`, what must learn of
+/// Returns the pid; a handle, if waiting by pid would lose the status (SIGCHLD is ignored, the child was stopped
+/// before it executed its program, or an init knows it); the return code, if the child has already been reaped; and with `warm`, what must learn of
 /// the child's end.
 #[pyfunction]
 #[pyo3(signature = (args, executable, close_fds, pass_fds, cwd, env, streams, restore_signals, start_new_session, process_group, gid, gids,
@@ -49,7 +50,8 @@ pub(crate) fn spawn<'py>(
     request.signals(restore_signals.0);
     let is_set = |name| settings.map_or(Ok(false), |settings| settings.contains(name));
     // With a new root, a directory outside of it is not opened in advance.
-    let new_root = is_set("chroot")? || is_set("pivot_root")?;
+    let has_init = sandbox::has_init(settings)?;
+    let new_root = is_set("chroot")? || is_set("pivot_root")? || has_init;
     request.directory(cwd, !new_root && (uid.is_some() || gid.is_some() || gids.is_some()))?;
     request.environment(env.as_ref())?;
     // The constants have already been replaced by descriptors; of the negative numbers only -1 means "inherited".
@@ -65,10 +67,13 @@ pub(crate) fn spawn<'py>(
         command.umask(umask & 0o777);
     }
     let gids = gids.map(|gids| gids.iter().map(group_id).collect()).transpose()?;
-    let is_sandboxed = settings.is_some_and(|settings| settings.contains("sandbox").unwrap_or(true));
+    let is_sandboxed = match settings.map(|settings| settings.get_item("sandbox")).transpose()?.flatten() {
+        None => false,
+        Some(sandbox) => sandbox.is_truthy()?,
+    };
     identity(py, command, uid, gid, gids, is_sandboxed)?;
     request.settings(settings)?;
-    let keeps = statuses_are_lost();
+    let keeps = statuses_are_lost() || has_init;
     request.command.pidfd(keeps);
     let (prepared, names) = request.prepare()?;
     let (pid, kept, code, ending) = py

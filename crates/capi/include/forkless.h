@@ -879,16 +879,17 @@ int forkless_cgroup_terminate(const forkless_cgroup *cgroup, int number, int64_t
  *     char *write[] = {"/srv/results", NULL};
  *     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
  *     options.write = write;
- *     if (forkless_sandbox_landlock(&options, &sandbox, &error) == 0 && forkless_command_sandbox(command, sandbox) == 0
+ *     if (forkless_sandbox_namespaces(&options, &sandbox, &error) == 0 && forkless_command_sandbox(command, sandbox) == 0
  *         && forkless_command_status(command, &status, &error) == 0) ...
  *
- * What a program that is not trusted may do, prepared once for any number of launches by any thread: files by landlock(7), a filter of
- * system calls, no capabilities, few variables of the environment. docs/sandbox.md says what it may do, and what cannot be hidden from it.
+ * What a program that is not trusted may do, prepared once for any number of launches by any thread: files, a filter of system calls, no
+ * capabilities, few variables of the environment. docs/sandbox.md says what it may do, and what cannot be hidden from it.
  */
 
-/* NETWORK: the caller's network; else none. CHANGE_ATTRIBUTES: it may change modes, owners, extended attributes and times, which then
- * holds for every file of its user. */
-enum { FORKLESS_SANDBOX_NETWORK = 1, FORKLESS_SANDBOX_CHANGE_ATTRIBUTES = 2 };
+/* NETWORK: the caller's network, without Unix sockets. NETWORK_REFUSED: no sockets but pairs, as with Landlock anyway; else, in
+ * namespaces, one with a loopback device alone. CHANGE_ATTRIBUTES, for Landlock: it may change modes, owners, extended attributes and times,
+ * which then holds for every file of its user. */
+enum { FORKLESS_SANDBOX_NETWORK = 1, FORKLESS_SANDBOX_CHANGE_ATTRIBUTES = 2, FORKLESS_SANDBOX_NETWORK_REFUSED = 4 };
 
 /* Lists end in a null pointer; NULL: none. read, write: paths that the program may read, or also write to, with all below them. keep_env:
  * names of variables that it inherits beside PATH, HOME, TERM, LANG and the like. */
@@ -903,7 +904,11 @@ typedef struct forkless_sandbox_options {
 
 typedef struct forkless_sandbox forkless_sandbox;
 
-/* Prepare a sandbox of Landlock. -ENOTSUP if the kernel has none, or that of a Linux before 6.2; -ENOENT if a path does not exist. */
+/* Prepare a sandbox of namespaces(7): the program sees nothing else, and has an init, whose PID is that of the handle. The handle alone learns
+ * how the program ended; waitpid(2) gets the end of init. Where user namespaces are refused, the launch fails at FORKLESS_STEP_CLONE.
+ * -ENOENT if a path does not exist; -EACCES if no program may be in memory (vm.memfd_noexec). */
+int forkless_sandbox_namespaces(const forkless_sandbox_options *options, forkless_sandbox **sandbox, forkless_error *error);
+/* Prepare a sandbox of landlock(7), which hides nothing and works where user namespaces are refused. -ENOTSUP if the kernel has none, or that of a Linux before 6.2; -ENOENT if a path does not exist. */
 int forkless_sandbox_landlock(const forkless_sandbox_options *options, forkless_sandbox **sandbox, forkless_error *error);
 void forkless_sandbox_free(forkless_sandbox *sandbox);
 /* Launch the program in the sandbox, which may be freed afterwards. The launch fails if a path was replaced since the sandbox was prepared,

@@ -24,7 +24,7 @@ mod line;
 mod pipeline;
 mod wait_set;
 mod cgroup;
-mod landlock;
+mod prepared_sandbox;
 mod pty;
 mod zygote;
 mod warm;

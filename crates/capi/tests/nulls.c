@@ -233,7 +233,13 @@ static void no_sandbox(void) {
     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
     EXPECT(-EINVAL, forkless_sandbox_landlock(NULL, &sandbox, NULL));
     EXPECT(-EINVAL, forkless_sandbox_landlock(&options, NULL, NULL));
-    options.flags = 4;
+    EXPECT(-EINVAL, forkless_sandbox_namespaces(NULL, &sandbox, NULL));
+    EXPECT(-EINVAL, forkless_sandbox_namespaces(&options, NULL, NULL));
+    options.flags = FORKLESS_SANDBOX_NETWORK | FORKLESS_SANDBOX_NETWORK_REFUSED;
+    EXPECT(-EINVAL, forkless_sandbox_namespaces(&options, &sandbox, NULL));
+    options.flags = FORKLESS_SANDBOX_CHANGE_ATTRIBUTES;
+    EXPECT(-EINVAL, forkless_sandbox_namespaces(&options, &sandbox, NULL));
+    options.flags = 8;
     EXPECT(-EINVAL, forkless_sandbox_landlock(&options, &sandbox, &error));
     EXPECT(FORKLESS_STEP_CHECK, error.step);
     options.flags = 0;

@@ -1,7 +1,9 @@
-/* Tests of sandboxes by Landlock. */
+/* Tests of sandboxes, by namespaces and by Landlock. */
 #include "check.h"
 #include <limits.h>
 #include <sys/stat.h>
+
+typedef int (*preparation)(const forkless_sandbox_options *options, forkless_sandbox **sandbox, forkless_error *error);
 
 static char place[PATH_MAX];
 
@@ -11,16 +13,30 @@ static char *below(const char *name) {
     return path;
 }
 
-static forkless_sandbox *prepare(const forkless_sandbox_options *options) {
+static forkless_sandbox *prepare(preparation mode, const forkless_sandbox_options *options) {
+    forkless_sandbox *sandbox = NULL;
+    EXPECT(0, mode(options, &sandbox, NULL));
+    return sandbox;
+}
+
+static int works(preparation mode) {
+    forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
     forkless_sandbox *sandbox = NULL;
     forkless_error error;
-    int answer = forkless_sandbox_landlock(options, &sandbox, &error);
-    if (answer == -ENOTSUP) {
-        printf("SKIPPED: sandboxes in C, because %s\n", error.message);
-        exit(0);
+    int status, answer = mode(&options, &sandbox, &error);
+    if (answer == 0) {
+        forkless_command *command = shell("true");
+        EXPECT(0, forkless_command_current_dir(command, "/"));
+        EXPECT(0, forkless_command_sandbox(command, sandbox));
+        answer = forkless_command_status(command, &status, &error);
+        CHECK(answer == 0 || error.step == FORKLESS_STEP_CLONE);
+        forkless_command_free(command);
+        forkless_sandbox_free(sandbox);
+    } else {
+        EXPECT(-ENOTSUP, answer);
     }
-    EXPECT(0, answer);
-    return sandbox;
+    if (answer != 0) printf("SKIPPED: sandboxes in C, because %s\n", error.message);
+    return answer == 0;
 }
 
 static forkless_command *sandboxed(const char *format, const forkless_sandbox *sandbox) {
@@ -32,7 +48,7 @@ static forkless_command *sandboxed(const char *format, const forkless_sandbox *s
     return command;
 }
 
-int main(void) {
+static void rules(preparation mode) {
     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
     forkless_error error;
     snprintf(place, sizeof place, "/tmp/forkless-c-sandbox-%d", (int)getpid());
@@ -47,8 +63,8 @@ int main(void) {
 
     options.write = write;
     options.keep_env = names;
-    forkless_sandbox *sandbox = prepare(&options);
-    const char *line = "echo $KEPT$SECRET > %s/inside/a && cat %s/inside/a; (ls /tmp || echo refused) 2> /dev/null";
+    forkless_sandbox *sandbox = prepare(mode, &options);
+    const char *line = "echo $KEPT$SECRET > %s/inside/a && cat %s/inside/a; (ls /root || echo refused) 2> /dev/null";
     expect_output(sandboxed(line, sandbox), "1\nrefused\n");
     /* The command keeps what it needs. */
     forkless_command *command = sandboxed("cat %s/inside/a; rm %s/inside/a", sandbox);
@@ -56,11 +72,11 @@ int main(void) {
     expect_output(command, "1\n");
 
     options.read = missing;
-    EXPECT(-ENOENT, forkless_sandbox_landlock(&options, &sandbox, &error));
+    EXPECT(-ENOENT, mode(&options, &sandbox, &error));
     CHECK(strstr(error.message, none) != NULL);
     options.read = NULL;
 
-    sandbox = prepare(&options);
+    sandbox = prepare(mode, &options);
     command = sandboxed("true", sandbox);
     EXPECT(0, forkless_command_inherit_all(command, 1));
     int status;
@@ -77,5 +93,34 @@ int main(void) {
     EXPECT(0, rmdir(place));
     free(inside);
     free(none);
+}
+
+/* The handle knows how the program ended, and waitpid(2) how init did. */
+static void ends(void) {
+    forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
+    options.flags = FORKLESS_SANDBOX_NETWORK_REFUSED;
+    forkless_sandbox *sandbox = prepare(forkless_sandbox_namespaces, &options);
+    forkless_command *command = sandboxed("test $PPID = 1 && kill -TERM $$", sandbox);
+    forkless_child *child;
+    int status;
+    EXPECT(0, forkless_command_status(command, &status, NULL));
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    EXPECT(0, forkless_command_spawn(command, &child, NULL));
+    pid_t pid = forkless_child_pid(child);
+    EXPECT(pid, waitpid(pid, &status, 0));
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM);
+    EXPECT(0, forkless_child_wait(child, &status, NULL));
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    forkless_child_free(child);
+    forkless_command_free(command);
+    forkless_sandbox_free(sandbox);
+}
+
+int main(void) {
+    if (works(forkless_sandbox_landlock)) rules(forkless_sandbox_landlock);
+    if (works(forkless_sandbox_namespaces)) {
+        rules(forkless_sandbox_namespaces);
+        ends();
+    }
     return 0;
 }

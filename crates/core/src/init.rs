@@ -40,25 +40,27 @@ impl Started {
     }
 }
 
-/// The argument that names the socket, and says whether the program leads a session of its own: three digits of five bits,
-/// and a letter. It ends with NUL.
-pub fn word(socket: i32, leads_session: bool) -> [u8; 5] {
+/// The argument that names the socket in three digits of five bits, and what else was requested in a fourth. It ends with NUL.
+pub fn word(socket: i32, requested: u8) -> [u8; 5] {
     let digit = |shift: i32| DIGIT + (socket >> shift & 31) as u8;
-    [digit(10), digit(5), digit(0), if leads_session { LEADS } else { b'-' }, 0]
+    [digit(10), digit(5), digit(0), DIGIT + requested, 0]
 }
 
 /// The digit 0.
 const DIGIT: u8 = b'A';
 
 /// In the word: the program leads a session.
-const LEADS: u8 = b'S';
+pub const LEADS: u8 = 1;
+
+/// In the word: the next path is tried after any failure, as with [`TRY_ALL`](crate::plan::TRY_ALL).
+pub const TRIES_ALL: u8 = 2;
 
 #[cfg(not(miri))]
 pub use arch::code;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod arch {
-    use super::{DIGIT, LEADS};
+    use super::{DIGIT, LEADS, TRIES_ALL};
     use crate::sys::{errno::*, uapi::*};
     use core::arch::asm;
 
@@ -78,7 +80,7 @@ mod arch {
                 "movzx ecx, byte ptr [rax]", "sub ecx, {digit}", "shl ecx, 10", "or r14d, ecx",
                 "movzx ecx, byte ptr [rax + 1]", "sub ecx, {digit}", "shl ecx, 5", "or r14d, ecx",
                 "movzx ecx, byte ptr [rax + 2]", "sub ecx, {digit}", "or r14d, ecx",
-                "movzx ebp, byte ptr [rax + 3]",
+                "movzx ebp, byte ptr [rax + 3]", "sub ebp, {digit}",
                 // r15: the paths, r12: the program's arguments, r13: its environment, r14: the socket
                 "lea r15, [rbx + 24]", "mov r12, r15",
                 "4:", "mov rax, [r12]", "add r12, 8", "cmp byte ptr [rax], 0", "jne 4b",
@@ -95,10 +97,11 @@ mod arch {
                 "test eax, eax", "jz 5f", "js 6f",
                 "mov r15d, eax", "jmp 7f",
                 "6:", "neg eax", "mov [rsp + 16], eax", "jmp 7f",
-                // the child. r8d: the errno so far, r10d: its path. Only an error is stored, because init reads it after a success, too.
+                // the child. r8d: the errno so far, r10d: its path, bit 7 of ebp: it is more than absence. Only an error is stored, because
+                // init reads it after a success, too.
                 "5:", "mov edi, 2", "mov rsi, rsp", "xor edx, edx", "mov r10d, 8", "mov eax, {sigprocmask}", "syscall",
                 "mov edi, 17", "lea rsi, [rsp + 288]", "xor edx, edx", "mov r10d, 8", "mov eax, {sigaction}", "syscall",
-                "cmp ebp, {leads}", "jne 8f", "mov eax, {setsid}", "syscall",
+                "test ebp, {leads}", "jz 8f", "mov eax, {setsid}", "syscall",
                 "8:", "xor ebx, ebx", "xor r8d, r8d", "xor r10d, r10d", "mov r9d, 100",
                 "9:", "mov rdi, [r15 + rbx * 8]", "cmp byte ptr [rdi], 0", "je 22f",
                 "mov rsi, r12", "mov rdx, r13", "mov eax, {execve}", "syscall",
@@ -106,10 +109,12 @@ mod arch {
                 "mov qword ptr [rsp + 32], 0", "mov qword ptr [rsp + 40], 1000000",
                 "lea rdi, [rsp + 32]", "xor esi, esi", "mov eax, {nanosleep}", "syscall", "jmp 9b",
                 "12:", "cmp eax, {enoent}", "je 13f", "cmp eax, {enotdir}", "je 13f", "cmp eax, {enodev}", "je 13f",
-                "cmp eax, {estale}", "je 13f", "cmp eax, {etimedout}", "je 13f", "cmp eax, {eacces}", "je 13f",
-                "mov r8d, eax", "mov r10d, ebx", "jmp 23f",
-                // the search goes on; what may not be executed is a better reason than what is absent
-                "13:", "cmp r8d, {eacces}", "je 14f", "mov r8d, eax", "mov r10d, ebx",
+                "cmp eax, {estale}", "je 13f", "cmp eax, {etimedout}", "je 13f",
+                "cmp eax, {eacces}", "je 24f", "test ebp, {tries_all}", "jnz 24f", "mov r8d, eax", "mov r10d, ebx", "jmp 23f",
+                // the search goes on; the first failure that is more than absence is the better reason
+                "24:", "bts ebp, 7", "jc 14f", "jmp 25f",
+                "13:", "bt ebp, 7", "jc 14f",
+                "25:", "mov r8d, eax", "mov r10d, ebx",
                 "14:", "inc ebx", "jmp 9b",
                 "22:", "test r8d, r8d", "jne 23f", "mov r8d, {enoent}",
                 "23:", "mov [rsp + 16], r8d", "mov [rsp + 20], r10d", "mov edi, 127", "mov eax, {exit}", "syscall", "ud2",
@@ -150,7 +155,7 @@ mod arch {
                 "cmp eax, r15d", "je 28b", "test eax, eax", "jg 29b", "mov edi, 137", "jmp 30b",
                 "3:",
                 start = out(reg) start, end = out(reg) end,
-                digit = const DIGIT, leads = const LEADS, f_setfd = const F_SETFD,
+                digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, f_setfd = const F_SETFD,
                 fcntl = const __NR_fcntl, prctl = const __NR_prctl, sigprocmask = const __NR_rt_sigprocmask, sigaction = const __NR_rt_sigaction, clone = const __NR_clone,
                 setsid = const __NR_setsid, execve = const __NR_execve, nanosleep = const __NR_nanosleep, exit = const __NR_exit,
                 write = const __NR_write, close_range = const __NR_close_range, getsockopt = const __NR_getsockopt,
@@ -167,7 +172,7 @@ mod arch {
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod arch {
-    use super::{DIGIT, LEADS};
+    use super::{DIGIT, LEADS, TRIES_ALL};
     use crate::sys::{errno::*, uapi::*};
     use core::arch::asm;
 
@@ -185,7 +190,7 @@ mod arch {
                 "ldrb w10, [x9]", "sub w10, w10, #{digit}", "lsl w21, w10, #10",
                 "ldrb w10, [x9, #1]", "sub w10, w10, #{digit}", "orr w21, w21, w10, lsl #5",
                 "ldrb w10, [x9, #2]", "sub w10, w10, #{digit}", "orr w21, w21, w10",
-                "ldrb w24, [x9, #3]",
+                "ldrb w24, [x9, #3]", "sub w24, w24, #{digit}",
                 // x22: the paths, x19: the program's arguments, x20: its environment, w21: the socket
                 "add x22, x26, #24", "mov x19, x22",
                 "4:", "ldr x9, [x19], #8", "ldrb w9, [x9]", "cbnz w9, 4b",
@@ -202,10 +207,11 @@ mod arch {
                 "cbz w0, 5f", "tbnz w0, #31, 6f",
                 "mov w23, w0", "b 7f",
                 "6:", "neg w0, w0", "str w0, [sp, #16]", "b 7f",
-                // the child. w11: the errno so far, w12: its path. Only an error is stored, because init reads it after a success, too.
+                // the child. w11: the errno so far, w12: its path, bit 7 of w24: it is more than absence. Only an error is stored, because
+                // init reads it after a success, too.
                 "5:", "mov x0, #2", "mov x1, sp", "mov x2, xzr", "mov x3, #8", "mov x8, #{sigprocmask}", "svc 0",
                 "mov x0, #17", "add x1, sp, #288", "mov x2, xzr", "mov x3, #8", "mov x8, #{sigaction}", "svc 0",
-                "cmp w24, #{leads}", "b.ne 8f", "mov x8, #{setsid}", "svc 0",
+                "tst w24, #{leads}", "b.eq 8f", "mov x8, #{setsid}", "svc 0",
                 "8:", "mov w25, wzr", "mov w11, wzr", "mov w12, wzr", "mov w27, #100",
                 "9:", "ldr x0, [x22, w25, uxtw #3]", "ldrb w9, [x0]", "cbz w9, 22f",
                 "mov x1, x19", "mov x2, x20", "mov x8, #{execve}", "svc 0",
@@ -213,10 +219,12 @@ mod arch {
                 "str xzr, [sp, #32]", "mov w9, #0x4240", "movk w9, #0xf, lsl #16", "str x9, [sp, #40]",
                 "add x0, sp, #32", "mov x1, xzr", "mov x8, #{nanosleep}", "svc 0", "b 9b",
                 "12:", "cmp w0, #{enoent}", "b.eq 13f", "cmp w0, #{enotdir}", "b.eq 13f", "cmp w0, #{enodev}", "b.eq 13f",
-                "cmp w0, #{estale}", "b.eq 13f", "cmp w0, #{etimedout}", "b.eq 13f", "cmp w0, #{eacces}", "b.eq 13f",
-                "mov w11, w0", "mov w12, w25", "b 23f",
-                // the search goes on; what may not be executed is a better reason than what is absent
-                "13:", "cmp w11, #{eacces}", "b.eq 14f", "mov w11, w0", "mov w12, w25",
+                "cmp w0, #{estale}", "b.eq 13f", "cmp w0, #{etimedout}", "b.eq 13f",
+                "cmp w0, #{eacces}", "b.eq 24f", "tst w24, #{tries_all}", "b.ne 24f", "mov w11, w0", "mov w12, w25", "b 23f",
+                // the search goes on; the first failure that is more than absence is the better reason
+                "24:", "tbnz w24, #7, 14f", "orr w24, w24, #128", "b 25f",
+                "13:", "tbnz w24, #7, 14f",
+                "25:", "mov w11, w0", "mov w12, w25",
                 "14:", "add w25, w25, #1", "b 9b",
                 "22:", "cbnz w11, 23f", "mov w11, #{enoent}",
                 "23:", "str w11, [sp, #16]", "str w12, [sp, #20]", "mov x0, #127", "mov x8, #{exit}", "svc 0", "udf #0",
@@ -256,7 +264,7 @@ mod arch {
                 "cmp w0, w23", "b.eq 28b", "cmp w0, #0", "b.gt 29b", "mov w28, #137", "b 30b",
                 "3:",
                 start = out(reg) start, end = out(reg) end,
-                digit = const DIGIT, leads = const LEADS, f_setfd = const F_SETFD,
+                digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, f_setfd = const F_SETFD,
                 fcntl = const __NR_fcntl, prctl = const __NR_prctl, sigprocmask = const __NR_rt_sigprocmask, sigaction = const __NR_rt_sigaction, clone = const __NR_clone,
                 setsid = const __NR_setsid, execve = const __NR_execve, nanosleep = const __NR_nanosleep, exit = const __NR_exit,
                 write = const __NR_write, close_range = const __NR_close_range, getsockopt = const __NR_getsockopt,

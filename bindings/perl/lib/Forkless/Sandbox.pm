@@ -6,6 +6,10 @@ use Forkless::Error;
 
 our $VERSION = '0.1.0';
 
+# Those of forkless.h.
+my %NETWORK = (none => 0, host => 1, refused => 4);
+use constant CHANGE_ATTRIBUTES => 2;
+
 my %OPTION = map { $_ => 1 } qw(mode read write network keep_env change_attributes raise);
 
 sub new {
@@ -13,11 +17,15 @@ sub new {
     for my $name (sort keys %how) {
         Forkless::_croak("no such option: $name") if !$OPTION{$name};
     }
-    Forkless::_croak("mode: expected 'landlock'") if ($how{mode} // '') ne 'landlock';
-    my $network = $how{network} // 'refused';
-    Forkless::_croak("network: expected 'refused' or 'host', not '$network'") if $network !~ /\A(?:refused|host)\z/;
+    my $mode = $how{mode} // 'namespaces';
+    Forkless::_croak("mode: expected 'namespaces' or 'landlock', not '$mode'") if $mode !~ /\A(?:namespaces|landlock)\z/;
+    my $network = $how{network} // ($mode eq 'landlock' ? 'refused' : 'none');
+    my $flags   = $NETWORK{$network} // Forkless::_croak("network: expected 'none', 'refused' or 'host', not '$network'");
+    Forkless::_croak("network: 'none' needs mode => 'namespaces'") if $network eq 'none' && $mode eq 'landlock';
+    Forkless::_croak("change_attributes: for mode => 'landlock' alone") if $how{change_attributes} && $mode ne 'landlock';
+    $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
     my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env)};
-    my $self = $class->_landlock(@lists, $network eq 'host', !!$how{change_attributes}) or return Forkless::Error::give(\%how);
+    my $self  = $class->_prepare($mode eq 'landlock', @lists, $flags) or return Forkless::Error::give(\%how);
     return $self;
 }
 
@@ -36,14 +44,14 @@ Forkless::Sandbox - what a program may do that is not trusted
     use Forkless;
     use Forkless::Sandbox;
 
-    my $sandbox = Forkless::Sandbox->new(mode => 'landlock', write => '/srv/results') or die "$Forkless::error\n";
+    my $sandbox = Forkless::Sandbox->new(write => '/srv/results') or die "$Forkless::error\n";
     my $output  = Forkless->new(cmd => ['analyse'], cwd => '/srv/results', sandbox => $sandbox)->capture(timeout => 30);
 
 =head1 DESCRIPTION
 
-A sandbox is prepared once and serves any number of commands. It needs no privileges and no namespaces, but Linux 6.2. The program reads the
-programs and libraries of the system, and changes nothing but what C<write> names. It reaches no network, no Unix socket and no other process,
-has no capabilities, and inherits few variables. F<docs/sandbox.md> of the sources says what Landlock cannot hide.
+A sandbox is prepared once and serves any number of commands. The program reads the programs and libraries of the system, and changes nothing
+but what C<write> names. It reaches no network, no Unix socket and no other process, has no capabilities, and inherits few variables.
+F<docs/sandbox.md> of the sources says more.
 
 =head1 METHODS
 
@@ -51,13 +59,15 @@ has no capabilities, and inherits few variables. F<docs/sandbox.md> of the sourc
 
     my $sandbox = Forkless::Sandbox->new(%options);
 
-Returns undef and sets C<$Forkless::error> if the kernel has no Landlock of Linux 6.2, or if a path cannot be opened. Options:
+Returns undef and sets C<$Forkless::error> if a path cannot be opened, if the kernel has no Landlock of Linux 6.2 (for C<landlock>), or if no
+program may be in memory (for C<namespaces>; see C<vm.memfd_noexec>). Where user namespaces are refused, the launch fails. Options:
 
 =over
 
 =item mode
 
-C<landlock>. Required.
+C<namespaces> (default): the program sees nothing else, and has an init, whose PID is that of the child. Or C<landlock>: Landlock and a filter
+of system calls alone, which hide nothing, and work where user namespaces are refused.
 
 =item read, write
 
@@ -65,7 +75,8 @@ A path, or a reference to an array of paths: files and directories that the prog
 
 =item network
 
-C<refused> (default), or C<host>: the network of the caller, without Unix sockets.
+C<none>: a loopback device alone, the default with namespaces. C<refused>: no sockets, the default with Landlock. C<host>: the network of the
+caller, without Unix sockets.
 
 =item keep_env
 
@@ -73,7 +84,7 @@ Names of variables that the program inherits beside C<PATH>, C<HOME>, C<TERM>, C
 
 =item change_attributes
 
-Whether the program may change modes, owners and times. It may then do so for every file of its user.
+With C<landlock>, whether the program may change modes, owners and times. It may then do so for every file of its user.
 
 =item raise
 

@@ -76,10 +76,10 @@ class Sandbox:
     def __new__(
         cls,
         *,
-        mode: Literal["landlock"],
+        mode: Literal["namespaces", "landlock"] = "namespaces",
         read: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
         write: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
-        network: Literal["refused", "host"] = "refused",
+        network: Literal["none", "refused", "host"] | None = None,
         keep_env: str | Iterable[str] | None = None,
         change_attributes: bool = False,
     ) -> Self: ...

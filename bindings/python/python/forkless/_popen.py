@@ -199,11 +199,14 @@ class Popen(subprocess.Popen):
         try:
             pid, status, self._usage = _forkless.wait4(self.pid, wait_flags)
         except ChildProcessError:
-            return self._lost()
-        if pid and self._forkless_ending is not None:
+            # It was reaped by other code, or by the kernel because SIGCHLD is ignored. The standard class says 0, too.
+            return self.pid, self._kept_status(0)
+        if not pid:
+            return pid, status
+        if self._forkless_ending is not None:
             # A template ends when a child of it has crashed.
             self._forkless_ending.child_ended(status)
-        return pid, status
+        return pid, self._kept_status(status)
 
     @property
     def cold_reason(self):
@@ -220,8 +223,8 @@ class Popen(subprocess.Popen):
         times, counts = self._usage.fields()
         return resource.struct_rusage((*times, *counts))
 
-    def _lost(self):
-        """The child was reaped by other code, or by the kernel because SIGCHLD is ignored."""
+    def _kept_status(self, otherwise):
+        """What the handle knows of the end: in a sandbox, this is the status of init."""
         code = None
         if self._forkless_kept is not None:
             try:
@@ -229,8 +232,8 @@ class Popen(subprocess.Popen):
             except OSError:
                 pass
         if code is None:
-            return self.pid, 0  # as the standard class does
-        return self.pid, code << 8 if code >= 0 else -code
+            return otherwise
+        return code << 8 if code >= 0 else -code
 
 
 class _Descriptor:

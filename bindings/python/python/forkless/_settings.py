@@ -33,8 +33,8 @@ class Settings(TypedDict, total=False):
     """Signals that are blocked, in place of the caller's mask."""
     launcher: Literal['clone', 'fork', 'posix_spawn'] | None
     """"clone", "fork" or "posix_spawn"."""
-    sandbox: Sandbox | None
-    """A `forkless.Sandbox`: what the program may do, if it is not trusted."""
+    sandbox: bool | Sandbox | None
+    """A `forkless.Sandbox`: what the program may do, if it is not trusted. True: `Sandbox()`."""
     warm: bool | Warm | None
     """True, or a `forkless.Warm`: launch from a template of the loaded program, if nothing but the time differs (experimental: docs/warm.md)."""
     best_effort: Iterable[str] | None

@@ -1,7 +1,7 @@
 //! Descriptors that the handle keeps until the child has taken its own or has executed its program: the child's ends of its
 //! pipes, after a launch that does not wait until the child has taken them, and a pipe that exec closes.
 
-use super::{Child, Inner, State};
+use super::{Child, InitLink, Inner, State};
 use crate::launch::pending::Pending;
 use crate::launch::watch::{wait_though_stopped, wait_while};
 use forkless_core::frame::{LEFT, RUNNING};
@@ -11,12 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 impl Child {
     /// A pipe that becomes readable (poll, epoll) when the program has been executed or the child has ended, after a
     /// launch with [`Command::exec_pipe`](crate::Command::exec_pipe). `None` once this handle knows which: it has closed
-    /// the pipe.
+    /// the pipe. With an init, the socket of init is the next one.
     ///
     /// A process that another thread has forked meanwhile may keep it from becoming readable until it ends.
     #[doc(hidden)]
     pub fn exec_pipe(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.exec.as_ref().map(AsFd::as_fd)
+        let of_init = || self.inner.init.as_ref().and_then(InitLink::awaited);
+        self.inner.exec.as_ref().map(AsFd::as_fd).or_else(of_init)
     }
 
     /// After a launch: waits as [`Command::spawn`](crate::Command::spawn) does, until the program has been executed or the
@@ -29,11 +30,13 @@ impl Child {
         if let State::Failed(error) = &self.inner.state {
             return Err(error.clone().into());
         }
-        let Some(pending) = &self.inner.pending else { return Ok(()) };
-        if wait_while(&pending.stack, self.inner.id, None, |word| word != LEFT) {
+        if let Some(pending) = &self.inner.pending {
+            if !wait_while(&pending.stack, self.inner.id, None, |word| word != LEFT) {
+                return Ok(());
+            }
             self.settle()?;
         }
-        Ok(())
+        self.look_for_program(None).map(drop)
     }
 
     /// After [`Command::launch_holding`](crate::Command::launch_holding): closes the child's ends of its pipes, if it has

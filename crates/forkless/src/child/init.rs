@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, recv};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{Debug, Formatter};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -37,6 +37,11 @@ impl InitLink {
         let inner = plan.inner.as_ref()?;
         let at = sockets.iter().position(|(theirs, _)| *theirs == inner.socket)?;
         Some(Self { socket: sockets.swap_remove(at).1, plan: Some(Arc::clone(plan)) })
+    }
+
+    /// The socket, until init has executed the program.
+    pub(super) fn awaited(&self) -> Option<BorrowedFd<'_>> {
+        self.plan.is_some().then(|| self.socket.as_fd())
     }
 
     pub(super) fn into_socket(self) -> OwnedFd {

@@ -6,6 +6,7 @@ use crate::request::environment::Held;
 use crate::request::stdio::FdSource;
 use crate::route::Launcher;
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, SLOTS};
+use forkless_core::init;
 use forkless_core::plan::{self, Call, Header, Op, OpCode, Pair};
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -70,7 +71,8 @@ pub(crate) struct InnerProgram {
 
 impl InnerProgram {
     pub(crate) fn new(socket: RawFd, command: &Command, paths: &Paths) -> Self {
-        let word = forkless_core::init::word(socket, command.setsid && command.pty.is_none());
+        let leads = if command.setsid && command.pty.is_none() { init::LEADS } else { 0 };
+        let word = init::word(socket, leads | if command.tries_all { init::TRIES_ALL } else { 0 });
         let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
         let mut args = vec![OsString::from("forkless-init"), OsStr::from_bytes(word).to_owned()];
         args.extend(paths.iter().map(OsStr::to_owned));

@@ -54,8 +54,8 @@ impl NamespaceSandbox {
         if own.program_fd.is_some() {
             return refused(own, "program_fd names no path, which init needs");
         }
-        if own.scripts_by_shell || own.any_by_shell || own.tries_all {
-            return refused(own, "init runs no file without #! by the shell, and ends its search as execvp(3) does");
+        if own.scripts_by_shell {
+            return refused(own, "init runs no file without #! by the shell");
         }
         if own.setup.directory_fd.is_some() {
             return refused(

@@ -129,6 +129,21 @@ fn every_form_of_launch_has_an_init_and_tells_how_the_program_ended() {
         let pty = crate::Pty::open(crate::PtySize::default()).expect("a pty");
         is_seven(shell(&sandbox, "test -t 0 && exit 7").pty(&pty).status().expect("with a pty"));
     }
+    let mut pipeline = crate::Pipeline::new();
+    for part in ["echo 7", "read code; exit $code"] {
+        pipeline.command(&mut shell(&sandbox, part)).expect("a command");
+    }
+    is_seven(pipeline.status().expect("a pipeline").all()[1]);
+    #[cfg(feature = "tokio")]
+    ::tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(async {
+        let awaited = |line| crate::tokio::Command::from(shell(&sandbox, line));
+        is_seven(awaited(line).status().await.expect("awaited"));
+        is_seven(awaited(line).spawn().expect("spawned").wait().await.expect("an end"));
+        let mut absent = Command::new("/no/such/program");
+        absent.current_dir("/").sandbox(&sandbox);
+        let error = crate::tokio::Command::from(absent).status().await.expect_err("absent");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    });
     for signal in [6, 9, 11, 15] {
         let status = shell(&sandbox, &format!("ulimit -c 0; kill -{signal} $$")).status().expect("an end");
         assert_eq!(status.signal(), Some(signal), "{status}");
@@ -172,6 +187,43 @@ fn a_program_that_cannot_be_executed_is_an_error_that_names_it() {
     let mut command = Command::new("true");
     command.env("PATH", "/no/such:/etc/passwd:/usr/bin:/bin").current_dir("/").sandbox(&sandbox);
     assert!(command.status().expect("an end").success());
+}
+
+/// As CPython does: `Command::try_all`.
+#[test]
+fn init_tries_what_comes_after_any_failure_where_that_was_requested() {
+    let place = directory("tried");
+    let file = place.join("true");
+    std::fs::write(&file, "neither text nor a program\0").expect("write");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("chmod");
+    let Some(sandbox) = prepared(Sandbox::new().read(&place)) else { return };
+    let place = place.display();
+    for (path, all, wanted) in [
+        (format!("/no/such:{place}:/usr/bin:/bin"), true, None),
+        (format!("/no/such:{place}:/usr/bin:/bin"), false, Some(8)),
+        // The first failure that is more than absence.
+        (format!("/no/such:{place}:/no/such"), true, Some(8)),
+        (format!("/no/such:/etc/passwd:{place}"), true, Some(8)),
+        ("/no/such:/etc/passwd:/no/such".into(), true, Some(2)),
+    ] {
+        let mut command = Command::new("true");
+        command.env("PATH", &path).current_dir("/").sandbox(&sandbox).try_all(all);
+        let found = command.status().map_err(|error| Error::of(&error).and_then(Error::errno));
+        assert_eq!(found.map(|status| status.success()), wanted.map_or(Ok(true), |errno| Err(Some(errno))), "{path}");
+    }
+    std::fs::remove_dir_all(place.to_string()).expect("removed");
+}
+
+#[test]
+fn the_end_is_known_though_another_part_of_the_process_reaped_init() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    for has_pidfd in [true, false] {
+        let mut child = shell(&sandbox, "kill -TERM $$").pidfd(has_pidfd).spawn().expect("spawn");
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        let ended = nix::sys::wait::waitpid(pid, None).expect("waitpid");
+        assert_eq!(ended, nix::sys::wait::WaitStatus::Exited(pid, 128 + 15));
+        assert_eq!(child.wait().expect("an end").signal(), Some(15), "{has_pidfd}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sandboxes by Landlock.
+//! Sandboxes that are prepared for any number of commands.
 
 use crate::boundary::to_status;
 use crate::error::{Error, Failure, bad};
@@ -18,19 +18,20 @@ pub(crate) struct SandboxOptions {
 
 const NETWORK: c_int = 1;
 const CHANGE_ATTRIBUTES: c_int = 2;
+const NETWORK_REFUSED: c_int = 4;
 
 impl SandboxOptions {
     /// # Safety
     /// The lists are null, or end in a null pointer.
-    unsafe fn prepare(&self) -> Result<PreparedSandbox, Failure> {
-        if self.size != size_of::<Self>() || self.flags & !(NETWORK | CHANGE_ATTRIBUTES) != 0 {
+    unsafe fn prepare(&self, mut sandbox: Sandbox) -> Result<PreparedSandbox, Failure> {
+        let known = NETWORK | CHANGE_ATTRIBUTES | NETWORK_REFUSED;
+        if self.size != size_of::<Self>() || self.flags & !known != 0 {
             return Err(bad("the options have an unknown size or unknown flags"));
         }
         let texts = |texts: *const *const c_char| {
             // SAFETY: the caller's contract.
             if texts.is_null() { Ok(Vec::new()) } else { unsafe { list(texts) } }
         };
-        let mut sandbox = Sandbox::landlock();
         for path in texts(self.read)? {
             sandbox.read(path);
         }
@@ -41,9 +42,34 @@ impl SandboxOptions {
             sandbox.keep_env(name);
         }
         sandbox.change_attributes(self.flags & CHANGE_ATTRIBUTES != 0);
-        sandbox.network(if self.flags & NETWORK != 0 { Network::Host } else { Network::Refused });
+        match self.flags & (NETWORK | NETWORK_REFUSED) {
+            0 => {}
+            NETWORK => _ = sandbox.network(Network::Host),
+            NETWORK_REFUSED => _ = sandbox.network(Network::Refused),
+            _ => return Err(bad("the network is given twice")),
+        }
         Ok(sandbox.prepare()?)
     }
+}
+/// # Safety
+/// The header's contract.
+unsafe fn prepare(
+    of: fn() -> Sandbox,
+    options: *const SandboxOptions,
+    sandbox: *mut *mut PreparedSandbox,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: the same.
+    unsafe { to_status(error, || give(sandbox, || Ok(out(shared(options)?.prepare(of())?)))) }
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_sandbox_namespaces(
+    options: *const SandboxOptions,
+    sandbox: *mut *mut PreparedSandbox,
+    error: *mut Error,
+) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { prepare(Sandbox::new, options, sandbox, error) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_sandbox_landlock(
@@ -52,7 +78,7 @@ unsafe extern "C" fn forkless_sandbox_landlock(
     error: *mut Error,
 ) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { to_status(error, || give(sandbox, || Ok(out(shared(options)?.prepare()?)))) }
+    unsafe { prepare(Sandbox::landlock, options, sandbox, error) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_sandbox_free(sandbox: *mut PreparedSandbox) {
