@@ -170,12 +170,12 @@ each launch. [SECURITY.md](../SECURITY.md) has the threat model.
 | by | what |
 | --- | --- |
 | a [model](design/models/launch.pml), all states of it | the pool of stacks, the futex word and the descriptors of a launch; ID maps; `dumpable`; a parent-death signal; a zygote's request; a runner's output, log and resume; the templates of warm programs. Who wrote the model may have misread the code: each model names its files, and `cargo xtask models` also finds each error that is planted in it |
-| [loom](../tests/loom/src/main.rs), each order of accesses that C11 allows, with few thread switches | what threads share: the pool of stacks, a frame between caller and child, ID maps, `dumpable`, children without a handle, results of probes, values computed once. It is the product's own code. Each order, each exchange and each wake-up there is weakened in turn; a model notices it, or a list has the reason |
+| [loom](../tests/loom/src/main.rs), each order of accesses that C11 allows, with few thread switches | what threads share: the pool of stacks, a frame between caller and child, ID maps, the comparison that a child of a zygote waits for, `dumpable`, children without a handle, results of probes, values computed once. It is the product's own code. Each order, each exchange and each wake-up there is weakened in turn; a model notices it, or a list has the reason |
 | tables, every row | the behaviours with each launcher; launches with one system call refused |
 | Miri | unit tests of plans, arenas, parcels and reports: no undefined behaviour, and no address made from a number. It interprets no launch |
 | AddressSanitizer, ThreadSanitizer | the tests in C of the C library and of the preload library: no invalid access, no data race. What the child runs (`crates/core`) is built without them |
 | fuzzing | plans, parcels, lines for a shell, settings, packets, handles of the C library |
-| tests only | the rest. Memory orders of zygotes and of warm programs are among it: they ran on x86-64 and on an emulated arm64, and both hide some |
+| tests only | the rest. Other memory orders of zygotes and those of warm programs are among it: they ran on x86-64 and on an emulated arm64, and both hide some |
 | nothing: assumed | kernel, compiler, libc, hardware |
 ";
 

@@ -2,7 +2,7 @@
 //!
 //! Such a child inherits the directory, the limits and everything else from the zygote. Attributes that can be changed
 //! are changed here, before the plan is played, in an order in which each step is still permitted. The caller compares
-//! the others in the meantime ([`Sent::checked`]).
+//! the others in the meantime ([`Comparison`]).
 //!
 //! # How its end is reported
 //! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only if another process still uses the same
@@ -13,7 +13,7 @@
 //! As for [`child`](crate::child).
 
 use crate::child::{await_word, play};
-use crate::frame::{Frame, GO};
+use crate::frame::{Frame, GO, GO_AWAY, GO_WAIT};
 use crate::robust::{self, Robust};
 use crate::signals;
 use crate::sync::{self, AtomicU32, fence};
@@ -35,16 +35,49 @@ pub const SAME: u32 = u32::MAX;
 pub struct Sent {
     /// The run.
     pub frame: Frame,
-    /// [`GO_WAIT`](crate::frame::GO_WAIT) until the caller has checked the attributes that cannot be changed.
-    pub checked: AtomicU32,
-    /// 1: the child sleeps until `checked` changes, or is about to sleep.
-    pub waits: AtomicU32,
+    /// The attributes that cannot be changed.
+    pub comparison: Comparison,
     /// 1: the caller sleeps until the child exists.
     pub announce: u32,
     /// The child's robust list.
     robust: UnsafeCell<Robust>,
     /// The attributes to take on.
     pub adopt: Adopt,
+}
+
+/// The caller's comparison of attributes, which a child waits for.
+#[repr(C)]
+pub struct Comparison {
+    /// [`GO_WAIT`] until it is known.
+    result: AtomicU32,
+    /// 1: the child sleeps until `result` changes, or is about to sleep.
+    waits: AtomicU32,
+}
+
+impl Comparison {
+    /// One that was made before the child exists, and found no difference, or one that is made meanwhile.
+    pub fn new(meanwhile: bool) -> Self {
+        Self { result: AtomicU32::new(if meanwhile { GO_WAIT } else { GO }), waits: AtomicU32::new(0) }
+    }
+
+    /// The caller's half.
+    pub fn conclude(&self, are_equal: bool) {
+        self.result.store(if are_equal { GO } else { GO_AWAY }, SeqCst);
+        // Both sides store first and load then (SeqCst): either the child sees the result, or the caller sees that it
+        // waits.
+        if self.waits.load(SeqCst) != 0 {
+            sync::futex_wake(&self.result);
+        }
+    }
+
+    /// The child's half. ECHILD: there is a difference.
+    pub fn await_result(&self, frame: &Frame) -> Result<()> {
+        if self.result.load(SeqCst) != GO {
+            self.waits.store(1, SeqCst);
+            await_word(&self.result, frame)?;
+        }
+        Ok(())
+    }
 }
 
 /// The attributes that a child takes on. `differs` has a bit for each number of [`what`] that differs from the
@@ -272,10 +305,7 @@ unsafe fn take_on(sent: &Sent) -> Result<()> {
     // SAFETY: the signal table is the child's own; the zygote ignores no signals.
     unsafe { signals::set_ignored(adopt.ignored) }?;
     frame.detail.store(what::CHECKED, Relaxed);
-    if sent.checked.load(SeqCst) != GO {
-        sent.waits.store(1, SeqCst);
-        await_word(&sent.checked, frame)?;
-    }
+    sent.comparison.await_result(frame)?;
     frame.detail.store(-1, Relaxed);
     Ok(())
 }

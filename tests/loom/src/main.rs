@@ -6,7 +6,7 @@
 //! the list [`UNNOTICED`] has the reason.
 //!
 //! Not here: a wait set, which one thread has at a time (`&mut self`), and sets of templates, all of which one lock guards:
-//! `docs/design/models/template.pml`.
+//! `docs/design/models/template.pml`. Besides it they have counters, which order nothing (Relaxed).
 
 // The product's modules name these crates.
 extern crate self as nix;
@@ -16,6 +16,8 @@ mod child;
 mod launch;
 #[path = "models/once.rs"]
 mod of_once;
+#[path = "models/zygote.rs"]
+mod of_zygote;
 #[path = "../../../crates/forkless/src/once.rs"]
 #[allow(dead_code)]
 mod once;
@@ -52,6 +54,7 @@ const MODELS: &[Model] = &[
     of_frame::UNASKED,
     of_dumpable::MODEL,
     of_dumpable::SETTINGS,
+    of_zygote::MODEL,
 ];
 
 /// Places whose weaker form no model notices: the end of the file's name, a part of the line, what is weaker, and why.

@@ -28,11 +28,11 @@ use crate::route::{CloneCall, Launcher, Route};
 use crate::step::Step;
 use crate::sync;
 use forkless_core::attributes::observe;
-use forkless_core::frame::{self, GO, GO_AWAY, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
+use forkless_core::frame::{self, GO_WAIT, LEFT, RUNNING, SLOT_INHERIT, SLOT_NULL, Table};
 use forkless_core::plan::{self, OpCode, Pair, VARIABLES};
 use forkless_core::report::Outcome;
 use forkless_core::sys::{self, errno, uapi};
-use forkless_core::zygote_child::{SAME, what};
+use forkless_core::zygote_child::{Comparison, SAME, what};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::io;
 use std::mem::offset_of;
@@ -198,10 +198,8 @@ pub(crate) fn attempt(
     descriptors.add(directory.as_raw_fd(), DIRECTORY_AT);
     fill(plan, run, &mut stack, base, &status, mask, &mut descriptors);
     // SAFETY: the parcel is ours until it is sent.
-    *unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() }.sent.checked.get_mut() =
-        if meanwhile { GO_WAIT } else { GO };
-    // SAFETY: the parcel is ours until it is sent.
     let parcel = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
+    parcel.sent.comparison = Comparison::new(meanwhile);
     // SAFETY: the parcel has room for the arena and the list behind it.
     unsafe { base.byte_add(ARENA_AT + size_of_val(arena)).copy_from(NonNull::from(&*list).cast(), list.len()) };
     if helper.status.umask_and_ignored().0 == Some(parcel.sent.adopt.umask) {
@@ -272,13 +270,7 @@ fn compare(plan: &Plan, helper: &Helper, status: &Status) -> Result<(), Refused>
 /// The same while the helper makes the child, which waits for the result.
 fn compare_meanwhile(plan: &Plan, helper: &Helper, status: &Status, base: NonNull<u8>) -> Result<(), Refused> {
     let compared = compare(plan, helper, status);
-    let (checked, waits) = (field!(base, sent.checked), field!(base, sent.waits));
-    checked.store(if compared.is_ok() { GO } else { GO_AWAY }, Ordering::SeqCst);
-    // Both sides store first and load then (SeqCst): either the child sees the result, or this thread sees that it
-    // waits.
-    if waits.load(Ordering::SeqCst) != 0 {
-        sync::futex_wake(checked);
-    }
+    field!(base, sent.comparison).conclude(compared.is_ok());
     compared
 }
 
@@ -383,7 +375,6 @@ fn fill(
     });
     // SAFETY: the parcel is ours until it is sent.
     let Parcel { sent, order } = unsafe { base.byte_add(PARCEL_AT).cast::<Parcel>().as_mut() };
-    *sent.waits.get_mut() = 0;
     // A caller that waits for the exec is woken by the exec. The others must get the PID earlier, even if the helper
     // waits for the child (vfork).
     sent.announce = (run.form == LaunchForm::Launch || plan.place.id_maps.is_some()) as u32;
