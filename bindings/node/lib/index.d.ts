@@ -51,6 +51,53 @@ export class Sandbox {
   readonly #number: number;
 }
 
+/** Limits of all processes in a new cgroup together. A limit needs the controller in the parent: docs/gotchas.md. */
+export interface CgroupOptions {
+  /** The directory of the cgroup to create it in (default: that of this process). */
+  parent?: string | URL;
+  /** Bytes, or a string such as '512M'. At this limit the kernel kills a process. */
+  memoryMax?: number | string;
+  /** Bytes above which the processes are slowed down. */
+  memoryHigh?: number | string;
+  memorySwapMax?: number | string;
+  /** Processes and threads. */
+  tasksMax?: number;
+  /** CPUs, such as 1.5. */
+  cpuMax?: number;
+  /** From 1 to 10000. */
+  cpuWeight?: number;
+  ioWeight?: number;
+  /** As in the file io.max, such as '8:16 wbps=1048576'. */
+  ioMax?: string;
+}
+
+/** A new cgroup (version 2), for the option `cgroup`. A program in it cannot leave it without privileges. See cgroups(7). */
+export class Cgroup {
+  /** Throws if there is no cgroup of version 2, if this process may not create one, or if the parent has no controller to hand down. */
+  constructor(options?: CgroupOptions);
+  /** Its directory, and a descriptor of that. */
+  readonly path: string;
+  readonly fd: number;
+  /** The contents of one of its files, such as 'memory.current'. */
+  get(file: string): string;
+  set(file: string, value: string | number): void;
+  /** A file of names and numbers, such as 'memory.events'. */
+  counters(file: string): Record<string, number>;
+  /** How many of its processes the OOM killer has killed. */
+  oomKills(): number;
+  /** Signals all its processes. None can escape by forking. */
+  signal(signal: NodeJS.Signals | number): void;
+  /** Kills all its processes. */
+  kill(): void;
+  /** Resolves when it has no processes: true; or after so many milliseconds: false. */
+  waitEmpty(timeout?: number): Promise<boolean>;
+  /** Signals all its processes, and kills those that are left after `grace` milliseconds. True if none was left. */
+  terminate(grace: number, signal?: NodeJS.Signals | number): Promise<boolean>;
+  /** Kills all processes that are left, and removes it. */
+  end(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
 export interface Exit {
   /** The exit code, or null if a signal killed the child. */
   code: number | null;

@@ -1,9 +1,10 @@
 'use strict';
 
+const { Cgroup } = require('./cgroup.js');
 const { Child, Prepared, prepare, spawn } = require('./child.js');
 const { ExitError, LaunchError } = require('./error.js');
 const { install, uninstall } = require('./install.js');
 const { run } = require('./run.js');
 const { Sandbox } = require('./sandbox.js');
 
-module.exports = { Child, ExitError, LaunchError, Prepared, Sandbox, install, prepare, run, spawn, uninstall };
+module.exports = { Cgroup, Child, ExitError, LaunchError, Prepared, Sandbox, install, prepare, run, spawn, uninstall };

@@ -12,6 +12,7 @@
 mod request;
 mod settings;
 mod sandbox;
+mod cgroup;
 mod error;
 mod watch;
 mod spawn;

@@ -66,13 +66,16 @@ pub(crate) fn of(settings: Option<&Map<String, Value>>) -> Result<Option<(NodeSa
 }
 
 /// As Node names it.
-fn code(error: &io::Error) -> String {
+pub(crate) fn code(error: &io::Error) -> String {
     let name = match (forkless::internal::errno(error), error.kind()) {
         (_, io::ErrorKind::Unsupported) => "EOPNOTSUPP",
         (_, io::ErrorKind::NotFound) => "ENOENT",
         (_, io::ErrorKind::PermissionDenied) => "EACCES",
         (Some(libc::ELOOP), _) => "ELOOP",
         (Some(libc::EMFILE), _) => "EMFILE",
+        (Some(libc::EPERM), _) => "EPERM",
+        (_, io::ErrorKind::ResourceBusy) => "EBUSY",
+        (_, io::ErrorKind::InvalidInput) => "EINVAL",
         _ => "EIO",
     };
     name.to_owned()

@@ -98,6 +98,11 @@ fn programs_run_in_sandboxes() {
 }
 
 #[test]
+fn programs_run_in_cgroups() {
+    passes("cgroup.test.js");
+}
+
+#[test]
 fn nothing_breaks_the_process() {
     passes("robust.test.js");
 }

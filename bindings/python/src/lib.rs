@@ -11,6 +11,7 @@ mod mounts;
 mod error;
 mod spawn;
 mod run;
+mod cgroup;
 mod child;
 mod prepared;
 mod sandbox;
@@ -23,6 +24,8 @@ use pyo3::prelude::*;
 // free-threaded interpreter before it loads this module.
 #[pymodule(gil_used = true)]
 mod _forkless {
+    #[pymodule_export]
+    use crate::cgroup::Cgroup;
     #[pymodule_export]
     use crate::child::Child;
     #[pymodule_export]

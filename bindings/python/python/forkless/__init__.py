@@ -26,7 +26,7 @@ from subprocess import (
     list2cmdline,
 )
 
-from ._forkless import Child, Prepared, Sandbox, Warm, reap_orphans
+from ._forkless import Cgroup, Child, Prepared, Sandbox, Warm, reap_orphans
 from ._install import install, is_installed, uninstall
 from ._popen import Popen, PreexecWarning
 from ._run import call, check_call, check_output, getoutput, getstatusoutput, prepare, run
@@ -49,6 +49,7 @@ __all__ = [
     "PIPE",
     "STDOUT",
     "CalledProcessError",
+    "Cgroup",
     "Child",
     "CompletedProcess",
     "Popen",

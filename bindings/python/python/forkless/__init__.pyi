@@ -23,6 +23,7 @@ from _typeshed import ReadableBuffer, StrOrBytesPath
 from typing_extensions import TypeAlias, Unpack
 
 from ._forkless import (
+    Cgroup as Cgroup,
     Child as Child,
     Prepared as Prepared,
     Sandbox as Sandbox,
@@ -39,6 +40,7 @@ __all__ = [
     "PIPE",
     "STDOUT",
     "CalledProcessError",
+    "Cgroup",
     "Child",
     "CompletedProcess",
     "Popen",

@@ -16,6 +16,12 @@ mod own;
 #[cfg(test)]
 mod tests;
 
+/// How many names [`Cgroup::with_limits`] tries.
+const MOST_NAMES: u32 = 10_000;
+
+/// How long [`Cgroup::end`] waits: a process in uninterruptible disk sleep ends late.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long a cgroup may still count a process that has been killed or reaped.
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -142,6 +148,40 @@ impl Cgroup {
                 Err(about(error, &path))
             }
         }
+    }
+
+    /// Creates a cgroup with an unused name, `forkless-PID`, and with limits: files of `cgroups(7)` and what is written to them. Their
+    /// controllers are [handed down](Self::hand_down).
+    ///
+    /// ```no_run
+    /// use forkless::{Cgroup, Command};
+    /// let group = Cgroup::with_limits(Cgroup::own()?, &[("memory.max", "512M"), ("pids.max", "100")])?;
+    /// Command::new("make").cgroup(group.directory()?).status()?;
+    /// group.end()?; // also what make has left running
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`hand_down`](Self::hand_down), [`create`](Self::create) and [`set`](Self::set). The cgroup is removed then.
+    pub fn with_limits<P: AsRef<Path>>(parent: P, limits: &[(&str, &str)]) -> io::Result<Self> {
+        let parent = parent.as_ref();
+        let mut controllers: Vec<&str> = limits.iter().filter_map(|(file, _)| file.split('.').next()).collect();
+        controllers.dedup();
+        Self::hand_down(parent, &controllers)?;
+        let id = std::process::id();
+        let mut tries = 0;
+        let group = loop {
+            let name = if tries == 0 { format!("forkless-{id}") } else { format!("forkless-{id}-{tries}") };
+            match Self::create(parent, &name) {
+                // It may belong to a process that was killed, or has the same PID in another PID namespace.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MOST_NAMES => tries += 1,
+                answer => break answer?,
+            }
+        };
+        for (file, value) in limits {
+            group.set(file, value)?;
+        }
+        Ok(group)
     }
 
     /// The directory of the cgroup.
@@ -497,6 +537,25 @@ impl Cgroup {
         self.signal_each(&[SIGKILL])
     }
 
+    /// Sends a signal to every process in the cgroup and below. They are frozen meanwhile, so that none can fork a child that
+    /// misses it; afterwards all of them continue, including those that were stopped or frozen before.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// # let group = Cgroup::create("/sys/fs/cgroup/my.slice", "build-7")?;
+    /// group.signal(15)?; // SIGTERM
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// EINVAL if there is no such signal. ENOENT before Linux 5.2. A process that the caller may not signal is no error.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        if !(1..=64).contains(&signal) {
+            return Err(about(io::Error::from_raw_os_error(sys::errno::EINVAL), &self.path));
+        }
+        self.signal_each(&[signal, SIGCONT])
+    }
+
     /// Asks every process in the cgroup and below to end with `signal` (15 is SIGTERM), waits for `grace` at most
     /// until all have gone, [kills](Self::kill) those that are left, and waits until they have gone. Returns whether
     /// none had to be killed.
@@ -517,10 +576,7 @@ impl Cgroup {
     /// # Errors
     /// EINVAL if there is no such signal. As for [`kill`](Self::kill); ENOENT before Linux 5.2.
     pub fn terminate(&self, signal: i32, grace: Duration) -> io::Result<bool> {
-        if !(1..=64).contains(&signal) {
-            return Err(about(io::Error::from_raw_os_error(sys::errno::EINVAL), &self.path));
-        }
-        self.signal_each(&[signal, SIGCONT])?;
+        self.signal(signal)?;
         if self.wait_empty(grace)? {
             return Ok(true);
         }
@@ -557,6 +613,24 @@ impl Cgroup {
             }
         }
         Ok(())
+    }
+
+    /// [Kills](Self::kill) every process in the cgroup and below, waits until they have gone, for 10 seconds at most, and
+    /// [removes](Self::remove) it.
+    ///
+    /// ```no_run
+    /// # use forkless::Cgroup;
+    /// let group = Cgroup::with_limits(Cgroup::own()?, &[("pids.max", "100")])?;
+    /// group.end()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`kill`](Self::kill) and [`remove`](Self::remove).
+    pub fn end(self) -> io::Result<()> {
+        self.kill()?;
+        self.wait_empty(PATIENCE)?;
+        self.remove()
     }
 
     /// Removes the cgroup, and the cgroups that programs in it have created below.

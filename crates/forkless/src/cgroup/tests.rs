@@ -47,6 +47,25 @@ fn processes(group: &Cgroup) -> usize {
 }
 
 #[test]
+fn a_name_is_found_and_its_end_is_the_end_of_all_in_it() -> io::Result<()> {
+    let Some(parent) = parent() else { return Ok(()) };
+    let groups = [Cgroup::with_limits(&parent, &[])?, Cgroup::with_limits(&parent, &[])?];
+    let paths = groups.each_ref().map(|group| group.path().to_owned());
+    assert!(paths[0] != paths[1] && paths.iter().all(|path| path.parent() == Some(&*parent)), "{paths:?}");
+    let mut child = shell(&groups[0], "trap '' TERM; (setsid sleep 1000 &); sleep 1000");
+    for group in groups {
+        group.end()?;
+    }
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait()?), Some(9));
+    assert!(paths.iter().all(|path| !path.exists()));
+    // What cannot be set leaves nothing behind.
+    let error = Cgroup::with_limits(&parent, &[("cgroup.none", "1")]).expect_err("no such file");
+    assert!(error.to_string().contains("cgroup"), "{error}");
+    assert!(paths.iter().all(|path| !path.exists()));
+    Ok(())
+}
+
+#[test]
 fn a_child_is_born_in_it_killed_with_it_and_it_is_removed() -> io::Result<()> {
     let Some(group) = create("born") else { return Ok(()) };
     let name = group.path().file_name().expect("a name").to_str().expect("text").to_owned();

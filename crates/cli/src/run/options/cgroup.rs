@@ -5,7 +5,6 @@ use std::{
     fs,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use clap::Args;
@@ -62,9 +61,6 @@ const LIMITS: [&str; 8] =
 /// The period of `cpu.max`, in microseconds.
 const PERIOD: u64 = 100_000;
 
-/// How long to wait for killed processes: a process in uninterruptible disk sleep ends late.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 fn weight() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=10_000)
 }
@@ -119,7 +115,7 @@ impl ControlGroup {
             }
         };
         // `OwnGroup` removes the cgroup on drop, so the error returns below leave none behind.
-        let group = OwnGroup(Some(create(&parent).map_err(|error| match error.kind() {
+        let group = OwnGroup(Some(Cgroup::with_limits(&parent, &[]).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => failed(&format_args!("{error}; {}", remedy(&controllers))),
             _ => failed(&error),
         })?));
@@ -226,30 +222,13 @@ impl OwnGroup {
     }
 
     fn clear(&mut self) -> io::Result<()> {
-        let Some(group) = self.0.take() else { return Ok(()) };
-        group.kill()?;
-        group.wait_empty(PATIENCE)?;
-        group.remove()
+        self.0.take().map_or(Ok(()), Cgroup::end)
     }
 }
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
         let _ = self.clear();
-    }
-}
-
-/// Creates a cgroup with an unused name. An existing one may belong to a forkless that was killed, or that runs in another
-/// PID namespace with the same PID; it is left alone.
-fn create(parent: &Path) -> io::Result<Cgroup> {
-    let id = std::process::id();
-    let mut tries = 0;
-    loop {
-        let name = if tries == 0 { format!("forkless-{id}") } else { format!("forkless-{id}-{tries}") };
-        match Cgroup::create(parent, &name) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < 1_000 => tries += 1,
-            answer => return answer,
-        }
     }
 }
 

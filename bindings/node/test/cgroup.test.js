@@ -1,0 +1,84 @@
+'use strict';
+
+// Cgroups. Limits need controllers of version 2, which a machine with those of version 1 does not hand down.
+
+const assert = require('node:assert');
+const fs = require('node:fs');
+const path = require('node:path');
+const { test } = require('node:test');
+const { Cgroup, run, spawn } = require('..');
+
+function writable(place) {
+  try {
+    fs.accessSync(place, fs.constants.W_OK);
+    return fs.existsSync(path.join(place, 'cgroup.procs'));
+  } catch {
+    return false;
+  }
+}
+
+function parentOf() {
+  const found = ['/sys/fs/cgroup', '/sys/fs/cgroup/unified'].find(writable);
+  if (!found) console.log('SKIPPED: cgroups, because no cgroup of version 2 is writable here');
+  return found;
+}
+
+const parent = parentOf();
+const options = { skip: !parent };
+
+test('a program starts in it, and what is left ends with it', options, async () => {
+  const group = new Cgroup({ parent });
+  const seen = await run('cat', ['/proc/self/cgroup'], { cgroup: group });
+  assert.ok(seen.stdout.includes(`/${path.basename(group.path)}\n`), seen.stdout);
+  const child = spawn('sh', ['-c', "trap '' TERM; setsid sleep 600 & sleep 600"], { cgroup: group, stdio: 'ignore' });
+  assert.strictEqual(group.counters('cgroup.events').populated, 1);
+  assert.strictEqual(await group.waitEmpty(5), false);
+  await group.end();
+  assert.deepStrictEqual(await child.wait(), { code: null, signal: 'SIGKILL' });
+  assert.strictEqual(fs.existsSync(group.path), false);
+  assert.throws(() => group.kill(), { code: 'ENODEV', message: /removed/ });
+});
+
+test('its processes are asked to end, and then killed', options, async () => {
+  const group = new Cgroup({ parent });
+  const polite = spawn('sleep', ['600'], { cgroup: group, stdio: 'ignore' });
+  assert.strictEqual(await group.terminate(60_000), true);
+  assert.deepStrictEqual(await polite.wait(), { code: null, signal: 'SIGTERM' });
+  const stubborn = spawn('sh', ['-c', "trap '' TERM; echo; while :; do sleep 1; done"], { cgroup: group });
+  await new Promise((resolve) => stubborn.stdout.once('data', resolve));
+  assert.strictEqual(await group.terminate(20), false);
+  assert.deepStrictEqual(await stubborn.wait(), { code: null, signal: 'SIGKILL' });
+  await group.end();
+});
+
+test('limits', options, async (t) => {
+  for (const [limits, file, value] of [
+    [{ memoryMax: '64M' }, 'memory.max', String(64 << 20)],
+    [{ tasksMax: 20 }, 'pids.max', '20'],
+    [{ cpuMax: 1.5 }, 'cpu.max', '150000 100000'],
+  ]) {
+    let group;
+    try {
+      group = new Cgroup({ parent, ...limits });
+    } catch (error) {
+      assert.match(error.message, /no controller/);
+      console.log(`SKIPPED: the limit ${file}, because ${error.message}`);
+      continue;
+    }
+    assert.strictEqual(group.get(file), value);
+    if (limits.memoryMax) {
+      const script = 'Buffer.alloc(1 << 30, 1)';
+      assert.strictEqual((await run(process.execPath, ['-e', script], { cgroup: group })).signal, 'SIGKILL');
+      assert.ok(group.oomKills() > 0);
+    }
+    await group.end();
+  }
+});
+
+test('wrong cgroups are errors', options, () => {
+  for (const wrong of [null, 7, { parent: 7 }, { memory: 1 }, { memoryMax: -1 }, { tasksMax: '1' }, { cpuMax: 0 }, { ioMax: 1 }]) {
+    assert.throws(() => new Cgroup(wrong), TypeError, JSON.stringify(wrong));
+  }
+  assert.throws(() => new Cgroup({ parent: '/no/such/place' }), { code: 'ENOENT', message: /no\/such\/place/ });
+  assert.throws(() => new Cgroup({ parent: '/tmp' }), { code: 'EINVAL', message: /not a cgroup/ });
+});
