@@ -72,6 +72,7 @@ HANDLE(prepared, forkless_prepared_free)
 HANDLE(waitset, forkless_waitset_free)
 HANDLE(warm, forkless_warm_free)
 HANDLE(sandbox, forkless_sandbox_free)
+HANDLE(cgroup, forkless_cgroup_free)
 
 static void put(pTHX_ SV *object, MGVTBL *kind, void *pointer) {
     sv_magicext(SvRV(object), NULL, PERL_MAGIC_ext, kind, pointer, 0)->mg_flags |= MGf_DUP;
@@ -88,7 +89,7 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
     MAGIC *magic = SvROK(object) && SvTYPE(SvRV(object)) >= SVt_PVMG ? mg_findext(SvRV(object), PERL_MAGIC_ext, kind) : NULL;
     if (magic == NULL || magic->mg_ptr == NULL) at_callers_line(aTHX);
     if (magic == NULL) croak("not a %s", what);
-    if (magic->mg_ptr == NULL) croak("this %s belongs to another thread or to a wait set, or was released", what);
+    if (magic->mg_ptr == NULL) croak("this %s belongs to another thread or to a wait set, or was released or removed", what);
     return magic;
 }
 
@@ -97,6 +98,7 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
 #define PREPARED(object) ((forkless_prepared *)magic_of(aTHX_ object, &prepared_magic, "Forkless::Prepared")->mg_ptr)
 #define WARM(object) ((forkless_warm *)magic_of(aTHX_ object, &warm_magic, "Forkless::Warm")->mg_ptr)
 #define SANDBOX(object) ((forkless_sandbox *)magic_of(aTHX_ object, &sandbox_magic, "Forkless::Sandbox")->mg_ptr)
+#define CGROUP(object) ((forkless_cgroup *)magic_of(aTHX_ object, &cgroup_magic, "Forkless::Cgroup")->mg_ptr)
 #define WAITSET(object) ((forkless_waitset *)magic_of(aTHX_ object, &waitset_magic, "Forkless::WaitSet")->mg_ptr)
 
 /* ---- Perl values to C ---- */
@@ -897,6 +899,112 @@ CODE:
     RETVAL = make(aTHX_ class, &sandbox_magic, sandbox);
 OUTPUT:
     RETVAL
+
+MODULE = Forkless    PACKAGE = Forkless::Cgroup
+
+PROTOTYPES: DISABLE
+
+SV *
+_new(const char *class, SV *parent, SV *limits)
+PREINIT:
+    forkless_error error;
+    forkless_cgroup *group;
+CODE:
+    at_callers_line(aTHX);
+    char **words = texts_of(aTHX_ limits);
+    const char *place = SvOK(parent) ? ops_bytes(aTHX_ parent) : NULL;
+    /* A string with a NUL byte. */
+    const bool good = words != NULL && (place != NULL || !SvOK(parent));
+    ANSWER(good ? forkless_cgroup_with_limits(place, words, &group, &error) : -EINVAL, good ? &error : NULL, "cgroup");
+    RETVAL = make(aTHX_ class, &cgroup_magic, group);
+OUTPUT:
+    RETVAL
+
+IV
+fileno(SV *self)
+CODE:
+    RETVAL = forkless_cgroup_directory(CGROUP(self), NULL);
+OUTPUT:
+    RETVAL
+
+SV *
+_text(SV *self, const char *file)
+PREINIT:
+    forkless_error error;
+CODE:
+    /* Without a file: its path. */
+    forkless_cgroup *group = CGROUP(self);
+    RETVAL = newSVpvs("");
+    for (size_t room = 4096;;) {
+        char *text = SvGROW(RETVAL, room);
+        int length = *file == '\0' ? forkless_cgroup_path(group, text, room, &error) : forkless_cgroup_get(group, file, text, room, &error);
+        if (length < 0) SvREFCNT_dec(RETVAL);
+        ANSWER(length, &error, NULL);
+        if ((size_t)length < room) {
+            SvCUR_set(RETVAL, length);
+            break;
+        }
+        room = (size_t)length + 1;
+    }
+OUTPUT:
+    RETVAL
+
+void
+_write(SV *self, const char *file, const char *value)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    ANSWER(forkless_cgroup_set(CGROUP(self), file, value, &error), &error, NULL);
+    XSRETURN_YES;
+
+SV *
+_counter(SV *self, const char *file, const char *name)
+PREINIT:
+    forkless_error error;
+    uint64_t count;
+CODE:
+    ANSWER(forkless_cgroup_counter(CGROUP(self), file, name, &count, &error), &error, NULL);
+    RETVAL = newSVuv(count);
+OUTPUT:
+    RETVAL
+
+void
+_signal(SV *self, int signal)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    ANSWER(signal == SIGKILL ? forkless_cgroup_kill(CGROUP(self), &error) : forkless_cgroup_signal(CGROUP(self), signal, &error), &error, NULL);
+    XSRETURN_YES;
+
+IV
+_wait_empty(SV *self, SV *timeout)
+PREINIT:
+    forkless_error error;
+CODE:
+    forkless_cgroup *group = CGROUP(self);
+    int64_t ms = ms_of(aTHX_ timeout), end = ms < 0 ? -1 : now_ms() + ms;
+    int answer;
+    for (;;) {
+        int64_t left = end < 0 ? 50 : end - now_ms();
+        answer = forkless_cgroup_wait_empty(group, left > 50 ? 50 : left < 0 ? 0 : left, &error);
+        if (answer != 0 || (end >= 0 && now_ms() >= end)) break;
+        PERL_ASYNC_CHECK();
+    }
+    ANSWER(answer, &error, NULL);
+    RETVAL = answer;
+OUTPUT:
+    RETVAL
+
+void
+_end(SV *self)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    MAGIC *magic = magic_of(aTHX_ self, &cgroup_magic, "Forkless::Cgroup");
+    forkless_cgroup *group = (forkless_cgroup *)magic->mg_ptr;
+    magic->mg_ptr = NULL;
+    ANSWER(forkless_cgroup_end(group, &error), &error, NULL);
+    XSRETURN_YES;
 
 MODULE = Forkless    PACKAGE = Forkless::WaitSet
 

@@ -15,7 +15,7 @@ pub struct NativeCgroup {
     path: String,
 }
 
-fn told(error: io::Error) -> napi::Error<String> {
+fn to_js_error(error: io::Error) -> napi::Error<String> {
     napi::Error::new(code(&error), error.to_string())
 }
 
@@ -31,10 +31,10 @@ impl NativeCgroup {
     /// Creates one below the cgroup of this directory, or below that of this process. `limits`: files and values.
     #[napi(factory)]
     pub fn create(parent: Option<String>, limits: Vec<Vec<String>>) -> napi::Result<Self, String> {
-        let parent = parent.map_or_else(Cgroup::own, |parent| Ok(parent.into())).map_err(told)?;
+        let parent = parent.map_or_else(Cgroup::own, |parent| Ok(parent.into())).map_err(to_js_error)?;
         let limits: Vec<(&str, &str)> =
             limits.iter().filter_map(|one| Some((one.first()?.as_str(), one.get(1)?.as_str()))).collect();
-        let group = Cgroup::with_limits(parent, &limits).map_err(told)?;
+        let group = Cgroup::with_limits(parent, &limits).map_err(to_js_error)?;
         let path = group.path().display().to_string();
         Ok(Self { group: Some(group), path })
     }
@@ -54,38 +54,38 @@ impl NativeCgroup {
     /// The contents of a file.
     #[napi]
     pub fn get(&self, file: String) -> napi::Result<String, String> {
-        self.group()?.get(&file).map_err(told)
+        self.group()?.get(&file).map_err(to_js_error)
     }
 
     /// Writes to a file.
     #[napi]
     pub fn set(&self, file: String, value: String) -> napi::Result<(), String> {
-        self.group()?.set(&file, &value).map(drop).map_err(told)
+        self.group()?.set(&file, &value).map(drop).map_err(to_js_error)
     }
 
     /// A file of names and numbers.
     #[napi]
     pub fn counters(&self, file: String) -> napi::Result<BTreeMap<String, f64>, String> {
-        let found = self.group()?.counters(&file).map_err(told)?;
+        let found = self.group()?.counters(&file).map_err(to_js_error)?;
         Ok(found.into_iter().map(|(name, count)| (name, count as f64)).collect())
     }
 
     /// Signals every process in it.
     #[napi]
     pub fn signal(&self, signal: i32) -> napi::Result<(), String> {
-        self.group()?.signal(signal).map_err(told)
+        self.group()?.signal(signal).map_err(to_js_error)
     }
 
     /// Kills every process in it.
     #[napi]
     pub fn kill(&self) -> napi::Result<(), String> {
-        self.group()?.kill().map_err(told)
+        self.group()?.kill().map_err(to_js_error)
     }
 
     /// Removes it.
     #[napi]
     pub fn remove(&mut self) -> napi::Result<(), String> {
         self.group()?;
-        self.group.take().map_or(Ok(()), Cgroup::remove).map_err(told)
+        self.group.take().map_or(Ok(()), Cgroup::remove).map_err(to_js_error)
     }
 }

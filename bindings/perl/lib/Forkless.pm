@@ -244,6 +244,10 @@ Waits for many children. Load it with C<use Forkless::WaitSet>.
 
 Launches short programs from a template, without exec (experimental). Load it with C<use Forkless::Warm>.
 
+=item L<Forkless::Cgroup>
+
+Limits of all processes of a program together. Load it with C<use Forkless::Cgroup>.
+
 =item L<Forkless::Sandbox>
 
 What a program may do that is not trusted. Load it with C<use Forkless::Sandbox>.

@@ -806,15 +806,12 @@ int forkless_warm_get_stats(const forkless_warm *warm, forkless_warm_stats *stat
 
 /* ---- Cgroups ------------------------------------------------------------------------------------------------------------------
  *
- *     char *controllers[] = {"memory", "pids", NULL};
+ *     char *limits[] = {"memory.max", "512M", "pids.max", "100", NULL};
  *     forkless_cgroup *group;
- *     forkless_cgroup_hand_down("/sys/fs/cgroup/my.slice", controllers, &error);
- *     if (forkless_cgroup_create("/sys/fs/cgroup/my.slice", "build-7", &group, &error) == 0) {
- *         forkless_cgroup_memory_max(group, 512 << 20, &error);
+ *     if (forkless_cgroup_with_limits("/sys/fs/cgroup/my.slice", limits, &group, &error) == 0) {
  *         forkless_command_cgroup(command, forkless_cgroup_directory(group, NULL));
  *         forkless_command_status(command, &status, &error);
- *         forkless_cgroup_kill(group, NULL);                // descendants that still run
- *         forkless_cgroup_free(group);
+ *         forkless_cgroup_end(group, &error);                // with descendants that still run
  *     }
  *
  * Only version 2, see cgroups(7). A cgroup's limits, statistics, freezing and killing include the cgroups below it. File names and
@@ -830,10 +827,16 @@ int forkless_cgroup_own(char *text, size_t size, forkless_error *error);
 int forkless_cgroup_hand_down(const char *directory, char *const controllers[], forkless_error *error);
 /* Create the cgroup `name` below the directory of another. -EEXIST if it exists, -EINVAL if the directory is not a cgroup. */
 int forkless_cgroup_create(const char *parent, const char *name, forkless_cgroup **cgroup, forkless_error *error);
+/* Create one with an unused name below the directory of another (NULL: below one's own), hand the controllers down, and set limits: pairs of
+ * a file and its value, as in cgroups(7), and a null pointer. -ENOENT if the parent has not got a controller to hand down, -EBUSY if it has
+ * processes itself. */
+int forkless_cgroup_with_limits(const char *parent, char *const limits[], forkless_cgroup **cgroup, forkless_error *error);
 /* Free the handle, and remove the cgroup and those below it if they are empty. Does not kill processes or wait for them. */
 void forkless_cgroup_free(forkless_cgroup *cgroup);
 /* The same, but reports errors: -EBUSY if there is a process in one of them. The handle is freed in any case. */
 int forkless_cgroup_remove(forkless_cgroup *cgroup, forkless_error *error);
+/* Send SIGKILL to all processes, wait until they have ended, for 10 seconds at most, and remove the cgroup. The handle is freed in any case. */
+int forkless_cgroup_end(forkless_cgroup *cgroup, forkless_error *error);
 /* The cgroup's directory: its path; a descriptor, for forkless_command_cgroup, which belongs to the handle. */
 int forkless_cgroup_path(const forkless_cgroup *cgroup, char *text, size_t size, forkless_error *error);
 int forkless_cgroup_directory(const forkless_cgroup *cgroup, forkless_error *error);
@@ -870,6 +873,8 @@ int forkless_cgroup_wait_frozen(const forkless_cgroup *cgroup, int64_t timeout_m
 int forkless_cgroup_wait_empty(const forkless_cgroup *cgroup, int64_t timeout_ms, forkless_error *error);
 /* Send SIGKILL to all processes. forkless_cgroup_wait_empty waits until they have ended. */
 int forkless_cgroup_kill(const forkless_cgroup *cgroup, forkless_error *error);
+/* Send a signal to all processes, none of which can escape by forking. */
+int forkless_cgroup_signal(const forkless_cgroup *cgroup, int number, forkless_error *error);
 /* Send the signal to all processes, SIGKILL to those that remain after grace_ms, and wait until the cgroup is empty. Returns 1 if none
  * had to be killed, else 0. */
 int forkless_cgroup_terminate(const forkless_cgroup *cgroup, int number, int64_t grace_ms, forkless_error *error);

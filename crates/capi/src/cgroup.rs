@@ -38,22 +38,59 @@ unsafe extern "C" fn forkless_cgroup_create(
     unsafe { to_status(error, || give(cgroup, || Ok(out(Cgroup::create(text(parent)?, utf8(name)?)?)))) }
 }
 #[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_cgroup_with_limits(
+    parent: *const c_char,
+    limits: *const *const c_char,
+    cgroup: *mut *mut Cgroup,
+    error: *mut Error,
+) -> c_int {
+    let make = || {
+        // SAFETY: the header's contract.
+        let (parent, words) = unsafe { (if parent.is_null() { None } else { Some(text(parent)?) }, list(limits)?) };
+        let words: Option<Vec<&str>> = words.into_iter().map(|word| word.to_str()).collect();
+        let words = words.ok_or(Failure::Refused(libc::EILSEQ, "a limit is not UTF-8"))?;
+        let limits: Vec<(&str, &str)> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        if limits.len() * 2 != words.len() {
+            return Err(bad("a limit has no value"));
+        }
+        let made = match parent {
+            Some(parent) => Cgroup::with_limits(parent, &limits),
+            None => Cgroup::own().and_then(|own| Cgroup::with_limits(own, &limits)),
+        };
+        Ok(out(made?))
+    };
+    // SAFETY: the header's contract.
+    unsafe { to_status(error, || give(cgroup, make)) }
+}
+#[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_free(cgroup: *mut Cgroup) {
     // SAFETY: the header's contract.
     unsafe { free(cgroup) };
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_remove(cgroup: *mut Cgroup, error: *mut Error) -> c_int {
-    let remove = || {
+    // SAFETY: the header's contract.
+    unsafe { consume(cgroup, Cgroup::remove, error) }
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_cgroup_end(cgroup: *mut Cgroup, error: *mut Error) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { consume(cgroup, Cgroup::end, error) }
+}
+
+/// # Safety
+/// The header's contract: the handle is not used afterwards, whatever the result.
+unsafe fn consume(cgroup: *mut Cgroup, work: fn(Cgroup) -> std::io::Result<()>, error: *mut Error) -> c_int {
+    let consume = || {
         if cgroup.is_null() {
             return Err(bad("the handle is a null pointer"));
         }
-        // SAFETY: the header's contract: the handle is not used afterwards, whatever the result.
+        // SAFETY: see the function.
         let taken = unsafe { Box::from_raw(cgroup) };
-        Ok(taken.remove().map(|()| 0)?)
+        Ok(work(*taken).map(|()| 0)?)
     };
-    // SAFETY: the header's contract.
-    unsafe { to_status(error, remove) }
+    // SAFETY: see the function.
+    unsafe { to_status(error, consume) }
 }
 
 /// Defines cgroup functions: their parameters between the handle and the error, and their work.
@@ -105,6 +142,7 @@ methods! {
     fn forkless_cgroup_wait_frozen(timeout_ms: i64) cgroup => Ok(cgroup.wait_frozen(duration(timeout_ms))? as c_int);
     fn forkless_cgroup_wait_empty(timeout_ms: i64) cgroup => Ok(cgroup.wait_empty(duration(timeout_ms))? as c_int);
     fn forkless_cgroup_kill() cgroup => Ok(cgroup.kill().map(|()| 0)?);
+    fn forkless_cgroup_signal(number: c_int) cgroup => Ok(cgroup.signal(number).map(|()| 0)?);
     fn forkless_cgroup_terminate(number: c_int, grace_ms: i64) cgroup => {
         Ok(cgroup.terminate(number, duration(grace_ms))? as c_int)
     };

@@ -96,6 +96,25 @@ static void a_cgroup_is_created_used_killed_and_removed(void) {
     EXPECT(-1, stat(path, &by_name));
 }
 
+static void a_name_is_found_and_all_end(void) {
+    char *none[] = {NULL}, *unknown[] = {(char *)"none.max", (char *)"1", NULL};
+    forkless_cgroup *group = NULL;
+    forkless_error error;
+    char path[PATH_MAX];
+    EXPECT(0, forkless_cgroup_with_limits(parent, none, &group, NULL));
+    CHECK(forkless_cgroup_path(group, path, sizeof path, NULL) > 0);
+    forkless_child *polite = born_in(group, "exec sleep 1000");
+    EXPECT(-EINVAL, forkless_cgroup_signal(group, 0, NULL));
+    EXPECT(0, forkless_cgroup_signal(group, SIGTERM, NULL));
+    expect_killed(polite, SIGTERM);
+    forkless_child *child = born_in(group, "sleep 1000 & trap '' TERM; wait");
+    EXPECT(0, forkless_cgroup_end(group, &error));
+    expect_killed(child, SIGKILL);
+    CHECK(access(path, F_OK) != 0);
+    EXPECT(-ENOENT, forkless_cgroup_with_limits(parent, unknown, &group, &error));
+    CHECK(strstr(error.message, "none") != NULL);
+}
+
 static void a_cgroup_with_a_process_is_not_removed(void) {
     forkless_cgroup *group = create("busy");
     forkless_child *child = born_in(group, "exec sleep 1000");
@@ -267,6 +286,7 @@ int main(void) {
         return 0;
     }
     a_cgroup_is_created_used_killed_and_removed();
+    a_name_is_found_and_all_end();
     a_cgroup_with_a_process_is_not_removed();
     terminate_ends_all_processes();
     frozen_and_thawed();

@@ -199,6 +199,12 @@ static void no_cgroup(void) {
     EXPECT(-EINVAL, forkless_cgroup_create("/", NULL, &group, NULL));
     EXPECT(-EINVAL, forkless_cgroup_create("/", "x", NULL, NULL));
     EXPECT(-EILSEQ, forkless_cgroup_create("/", "\xff", &group, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_with_limits("/", NULL, &group, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_with_limits("/", list, NULL, NULL));
+    char *odd[] = {(char *)"pids.max", NULL};
+    EXPECT(-EINVAL, forkless_cgroup_with_limits("/", odd, &group, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_signal(NULL, 15, NULL));
+    EXPECT(-EINVAL, forkless_cgroup_end(NULL, NULL));
     EXPECT(-EINVAL, forkless_cgroup_remove(NULL, NULL));
     EXPECT(-EINVAL, forkless_cgroup_path(NULL, text, sizeof text, NULL));
     EXPECT(-EINVAL, forkless_cgroup_directory(NULL, NULL));

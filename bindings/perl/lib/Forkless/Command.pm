@@ -55,6 +55,7 @@ sub _setting {
     return $self->environment($value)                           if $name eq 'environment';
     return $self->warm($value)                                  if $name eq 'warm';
     return $self->sandbox($value)                               if $name eq 'sandbox';
+    return $self->cgroup($value)                                if $name eq 'cgroup' && ref $value ne 'ARRAY';
     my $kinds = Forkless::Command::_kinds($name) // Forkless::_croak("no such setting: $name");
     return $self->set($name, $value) if ref $value ne 'ARRAY' || $kinds =~ /\A[LNB]\z/;
     # [[a, b], [c, d]]: two calls. [a, b]: one call, or two if the setting takes one argument.
@@ -86,7 +87,7 @@ sub set {
     return Forkless::Command::_set($self, $name, @values) ? $self : Forkless::Error::give($self);
 }
 
-for my $name (Forkless::settings()) {
+for my $name (grep { $_ ne 'cgroup' } Forkless::settings()) {
     no strict 'refs';
     *{$name} = sub { my $self = shift; return $self->set($name, @_) };
 }
@@ -116,6 +117,12 @@ sub sandbox {
         $sandbox = Forkless::Sandbox->new(%$sandbox) or return Forkless::Error::give($self);
     }
     return $self->_sandbox($sandbox) ? $self : Forkless::Error::give($self);
+}
+
+# A Forkless::Cgroup, or a handle or the number of a descriptor of the directory of one.
+sub cgroup {
+    my ($self, $group) = @_;
+    return $self->set(cgroup => ref $group && eval { $group->isa('Forkless::Cgroup') } ? $group->fileno : $group);
 }
 
 sub cwd {

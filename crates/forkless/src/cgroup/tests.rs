@@ -66,6 +66,18 @@ fn a_name_is_found_and_its_end_is_the_end_of_all_in_it() -> io::Result<()> {
 }
 
 #[test]
+fn a_launch_into_a_killed_group_works_or_says_why_not() -> io::Result<()> {
+    let Some(group) = create("killed") else { return Ok(()) };
+    group.kill()?;
+    let launched = Command::new("true").cgroup(group.directory()?).status();
+    match launched {
+        Ok(status) => assert!(status.success(), "{status}"),
+        Err(error) => assert!(error.to_string().contains("create another one"), "{error}"),
+    }
+    group.remove()
+}
+
+#[test]
 fn a_child_is_born_in_it_killed_with_it_and_it_is_removed() -> io::Result<()> {
     let Some(group) = create("born") else { return Ok(()) };
     let name = group.path().file_name().expect("a name").to_str().expect("text").to_owned();

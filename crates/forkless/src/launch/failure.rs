@@ -156,6 +156,10 @@ pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     }
 }
 
+/// A child that has not come to its first step in another cgroup.
+const KILLED_GROUP: &str = "the child was killed before it could run the program. Newer kernels do this in each cgroup whose \
+                            processes were killed at once before (cgroup.kill): create another one";
+
 /// Best-effort steps that failed.
 pub(crate) fn skipped(plan: &Plan, frame: &Frame) -> Vec<Error> {
     misses(frame)
@@ -179,7 +183,10 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         }
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
-            return Error::killed(plan.program(), step);
+            let error = Error::killed(plan.program(), step);
+            // cgroup_post_fork() in kernel/cgroup/cgroup.c compares `kill_seq` of the caller's cgroup with that of the new one.
+            let may_be_killed_group = op.is_none() && plan.place.cgroup.is_some();
+            return if may_be_killed_group { error.note(KILLED_GROUP) } else { error };
         }
         Outcome::Garbled(step) => {
             let why =

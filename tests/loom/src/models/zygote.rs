@@ -10,7 +10,7 @@ use std::mem::zeroed;
 
 pub const MODEL: Model = Model { name: "zygote", run: waits, warm: || (), switches: None };
 
-struct Launch {
+struct Compared {
     comparison: Comparison,
     frame: Frame,
     /// What the caller does before it concludes, and the child uses after it.
@@ -18,14 +18,14 @@ struct Launch {
 }
 
 // SAFETY: loom reports accesses that could take place at once.
-unsafe impl Sync for Launch {}
+unsafe impl Sync for Compared {}
 
 fn waits() {
     for are_equal in [true, false] {
         // SAFETY: a frame may be all zero.
         let frame = unsafe { zeroed() };
         let (comparison, caller) = (Comparison::new(true), UnsafeCell::new(0));
-        let launch: &'static Launch = Box::leak(Box::new(Launch { comparison, frame, caller }));
+        let launch: &'static Compared = Box::leak(Box::new(Compared { comparison, frame, caller }));
         let child = thread::spawn(|| {
             let answer = launch.comparison.await_result(&launch.frame);
             // SAFETY: loom checks the accesses.

@@ -1,0 +1,54 @@
+use v5.16;
+use warnings;
+use Errno qw(EINVAL ENOENT);
+use File::Basename qw(basename);
+use Test::More;
+
+use Forkless;
+use Forkless::Cgroup;
+
+my ($parent) = grep { -e "$_/cgroup.procs" && -w $_ } qw(/sys/fs/cgroup /sys/fs/cgroup/unified);
+if (!defined $parent) {
+    print "SKIPPED: cgroups, because no cgroup of version 2 is writable here\n";
+    plan skip_all => 'no cgroup';
+}
+
+my $group = Forkless::Cgroup->new(parent => $parent, raise => 1);
+my $name  = basename($group->path);
+my $seen  = Forkless->new(cmd => ['cat', '/proc/self/cgroup'], cgroup => $group)->capture;
+like($seen->stdout, qr{/\Q$name\E$}m, 'a program starts in it');
+my $polite = Forkless->new(cmd => ['sleep', '600'])->cgroup($group)->spawn;
+is($group->counter('cgroup.events', 'populated'), 1, 'it has a process');
+is($group->wait_empty(0.01), 0, 'which does not end');
+is($group->terminate(60), 1, 'but if it is asked to');
+is($polite->wait & 127, 15, '… by SIGTERM');
+my $stubborn = Forkless->new(cmd => ['sh', '-c', 'trap "" TERM; echo; setsid sleep 600 & while :; do sleep 1; done'], cgroup => $group, stdout => 'pipe')->spawn;
+readline $stubborn->stdout;
+my $left = Forkless->new(cmd => ['sleep', '600'], cgroup => $group)->spawn;
+is($group->terminate(0.05), 0, 'one that does not is killed');
+is($stubborn->wait & 127, 9, '… by SIGKILL');
+ok($group->end, 'its end');
+is($left->wait & 127, 15, '… comes after that of all processes');
+ok(!-e "$parent/$name", '… and it is removed');
+ok(!eval { $group->kill; 1 }, 'it is not used any more');
+
+for my $limit ([memory_max => '64M', 'memory.max', 64 << 20], [tasks_max => 20, 'pids.max', 20], [cpu_max => 1.5, 'cpu.max', '150000 100000']) {
+    my ($option, $value, $file, $written) = @$limit;
+    my $limited = Forkless::Cgroup->new(parent => $parent, $option => $value);
+    if (!$limited) {
+        like($Forkless::error, qr/no controller/, "no $option here");
+        print "SKIPPED: the limit $option, because $Forkless::error\n";
+        next;
+    }
+    is($limited->get($file), $written, $option);
+    ok($limited->end, 'removed');
+}
+
+ok(!Forkless::Cgroup->new(parent => '/no/such'), 'no parent');
+is($Forkless::error->errno, ENOENT, '… is an error');
+ok(!Forkless::Cgroup->new(parent => '/tmp'), 'a parent that is no cgroup');
+is($Forkless::error->errno, EINVAL, '… is an error');
+for my $wrong ([memory => 1], [cpu_max => 'x']) {
+    ok(!eval { Forkless::Cgroup->new(parent => $parent, @$wrong); 1 }, "refused: @$wrong");
+}
+done_testing;
