@@ -900,6 +900,14 @@ CODE:
 OUTPUT:
     RETVAL
 
+void
+_check(SV *self)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    ANSWER(forkless_sandbox_check(SANDBOX(self), &error), &error, NULL);
+    XSRETURN_YES;
+
 MODULE = Forkless    PACKAGE = Forkless::Cgroup
 
 PROTOTYPES: DISABLE

@@ -48,6 +48,8 @@ export interface SandboxOptions {
 export class Sandbox {
   /** Throws if a path cannot be opened, or with the code EOPNOTSUPP if the kernel has no Landlock of Linux 6.2. */
   constructor(options?: SandboxOptions);
+  /** Tries whether this machine can give it to this process. The error says what is refused. */
+  check(): void;
   readonly #number: number;
 }
 

@@ -47,6 +47,10 @@ class Sandbox {
     unused.register(this, this.#number);
   }
 
+  check() {
+    native.checkSandbox(this.#number);
+  }
+
   // The sandbox that an option means. True: one without paths.
   static of(value) {
     return value instanceof Sandbox ? value : new Sandbox(value === true ? {} : value);

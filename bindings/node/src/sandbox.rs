@@ -49,6 +49,14 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
     Ok(number)
 }
 
+/// Whether it works here.
+#[napi]
+pub fn check_sandbox(number: u32) -> napi::Result<(), String> {
+    let found = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).1.get(&number).cloned();
+    let checked = found.map_or(Ok(()), |kept| kept.sandbox.check());
+    checked.map_err(|error| napi::Error::new(code(&error), error.to_string()))
+}
+
 /// Its object is gone.
 #[napi]
 pub fn release_sandbox(number: u32) {

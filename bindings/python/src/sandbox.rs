@@ -73,6 +73,11 @@ impl Sandbox {
         Ok(Self { prepared, has_init, repr })
     }
 
+    /// Whether this machine can give the sandbox to this process, by trying. Raises OSError, which says what is refused.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.prepared.check()).map_err(|error| error::plain(py, error))
+    }
+
     fn __repr__(&self) -> &str {
         &self.repr
     }

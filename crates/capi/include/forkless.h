@@ -915,6 +915,8 @@ typedef struct forkless_sandbox forkless_sandbox;
 int forkless_sandbox_namespaces(const forkless_sandbox_options *options, forkless_sandbox **sandbox, forkless_error *error);
 /* Prepare a sandbox of landlock(7), which hides nothing and works where user namespaces are refused. -ENOTSUP if the kernel has none, or that of a Linux before 6.2; -ENOENT if a path does not exist. */
 int forkless_sandbox_landlock(const forkless_sandbox_options *options, forkless_sandbox **sandbox, forkless_error *error);
+/* Whether this machine can give the sandbox to this process, by trying. The error says what is refused. */
+int forkless_sandbox_check(const forkless_sandbox *sandbox, forkless_error *error);
 void forkless_sandbox_free(forkless_sandbox *sandbox);
 /* Launch the program in the sandbox, which may be freed afterwards. The launch fails if a path was replaced since the sandbox was prepared,
  * or with a setting that would weaken it: inherit_all, best_effort, a Landlock ruleset. */

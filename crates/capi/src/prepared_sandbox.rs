@@ -81,6 +81,11 @@ unsafe extern "C" fn forkless_sandbox_landlock(
     unsafe { prepare(Sandbox::landlock, options, sandbox, error) }
 }
 #[unsafe(no_mangle)]
+unsafe extern "C" fn forkless_sandbox_check(sandbox: *const PreparedSandbox, error: *mut Error) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { to_status(error, || Ok(shared(sandbox)?.check().map(|()| 0)?)) }
+}
+#[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_sandbox_free(sandbox: *mut PreparedSandbox) {
     // SAFETY: the header's contract.
     unsafe { free(sandbox) };

@@ -253,6 +253,7 @@ static void no_sandbox(void) {
     EXPECT(-EINVAL, forkless_sandbox_landlock(&options, &sandbox, NULL));
     EXPECT(-EINVAL, forkless_command_sandbox(command, NULL));
     EXPECT(-EINVAL, forkless_command_sandbox(NULL, NULL));
+    EXPECT(-EINVAL, forkless_sandbox_check(NULL, NULL));
     forkless_sandbox_free(NULL);
     CHECK(sandbox == NULL);
 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Error(Arc<ErrorParts>);
 
+#[derive(Clone)]
 struct ErrorParts {
     program: OsString,
     step: Step,
@@ -74,6 +75,14 @@ impl Error {
     }
 
     /// A remark that helps to handle the error.
+    /// The same, with another name of the program.
+    #[cfg(feature = "sandbox")]
+    pub(crate) fn of_program(&self, name: &str) -> Self {
+        let mut inner = (*self.0).clone();
+        inner.program = name.into();
+        Self(Arc::new(inner))
+    }
+
     pub(crate) fn note(self, note: impl Into<String>) -> Self {
         self.change(|inner| inner.note = Some(note.into()))
     }

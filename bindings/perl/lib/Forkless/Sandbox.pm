@@ -26,7 +26,13 @@ sub new {
     $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
     my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env)};
     my $self  = $class->_prepare($mode eq 'landlock', @lists, $flags) or return Forkless::Error::give(\%how);
+    $self->{raise} = $how{raise};
     return $self;
+}
+
+sub check {
+    my ($self) = @_;
+    return $self->_check ? 1 : Forkless::Error::give($self);
 }
 
 1;
@@ -91,6 +97,10 @@ With C<landlock>, whether the program may change modes, owners and times. It may
 As for commands.
 
 =back
+
+=head2 check
+
+Whether this machine can give the sandbox to this process, by trying. Else it returns undef, and C<$Forkless::error> says what is refused.
 
 =head1 SEE ALSO
 

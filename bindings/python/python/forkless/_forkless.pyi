@@ -116,6 +116,7 @@ class Sandbox:
         keep_env: str | Iterable[str] | None = None,
         change_attributes: bool = False,
     ) -> Self: ...
+    def check(self) -> None: ...
 
 @type_check_only
 class WarmStats(TypedDict):

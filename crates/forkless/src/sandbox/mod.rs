@@ -346,6 +346,33 @@ struct OfAllLaunches {
 #[derive(Clone)]
 pub struct PreparedSandbox(Arc<OfAllLaunches>);
 
+impl PreparedSandbox {
+    /// Whether this machine can give the sandbox to this process: tries to execute `/` in it, which fails as the very last step.
+    ///
+    /// ```no_run
+    /// use forkless::Sandbox;
+    /// let sandbox = match Sandbox::new().write(".").prepare().and_then(|sandbox| sandbox.check().map(|()| sandbox)) {
+    ///     Ok(sandbox) => sandbox,
+    ///     Err(why) => {
+    ///         eprintln!("{why}; processes and names of files will be visible");
+    ///         Sandbox::landlock().write(".").prepare()?
+    ///     }
+    /// };
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is refused: user namespaces (by AppArmor, a sysctl or a container), a mount, Landlock, a seccomp filter.
+    pub fn check(&self) -> io::Result<()> {
+        let Err(error) = Command::new("/").current_dir("/").sandbox(self).spawn() else { return Ok(()) };
+        match Error::of(&error) {
+            Some(found) if found.step() == Step::Exec && found.errno() == Some(errno::EACCES) => Ok(()),
+            Some(found) => Err(found.of_program("a trial of the sandbox").into()),
+            None => Err(error),
+        }
+    }
+}
+
 impl std::fmt::Debug for PreparedSandbox {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_list().entries(self.0.places.iter().map(|place| &place.path)).finish()

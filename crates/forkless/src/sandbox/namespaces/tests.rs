@@ -11,13 +11,14 @@ use std::time::Duration;
 /// The sandbox, if user namespaces are allowed here.
 fn prepared(sandbox: &Sandbox) -> Option<PreparedSandbox> {
     let sandbox = sandbox.prepare().expect("a sandbox");
-    match shell(&sandbox, "true").status() {
-        Err(error) if Error::of(&error).is_some_and(|error| error.step() == Step::Clone) => {
-            eprintln!("SKIPPED: sandbox: {error}");
+    match (shell(&sandbox, "true").status(), sandbox.check()) {
+        (Err(error), check) if Error::of(&error).is_some_and(|error| error.step() == Step::Clone) => {
+            eprintln!("SKIPPED: {}", check.expect_err("no namespaces"));
             None
         }
-        status => {
+        (status, check) => {
             assert!(status.expect("a launch").success());
+            check.expect("a sandbox that works");
             Some(sandbox)
         }
     }
@@ -392,6 +393,22 @@ fn a_program_has_the_network_that_was_chosen() {
         }
         assert_eq!(lines_of(&sandbox, &line), wanted, "{network:?}");
     }
+}
+
+/// Each reason is an error, with the words of the launch.
+#[test]
+fn what_a_machine_cannot_give_is_found_by_trying() {
+    let place = directory("tried");
+    let Some(sandbox) = prepared(Sandbox::new().read(place.join("inside"))) else { return };
+    let landlock = Sandbox::landlock().read(place.join("inside")).prepare();
+    std::fs::remove_dir_all(&place).expect("removed");
+    let reasons = [("namespaces", Ok(sandbox)), ("landlock", landlock)];
+    for (mode, sandbox) in reasons.into_iter().filter_map(|(mode, sandbox)| Some((mode, sandbox.ok()?))) {
+        let error = sandbox.check().expect_err(mode);
+        assert!(error.to_string().contains("a trial of the sandbox"), "{error}");
+        assert!(error.to_string().contains("prepare it again"), "{error}");
+    }
+    assert!(Sandbox::landlock().prepare().is_ok_and(|sandbox| sandbox.check().is_ok()));
 }
 
 #[test]
