@@ -272,6 +272,30 @@ fn bind_shows_a_directory_without_devices_and_setuid_programs() {
     }
 }
 
+/// Otherwise a hook of git, say, would run outside later.
+#[test]
+fn what_is_read_only_keeps_its_place_in_a_directory_that_may_be_written_to() {
+    for caller in Caller::with_user_namespaces("what_is_read_only_keeps_its_place") {
+        let directory = directory();
+        let path = directory.path().to_str().expect("text");
+        for name in ["", "a", "a/b", "a/b/hooks"] {
+            let made = directory.path().join(name);
+            let _ = fs::create_dir(&made);
+            fs::set_permissions(&made, fs::Permissions::from_mode(0o777)).expect("chmod");
+        }
+        let script = format!(
+            "cd {path}; for one in a a/b a/b/hooks; do mv $one $one-moved 2>/dev/null && echo $one; done; \
+             echo >a/b/hooks/new || echo fixed; echo >a/b/new && rm a/b/new && echo written"
+        );
+        let hooks = format!("{path}/a/b/hooks");
+        for binds in [vec![], vec!["--bind", path, "/elsewhere"]] {
+            let rules = [&binds[..], &["--bind", path, path, "--ro-bind", &hooks, &hooks]].concat();
+            assert_eq!(text(caller, &rules, &script), "fixed\nwritten\n");
+        }
+        assert!(directory.path().join("a/b/hooks").is_dir());
+    }
+}
+
 /// A read-only mount does not keep anybody from writing to a FIFO: only Landlock does.
 #[test]
 fn fifo_in_a_read_only_directory_cannot_be_written_to() {

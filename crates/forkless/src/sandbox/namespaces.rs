@@ -16,6 +16,7 @@ use crate::step::Step;
 use forkless_core::init;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -208,10 +209,12 @@ fn mounts(places: &[GivenPath], network: Network) -> io::Result<Vec<MountStep>> 
     // Directories before what is below them.
     let mut order: Vec<&GivenPath> = places.iter().collect();
     order.sort_by_key(|place| place.path.components().count());
+    let mut pinned = BTreeSet::new();
     for (number, place) in order.iter().enumerate() {
-        let is_below = order[..number].iter().any(|other| place.path.starts_with(&other.path));
-        if !is_below {
-            mount_point(&mut root, &place.path, place.is_directory);
+        // The last one that is above it is the nearest.
+        match order[..number].iter().rfind(|other| place.path.starts_with(&other.path)) {
+            Some(above) => pin(&mut root, above, place, &mut pinned)?,
+            None => mount_point(&mut root, &place.path, place.is_directory),
         }
         let read_only = if place.may_write { 0 } else { mount_attribute::READ_ONLY };
         show(&mut root, &place.source, &place.path, read_only | OF_PLACES);
@@ -233,6 +236,33 @@ fn file_system(root: &mut Command, kind: &str, path: impl AsRef<Path>, options: 
 
 fn show(root: &mut Command, source: &Path, path: &Path, set: u64) {
     root.sandbox.mounts.push(MountStep::Shown { source: source.to_owned(), target: below(path), set });
+}
+
+/// Mounts the directories between a place and one above it on themselves, where the program may write. It could rename one that is
+/// no mount point, and put another one in its place: what is read-only would be elsewhere then.
+fn pin(root: &mut Command, above: &GivenPath, place: &GivenPath, pinned: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    let Ok(rest) = place.path.strip_prefix(&above.path) else { return Ok(()) };
+    if !above.may_write || rest.as_os_str().is_empty() {
+        return Ok(());
+    }
+    if place.source != above.source.join(rest) {
+        let why = format!(
+            "sandbox: {}: below {}, where the program may write, it leads over a symbolic link, which could be replaced: give {}",
+            place.path.display(),
+            above.path.display(),
+            place.source.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let mut between: Vec<&Path> = rest.ancestors().skip(1).filter(|rest| !rest.as_os_str().is_empty()).collect();
+    between.reverse();
+    for rest in between {
+        let path = above.path.join(rest);
+        if pinned.insert(path.clone()) {
+            show(root, &above.source.join(rest), &path, OF_PLACES);
+        }
+    }
+    Ok(())
 }
 
 /// Makes the directories above a path.

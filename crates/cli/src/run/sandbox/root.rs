@@ -4,6 +4,7 @@
 //! of others, and makes the root the root.
 
 use std::{
+    collections::BTreeSet,
     ffi::{CStr, CString, OsStr},
     io,
     os::{
@@ -236,6 +237,8 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     // The kernel skips the rule of a directory that is hidden by a mount over it.
     rules.extend([LandlockRule(tmp, write), LandlockRule(shm, write)]);
     let unmade = sandbox.options.mounts.steps().iter().zip(trees).zip(made).filter(|(_, made)| !made);
+    let mut writable: Vec<PathBuf> = Vec::new();
+    let mut pinned = BTreeSet::new();
     for ((mount, tree), _) in unmade {
         // Those that every sandbox has, with their rules.
         let tree = match mount {
@@ -244,7 +247,13 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
             _ => tree,
         };
         let mount = if strict == 0 { mount } else { &mount.not_executable() };
-        rules.extend(add(command, mount, tree, write)?);
+        let target = absolute(mount.target());
+        if tree.is_some() {
+            pin(command, &writable, &target, &mut pinned);
+        }
+        let rule = add(command, mount, tree, write)?;
+        writable.extend(rule.is_some().then_some(target));
+        rules.extend(rule);
     }
     command.pivot_root(PLACE);
     landlock(sandbox, command, rules)
@@ -399,6 +408,20 @@ fn add(
     }
     mount.at(target).apply(command)?;
     Ok(None)
+}
+
+/// Mounts the directories between a mount point and a writable mount above it on themselves. The program could rename one that is no
+/// mount point, and put another one in its place: what is read-only would be elsewhere then.
+fn pin(command: &mut Command, writable: &[PathBuf], target: &Path, pinned: &mut BTreeSet<PathBuf>) {
+    let is_above = |above: &&PathBuf| target != **above && target.starts_with(above);
+    let Some(above) = writable.iter().filter(is_above).max_by_key(|above| above.as_os_str().len()) else { return };
+    let mut between: Vec<&Path> = target.ancestors().skip(1).take_while(|path| path != above).collect();
+    between.reverse();
+    for path in between {
+        if pinned.insert(path.to_owned()) {
+            command.make_dir(below(path), 0o755).bind(below(path), below(path));
+        }
+    }
 }
 
 /// The path in the new root, while that is being put together.

@@ -71,6 +71,38 @@ fn a_program_sees_what_it_was_given_and_nothing_else() {
     std::fs::remove_dir_all(place).expect("removed");
 }
 
+/// Otherwise a hook of git, say, would run outside later.
+#[test]
+fn what_is_read_only_keeps_its_place_though_all_around_it_may_be_written_to() {
+    let place = directory("pinned");
+    let project = place.join("inside");
+    for name in [".git/hooks/deep", "other"] {
+        std::fs::create_dir_all(project.join(name)).expect("a directory");
+    }
+    for name in ["", ".git", ".git/hooks", ".git/hooks/deep", "other"] {
+        std::fs::set_permissions(project.join(name), PermissionsExt::from_mode(0o777)).expect("chmod");
+    }
+    let mut sandbox = Sandbox::new();
+    sandbox
+        .read(project.join(".git/hooks/deep"))
+        .write(project.join(".git/hooks"))
+        .write(&project)
+        .read(project.join("other"));
+    let Some(sandbox) = prepared(&sandbox) else { return };
+    let line = format!(
+        "cd {}; for one in .git .git/hooks .git/hooks/deep other; do mv $one $one-moved && echo $one; done; rm -r .git; echo > .git/hooks/new && echo written; \
+         echo > .git/new && echo > new && echo written; echo > .git/hooks/deep/new || echo refused",
+        project.display()
+    );
+    assert_eq!(lines_of(&sandbox, &line), "written\nwritten\nrefused\n");
+    assert!(project.join(".git/hooks/deep").is_dir() && !project.join(".git-moved").exists());
+    // A link in what may be written to.
+    std::os::unix::fs::symlink(".git/hooks", project.join("link")).expect("a link");
+    let error = Sandbox::new().write(&project).read(project.join("link/deep")).prepare().expect_err("a link");
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
 /// A mount point that is there already may be a file of the host.
 #[test]
 fn files_of_the_host_stay_as_they_are() {
