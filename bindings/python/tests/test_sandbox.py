@@ -223,3 +223,25 @@ def test_errors_in_namespaces_are_those_of_any_launch(namespaces, tmp_path):
         forkless.run(["true"], sandbox=True, cwd=tmp_path)
     assert caught.value.filename == tmp_path and "read(" in str(caught.value.detail)
     assert forkless.run(["sh", "-c", "test -d /home"], sandbox=False, cwd="/").returncode == 0
+
+
+def test_the_loop_goes_on_while_a_sandbox_is_made(mode):
+    sandbox = forkless.Sandbox(mode=mode)
+
+    async def cancelled():
+        launches = [asyncio.ensure_future(forkless.asyncio.create_subprocess_exec("sleep", "600", sandbox=sandbox, cwd="/")) for _ in range(4)]
+        await asyncio.sleep(0)
+        for launch in launches:
+            launch.cancel()
+        ends = await asyncio.gather(*launches, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+        # An error comes as from any launch.
+        with pytest.raises(FileNotFoundError) as caught:
+            await forkless.asyncio.create_subprocess_exec("/no/such", sandbox=sandbox, cwd="/")
+        assert caught.value.filename == "/no/such"
+        child = await forkless.asyncio.create_subprocess_exec("sh", "-c", "exit 5", sandbox=sandbox, cwd="/")
+        assert await child.wait() == 5
+
+    asyncio.run(cancelled())
+    while forkless.reap_orphans():
+        pass

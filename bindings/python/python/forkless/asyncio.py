@@ -1,6 +1,6 @@
 """Subprocesses for asyncio: `create_subprocess_exec` and `create_subprocess_shell`, as in the standard module.
 
-The running event loop (also uvloop) watches the child's pidfd: no thread, no signal handler, no child watcher.
+The running event loop (also uvloop) watches the child's pidfd: no thread, no signal handler, no child watcher. A sandbox is made in a thread.
 """
 
 import asyncio
@@ -40,7 +40,10 @@ async def create_subprocess_shell(cmd, stdin=None, stdout=None, stderr=None, lim
 async def _create(words, stdin, stdout, stderr, limit, kwargs):
     loop = asyncio.get_running_loop()
     try:
-        handle = _start(words, stdin, stdout, stderr, kwargs)
+        if kwargs.get("sandbox"):
+            handle = await _start_beside(loop, words, stdin, stdout, stderr, kwargs)
+        else:
+            handle = _start(words, stdin, stdout, stderr, kwargs)
     except Exception as error:
         _forkless.tell(error, kwargs.get("executable") or words[0])
         raise
@@ -94,6 +97,19 @@ _LOOK = 0.05
 def _wake(future):
     if not future.done():
         future.set_result(None)
+
+
+async def _start_beside(loop, *words):
+    """`_start` in a thread: to make a sandbox takes milliseconds, for which the loop does not stop."""
+    starting = loop.run_in_executor(None, _start, *words)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # The descriptors are the caller's until the child has them.
+        await asyncio.wait([starting])
+        if starting.exception() is None:
+            starting.result().kill()
+        raise
 
 
 def _start(words, stdin, stdout, stderr, kwargs):
