@@ -880,7 +880,7 @@ MODULE = Forkless    PACKAGE = Forkless::Sandbox
 PROTOTYPES: DISABLE
 
 SV *
-_prepare(const char *class, bool landlock, SV *read, SV *write, SV *keep_env, int flags)
+_prepare(const char *class, bool landlock, SV *read, SV *write, SV *keep_env, SV *project, int flags)
 PREINIT:
     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
     forkless_error error;
@@ -891,8 +891,9 @@ CODE:
     options.read = texts_of(aTHX_ read);
     options.write = texts_of(aTHX_ write);
     options.keep_env = texts_of(aTHX_ keep_env);
+    options.project = texts_of(aTHX_ project);
     /* A string with a NUL byte. */
-    const bool good = options.read != NULL && options.write != NULL && options.keep_env != NULL;
+    const bool good = options.read != NULL && options.write != NULL && options.keep_env != NULL && options.project != NULL;
     int (*prepare)(const forkless_sandbox_options *, forkless_sandbox **, forkless_error *) =
         landlock ? forkless_sandbox_landlock : forkless_sandbox_namespaces;
     ANSWER(good ? prepare(&options, &sandbox, &error) : -EINVAL, good ? &error : NULL, "sandbox");

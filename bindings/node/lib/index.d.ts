@@ -36,6 +36,8 @@ export interface SandboxOptions {
   read?: string | URL | readonly (string | URL)[];
   /** Files and directories that it may also write to. */
   write?: string | URL | readonly (string | URL)[];
+  /** As `write`, but what programs outside obey there, such as hooks of git, stays read-only. With namespaces. */
+  project?: string | URL | readonly (string | URL)[];
   /** 'none': a loopback device alone (default with namespaces). 'refused': no sockets (default with Landlock). 'host': that of this process. */
   network?: 'none' | 'refused' | 'host';
   /** Variables that it inherits beside PATH, HOME, TERM, LANG and the like. With `env`, exactly those are passed. */

@@ -107,3 +107,14 @@ tests('a program ends as any other', async () => {
   await assert.rejects(run('true', { sandbox: true, cwd: os.homedir() }), /give the sandbox read/);
   assert.strictEqual((await run('sh', ['-c', 'grep -c Seccomp:.2 /proc/self/status || true'], { sandbox: false })).stdout, '0\n');
 }, ['namespaces']);
+
+tests('what is obeyed outside stays read-only in a project', async () => {
+  const place = places();
+  const project = path.join(place, 'inside');
+  fs.mkdirSync(path.join(project, '.git/hooks'), { recursive: true });
+  for (const name of ['.git', '.git/hooks']) fs.chmodSync(path.join(project, name), 0o777);
+  const line = '(echo > .git/hooks/a || mv .git x || echo > .git/b && echo written) 2> /dev/null';
+  assert.strictEqual((await run('sh', ['-c', line], { sandbox: { project }, cwd: project })).stdout, 'written\n');
+  assert.deepStrictEqual(fs.readdirSync(path.join(project, '.git/hooks')), []);
+  fs.rmSync(place, { recursive: true });
+}, ['namespaces']);

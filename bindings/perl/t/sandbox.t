@@ -57,6 +57,10 @@ for my $mode (qw(namespaces landlock)) {
     is($refused->status, -1, 'inherit_all');
     like($Forkless::error, qr/inherit_all/, '… is refused');
     next if $mode eq 'landlock';
+    mkdir "$inside/$_" for qw(.git .git/hooks);
+    chmod 0777, "$inside/.git", "$inside/.git/hooks";
+    $line = "(cd $inside; echo > .git/hooks/a || mv .git x || echo > .git/b && echo written) 2> /dev/null";
+    is(output_of($line, { project => $inside }), "written\n", 'what is obeyed outside stays read-only in a project');
 
     my $ends = Forkless->new(cmd => ['sh', '-c', 'test $PPID = 1 && kill -TERM $$'], cwd => '/', sandbox => {});
     is($ends->status & 127, 15, 'a signal is a signal');

@@ -245,3 +245,15 @@ def test_the_loop_goes_on_while_a_sandbox_is_made(mode):
     asyncio.run(cancelled())
     while forkless.reap_orphans():
         pass
+
+
+def test_what_is_obeyed_outside_stays_read_only_in_a_project(namespaces, places):
+    project, _ = places
+    (project / ".git" / "hooks").mkdir(parents=True)
+    for place in (project / ".git", project / ".git" / "hooks"):
+        place.chmod(0o777)
+    line = "echo > .git/hooks/a || mv .git x || echo > .git/b && echo written"
+    done = forkless.run(line, shell=True, sandbox=forkless.Sandbox(project=project), **{**TEXT, "cwd": project})
+    assert done.stdout == b"written\n" and os.listdir(project / ".git" / "hooks") == []
+    with pytest.raises(OSError, match="namespaces"):
+        forkless.Sandbox(mode="landlock", project=project)

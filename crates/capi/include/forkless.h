@@ -897,15 +897,17 @@ int forkless_cgroup_terminate(const forkless_cgroup *cgroup, int number, int64_t
 enum { FORKLESS_SANDBOX_NETWORK = 1, FORKLESS_SANDBOX_CHANGE_ATTRIBUTES = 2, FORKLESS_SANDBOX_NETWORK_REFUSED = 4 };
 
 /* Lists end in a null pointer; NULL: none. read, write: paths that the program may read, or also write to, with all below them. keep_env:
- * names of variables that it inherits beside PATH, HOME, TERM, LANG and the like. */
+ * names of variables that it inherits beside PATH, HOME, TERM, LANG and the like. project: as write, in
+ * namespaces, but what programs outside obey there, such as hooks of git, stays read-only. */
 typedef struct forkless_sandbox_options {
     size_t size; /* sizeof(forkless_sandbox_options) */
     int flags;
     char *const *read;
     char *const *write;
     char *const *keep_env;
+    char *const *project;
 } forkless_sandbox_options;
-#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL}
+#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL, NULL}
 
 typedef struct forkless_sandbox forkless_sandbox;
 

@@ -14,6 +14,7 @@ pub(crate) struct SandboxOptions {
     read: *const *const c_char,
     write: *const *const c_char,
     keep_env: *const *const c_char,
+    project: *const *const c_char,
 }
 
 const NETWORK: c_int = 1;
@@ -37,6 +38,9 @@ impl SandboxOptions {
         }
         for path in texts(self.write)? {
             sandbox.write(path);
+        }
+        for path in texts(self.project)? {
+            sandbox.writable_project(path);
         }
         for name in texts(self.keep_env)? {
             sandbox.keep_env(name);

@@ -91,6 +91,24 @@ static void rules(preparation mode) {
     free(none);
 }
 
+static void project(void) {
+    snprintf(place, sizeof place, "/tmp/forkless-c-project-%d", (int)getpid());
+    char *hooks = below(".git/hooks"), *git = below(".git"), *projects[] = {place, NULL};
+    EXPECT(0, mkdir(place, 0777));
+    EXPECT(0, mkdir(git, 0777));
+    EXPECT(0, mkdir(hooks, 0777));
+    EXPECT(0, chmod(place, 0777) | chmod(git, 0777) | chmod(hooks, 0777));
+    forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
+    options.project = projects;
+    forkless_sandbox *sandbox = prepare(forkless_sandbox_namespaces, &options);
+    const char *line = "(cd %s && echo > new && rm new; echo > %s/.git/hooks/a || echo refused) 2> /dev/null";
+    expect_output(sandboxed(line, sandbox), "refused\n");
+    forkless_sandbox_free(sandbox);
+    EXPECT(0, rmdir(hooks) | rmdir(git) | rmdir(place));
+    free(hooks);
+    free(git);
+}
+
 /* The handle knows how the program ended, and waitpid(2) how init did. */
 static void ends(void) {
     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
@@ -117,6 +135,7 @@ int main(void) {
     if (works(forkless_sandbox_namespaces)) {
         rules(forkless_sandbox_namespaces);
         ends();
+        project();
     }
     return 0;
 }

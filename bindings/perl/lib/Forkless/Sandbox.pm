@@ -10,7 +10,7 @@ our $VERSION = '0.1.0';
 my %NETWORK = (none => 0, host => 1, refused => 4);
 use constant CHANGE_ATTRIBUTES => 2;
 
-my %OPTION = map { $_ => 1 } qw(mode read write network keep_env change_attributes raise);
+my %OPTION = map { $_ => 1 } qw(mode read write project network keep_env change_attributes raise);
 
 sub new {
     my ($class, %how) = @_;
@@ -24,7 +24,7 @@ sub new {
     Forkless::_croak("network: 'none' needs mode => 'namespaces'") if $network eq 'none' && $mode eq 'landlock';
     Forkless::_croak("change_attributes: for mode => 'landlock' alone") if $how{change_attributes} && $mode ne 'landlock';
     $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
-    my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env)};
+    my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env project)};
     my $self  = $class->_prepare($mode eq 'landlock', @lists, $flags) or return Forkless::Error::give(\%how);
     $self->{raise} = $how{raise};
     return $self;
@@ -78,6 +78,10 @@ of system calls alone, which hide nothing, and work where user namespaces are re
 =item read, write
 
 A path, or a reference to an array of paths: files and directories that the program may read, or also write to, with all below them.
+
+=item project
+
+As C<write>, in namespaces, but what programs outside obey there, such as hooks of git, stays read-only.
 
 =item network
 

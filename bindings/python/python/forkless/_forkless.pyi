@@ -112,6 +112,7 @@ class Sandbox:
         mode: Literal["namespaces", "landlock"] = "namespaces",
         read: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
         write: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
+        project: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
         network: Literal["none", "refused", "host"] | None = None,
         keep_env: str | Iterable[str] | None = None,
         change_attributes: bool = False,

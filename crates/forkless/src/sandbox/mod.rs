@@ -15,7 +15,7 @@ use filter::{Shared, Surroundings};
 use forkless_core::sys::errno;
 use landlock::Ruleset;
 use namespaces::NamespaceSandbox;
-use preset::{DEVICES, NOBODY, SHOWN, keeps};
+use preset::{DEVICES, NOBODY, OBEYED, SHOWN, keeps};
 use rustix::fs::{FileType, Mode, OFlags, open, stat};
 use std::ffi::OsString;
 use std::io;
@@ -54,6 +54,7 @@ const REFUSES_SIGNALS: u32 = 6;
 pub struct Sandbox {
     mode: SandboxMode,
     places: Vec<(PathBuf, bool)>,
+    projects: Vec<PathBuf>,
     network: Network,
     change_attributes: bool,
     kept: Vec<OsString>,
@@ -127,6 +128,7 @@ impl Sandbox {
         Self {
             mode: SandboxMode::Landlock,
             places: Vec::new(),
+            projects: Vec::new(),
             network: Network::Refused,
             change_attributes: false,
             kept: Vec::new(),
@@ -156,6 +158,22 @@ impl Sandbox {
     pub fn write(&mut self, path: impl Into<PathBuf>) -> &mut Self {
         self.places.push((path.into(), true));
         self
+    }
+
+    /// Lets the program write to all below a directory, but for what other programs execute or obey there later, outside of the
+    /// sandbox: hooks and configuration of git, settings of editors, of direnv, cargo and shells.
+    /// These stay read-only at their places, as far as they exist at [`prepare`](Self::prepare); the program may make those that do not.
+    /// Needs namespaces.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// let sandbox = Sandbox::new().writable_project(".").prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn writable_project(&mut self, directory: impl Into<PathBuf>) -> &mut Self {
+        let directory = directory.into();
+        self.projects.push(directory.clone());
+        self.write(directory)
     }
 
     /// Lets the program change modes, owners and extended attributes of files, and times by path, as `chmod`, `cp -p`, `tar` and the linker
@@ -221,6 +239,9 @@ impl Sandbox {
                 );
             }
             return self.prepare_namespaces();
+        }
+        if !self.projects.is_empty() {
+            return unfit("writable_project needs namespaces: Landlock allows below a directory what it allows for it");
         }
         if self.network == Network::None {
             return unfit("a network of its own needs namespaces: Sandbox::new()");
@@ -314,7 +335,10 @@ impl Sandbox {
             let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
             Ok(GivenPath { path, source, is_directory, may_write: *may_write, file: (found.st_dev, found.st_ino) })
         };
-        self.places.iter().map(look_up).collect()
+        let of_project = |project: &PathBuf| OBEYED.map(|name| (project.join(name), false));
+        let obeyed = self.projects.iter().flat_map(of_project).filter(|(path, _)| path.symlink_metadata().is_ok());
+        let places: Vec<_> = self.places.iter().cloned().chain(obeyed).collect();
+        places.iter().map(look_up).collect()
     }
 }
 

@@ -49,3 +49,11 @@ pub fn keeps(name: &OsStr, kept: &[OsString]) -> bool {
         || KEPT_BEGINNINGS.iter().any(|start| text.starts_with(start))
         || kept.iter().any(|one| one == name)
 }
+
+/// What programs outside execute or obey in a project: hooks, and settings that name programs.
+#[rustfmt::skip]
+pub const OBEYED: [&str; 25] = [
+    ".git/hooks", ".git/config", ".gitmodules", ".gitconfig", ".husky", ".pre-commit-config.yaml", ".vscode", ".idea", ".zed", ".exrc", ".nvim.lua",
+    ".nvimrc", ".dir-locals.el", ".envrc", ".cargo", ".mcp.json", ".npmrc", ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv",
+    ".zprofile", ".config/fish",
+];

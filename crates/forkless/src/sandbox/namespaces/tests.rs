@@ -103,6 +103,29 @@ fn what_is_read_only_keeps_its_place_though_all_around_it_may_be_written_to() {
     std::fs::remove_dir_all(place).expect("removed");
 }
 
+#[test]
+fn a_project_may_be_changed_but_not_what_is_obeyed_there_outside() {
+    let place = directory("project");
+    let project = place.join("inside");
+    std::fs::create_dir_all(project.join(".git/hooks")).expect("a directory");
+    std::fs::write(project.join(".git/config"), "[core]\n").expect("write");
+    std::fs::write(project.join(".envrc"), "").expect("write");
+    for name in [".git", ".git/hooks", ".git/config", ".envrc"] {
+        std::fs::set_permissions(project.join(name), PermissionsExt::from_mode(0o777)).expect("chmod");
+    }
+    let Some(sandbox) = prepared(Sandbox::new().writable_project(&project)) else { return };
+    let line = format!(
+        "cd {}; for one in .git/hooks/new .git/config .envrc; do echo > $one || echo refused; done; rm -f .envrc; mv .git x; mv .git/config .git/x; \
+         for one in .git/index new .vscode; do echo > $one && echo written; done",
+        project.display()
+    );
+    assert_eq!(lines_of(&sandbox, &line), "refused\nrefused\nrefused\nwritten\nwritten\nwritten\n");
+    assert!(project.join(".git/config").is_file() && !project.join(".git/x").exists());
+    let error = Sandbox::landlock().writable_project(&project).prepare().expect_err("no namespaces");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
 /// A mount point that is there already may be a file of the host.
 #[test]
 fn files_of_the_host_stay_as_they_are() {
