@@ -105,11 +105,15 @@ async def _start_beside(loop, *words):
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
+        starting.add_done_callback(_kill)
         # The descriptors are the caller's until the child has them.
         await asyncio.wait([starting])
-        if starting.exception() is None:
-            starting.result().kill()
         raise
+
+
+def _kill(starting):
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().kill()
 
 
 def _start(words, stdin, stdout, stderr, kwargs):
