@@ -197,17 +197,21 @@ impl Targets {
         let here = self.directory.path().join("shown");
         let here = here.to_str().expect("text");
         let program = format!("{here}/program");
-        let words = ["--value", mode, here, &program, "--escape", attempt.name].map(str::to_owned);
+        let words = [mode, here, &program, "--escape", attempt.name].map(str::to_owned);
         let aims = [format!("here={here}"), format!("below={here}"), format!("file={here}/file")];
+        // Another language: escape/by_python.py, escape/by_node.js.
+        let launcher = std::env::var("FORKLESS_TEST_ESCAPE_BY").unwrap_or_else(|_| format!("{program} --value"));
+        let mut launcher = launcher.split(' ');
+        let first = launcher.next().expect("a program");
         let mut command = match attempt.control {
             Control::Terminal => {
                 let mut command = self.caller.forkless(&["--pty"]);
-                command.arg(&program);
+                command.arg(first);
                 command
             }
-            _ => self.caller.shell(&program),
+            _ => self.caller.shell(first),
         };
-        command.args(words).args(aims).args(&self.words).env("FORKLESS_SECRET", "secret");
+        command.args(launcher).args(words).args(aims).args(&self.words).env("FORKLESS_SECRET", "secret");
         self.start(command)
     }
 
