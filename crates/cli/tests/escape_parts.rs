@@ -292,6 +292,11 @@ fn what_is_read_only_keeps_its_place_in_a_directory_that_may_be_written_to() {
             let rules = [&binds[..], &["--bind", path, path, "--ro-bind", &hooks, &hooks]].concat();
             assert_eq!(text(caller, &rules, &script), "fixed\nwritten\n");
         }
+        // The program could put a directory in the place of a link.
+        std::os::unix::fs::symlink("a", directory.path().join("link")).expect("a link");
+        let place = format!("{path}/link/b");
+        let words = caller.failure(&["--sandbox", "--bind", path, path, "--ro-bind", path, &place, "true"]);
+        assert!(words.contains("symbolic link") && words.contains("/link"), "{words}");
         assert!(directory.path().join("a/b/hooks").is_dir());
     }
 }

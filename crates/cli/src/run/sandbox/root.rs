@@ -28,7 +28,7 @@ use landlock::{
     Scope,
 };
 use rustix::{
-    fs::{FileType, Mode, OFlags, mkdirat, mknodat, openat, symlinkat},
+    fs::{FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2, symlinkat},
     io::Errno,
 };
 
@@ -237,7 +237,7 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
     // The kernel skips the rule of a directory that is hidden by a mount over it.
     rules.extend([LandlockRule(tmp, write), LandlockRule(shm, write)]);
     let unmade = sandbox.options.mounts.steps().iter().zip(trees).zip(made).filter(|(_, made)| !made);
-    let mut writable: Vec<PathBuf> = Vec::new();
+    let mut writable: Vec<(PathBuf, OwnedFd)> = Vec::new();
     let mut pinned = BTreeSet::new();
     for ((mount, tree), _) in unmade {
         // Those that every sandbox has, with their rules.
@@ -249,10 +249,12 @@ pub(super) fn build(sandbox: &Sandbox<'_>, command: &mut Command, trees: &Trees)
         let mount = if strict == 0 { mount } else { &mount.not_executable() };
         let target = absolute(mount.target());
         if tree.is_some() {
-            pin(command, &writable, &target, &mut pinned);
+            pin(command, &writable, &target, &mut pinned)?;
         }
         let rule = add(command, mount, tree, write)?;
-        writable.extend(rule.is_some().then_some(target));
+        if let Some(LandlockRule(tree, _)) = &rule {
+            writable.push((target, copy(tree)?));
+        }
         rules.extend(rule);
     }
     command.pivot_root(PLACE);
@@ -412,16 +414,33 @@ fn add(
 
 /// Mounts the directories between a mount point and a writable mount above it on themselves. The program could rename one that is no
 /// mount point, and put another one in its place: what is read-only would be elsewhere then.
-fn pin(command: &mut Command, writable: &[PathBuf], target: &Path, pinned: &mut BTreeSet<PathBuf>) {
-    let is_above = |above: &&PathBuf| target != **above && target.starts_with(above);
-    let Some(above) = writable.iter().filter(is_above).max_by_key(|above| above.as_os_str().len()) else { return };
+fn pin(
+    command: &mut Command,
+    writable: &[(PathBuf, OwnedFd)],
+    target: &Path,
+    pinned: &mut BTreeSet<PathBuf>,
+) -> Result<(), Failure> {
+    let is_above = |above: &&(PathBuf, OwnedFd)| target != above.0 && target.starts_with(&above.0);
+    let Some((above, tree)) = writable.iter().filter(is_above).max_by_key(|(above, _)| above.as_os_str().len()) else {
+        return Ok(());
+    };
     let mut between: Vec<&Path> = target.ancestors().skip(1).take_while(|path| path != above).collect();
     between.reverse();
     for path in between {
+        let rest = path.strip_prefix(above).unwrap_or(path);
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        if openat2(tree, rest, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).is_err_and(|error| error == Errno::LOOP)
+        {
+            let why = format!(
+                "mount on {target:?}: below {above:?}, where the program may write, it leads over the symbolic link {path:?}, which could be replaced"
+            );
+            return Err(failed(&why, Errno::LOOP));
+        }
         if pinned.insert(path.to_owned()) {
             command.make_dir(below(path), 0o755).bind(below(path), below(path));
         }
     }
+    Ok(())
 }
 
 /// The path in the new root, while that is being put together.
