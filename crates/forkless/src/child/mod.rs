@@ -573,10 +573,18 @@ impl Child {
             }
             Err(error) => {
                 if Error::of(&error).is_some_and(|error| error.errno() == Some(sys::errno::ECHILD)) {
-                    // Init may have said how the program ended before another part of this process reaped it.
-                    if let Ok(Some(status)) = self.inner.init.take().map_or(Ok(None), InitLink::end) {
-                        self.inner.state = State::Ended(status);
-                        return Ok(status);
+                    // Init may have said how the program ended, or why it did not begin, before another part of this process
+                    // reaped it.
+                    match self.inner.init.take().map_or(Ok(None), InitLink::end) {
+                        Ok(Some(status)) => {
+                            self.inner.state = State::Ended(status);
+                            return Ok(status);
+                        }
+                        Ok(None) => {}
+                        Err(error) => {
+                            self.inner.state = State::Failed(error.clone());
+                            return Err(error.into());
+                        }
                     }
                     self.inner.state = State::Lost;
                     self.settle()?;

@@ -279,6 +279,11 @@ fn the_end_is_known_though_another_part_of_the_process_reaped_init() {
         let ended = nix::sys::wait::waitpid(pid, None).expect("waitpid");
         assert_eq!(ended, nix::sys::wait::WaitStatus::Exited(pid, 128 + 15));
         assert_eq!(child.wait().expect("an end").signal(), Some(15), "{has_pidfd}");
+        let mut missing = Command::new("/no/such/program");
+        let mut child = missing.current_dir("/").sandbox(&sandbox).pidfd(has_pidfd).launch().expect("launch");
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        assert_eq!(nix::sys::wait::waitpid(pid, None).expect("waitpid"), nix::sys::wait::WaitStatus::Exited(pid, 127));
+        assert_eq!(child.wait().expect_err("no program").kind(), io::ErrorKind::NotFound, "{has_pidfd}");
     }
 }
 
