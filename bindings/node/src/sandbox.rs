@@ -82,7 +82,6 @@ pub(crate) fn code(error: &io::Error) -> String {
         (_, io::ErrorKind::PermissionDenied) => "EACCES",
         (Some(libc::ELOOP), _) => "ELOOP",
         (Some(libc::EMFILE), _) => "EMFILE",
-        (Some(libc::EPERM), _) => "EPERM",
         (_, io::ErrorKind::ResourceBusy) => "EBUSY",
         (_, io::ErrorKind::InvalidInput) => "EINVAL",
         _ => "EIO",

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The sandbox, if user namespaces are allowed here.
@@ -38,7 +39,9 @@ fn lines_of(sandbox: &PreparedSandbox, line: &str) -> String {
 
 /// A directory of this test outside of /tmp, which anybody may use.
 fn directory(name: &str) -> PathBuf {
-    let place = Path::new("/var/tmp").join(format!("forkless-namespaces-{}-{name}", std::process::id()));
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let place = Path::new("/var/tmp").join(format!("forkless-namespaces-{}-{number}-{name}", std::process::id()));
     for name in ["inside/nested", "outside"] {
         std::fs::create_dir_all(place.join(name)).expect("a directory");
     }
@@ -458,7 +461,7 @@ fn a_program_has_the_network_that_was_chosen() {
 /// Each reason is an error, with the words of the launch.
 #[test]
 fn what_a_machine_cannot_give_is_found_by_trying() {
-    let place = directory("tried");
+    let place = directory("checked");
     let Some(sandbox) = prepared(Sandbox::new().read(place.join("inside"))) else { return };
     let landlock = Sandbox::landlock().read(place.join("inside")).prepare();
     std::fs::remove_dir_all(&place).expect("removed");
@@ -468,7 +471,10 @@ fn what_a_machine_cannot_give_is_found_by_trying() {
         assert!(error.to_string().contains("a trial of the sandbox"), "{error}");
         assert!(error.to_string().contains("prepare it again"), "{error}");
     }
-    assert!(Sandbox::landlock().prepare().is_ok_and(|sandbox| sandbox.check().is_ok()));
+    match Sandbox::landlock().prepare() {
+        Ok(sandbox) => sandbox.check().expect("a sandbox that works"),
+        Err(error) => eprintln!("SKIPPED: {error}"),
+    }
 }
 
 #[test]
