@@ -194,6 +194,15 @@ function spawn(file, args, options) {
   return start(toOptions(file, args, options), (request) => native.launch(packed(request())));
 }
 
+// The same for run(), beside the event loop where the launch takes long: a promise of the child.
+async function spawnAhead(file, args, given) {
+  const options = toOptions(file, args, given);
+  if (!mayLaunch()) return start(options);
+  const low = { ...options, stdio: given.stdio.map((type) => ({ type })) };
+  const ahead = await native.launchAhead(packed(requested(low, options.settings)));
+  return start(options, () => ahead.launch());
+}
+
 /** A command that is compiled once and started any number of times. */
 class Prepared {
   #options;
@@ -221,4 +230,4 @@ function prepare(file, args, options) {
   return new Prepared(file, args, options);
 }
 
-module.exports = { Child, Prepared, after, checkSignal, prepare, spawn };
+module.exports = { Child, Prepared, after, checkSignal, prepare, spawn, spawnAhead };

@@ -3,7 +3,7 @@
 // run(): a program to its end, with its output.
 
 const { ExitError } = require('./error.js');
-const { after, checkSignal, spawn } = require('./child.js');
+const { after, checkSignal, spawn, spawnAhead } = require('./child.js');
 
 const MAX_BUFFER = 1024 * 1024;
 
@@ -39,18 +39,19 @@ function check({ input, killSignal, encoding }) {
  * Runs a program to its end. The promise has its exit code or signal and its output. It is rejected if the program cannot be
  * started, and with `check: true` if it does not exit with 0.
  */
-function run(file, args, options) {
+async function run(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const {
     input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', killGroup = false, encoding = 'utf8', check: mustSucceed = false,
     signal, ...others
   } = options ?? {};
   if (killGroup) others.detached = true;
+  signal?.throwIfAborted();
+  check({ input, killSignal, encoding });
+  const launch = { stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'], ...others };
+  // A sandbox takes milliseconds, in which the event loop has other work.
+  const child = others.sandbox && !others.stdio ? await spawnAhead(file, args, launch) : spawn(file, args, launch);
   return new Promise((resolve, reject) => {
-    signal?.throwIfAborted();
-    check({ input, killSignal, encoding });
-    const stdio = [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'];
-    const child = spawn(file, args, { stdio, ...others });
     const state = { timedOut: false, truncated: false };
     const kill = () => (killGroup ? child.killGroup(killSignal) : child.kill(killSignal));
     const stop = (why) => {
@@ -68,7 +69,8 @@ function run(file, args, options) {
     feed(child.stdin, input);
     const timer = after(timeout, () => stop('timedOut'));
     const abort = () => stop('aborted');
-    signal?.addEventListener('abort', abort, { once: true });
+    if (signal?.aborted) abort();
+    else signal?.addEventListener('abort', abort, { once: true });
     const settle = () => {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);

@@ -136,7 +136,7 @@ impl Request {
                 return Ok(Launched::of(child, self.pipes()));
             }
             let child = how(&mut self.command_with(pair)?).map_err(Refusal::Launch)?;
-            return Ok(Launched { child, line: None, pipes });
+            return Ok(Launched { child, line: None, pipes, is_ahead: false });
         };
         let mut command = forkless::shell(line);
         command.shell_path(&self.file);
@@ -145,7 +145,7 @@ impl Request {
         let (child, ending) = command.launch_captured().map_err(Refusal::Launch)?.into_parts();
         let is_direct = command.taken() == Some(&ShellRoute::Direct);
         let line = is_direct.then(|| (Line { ending, signals: Cell::new(0) }, command));
-        Ok(Launched { child, line, pipes })
+        Ok(Launched { child, line, pipes, is_ahead: false })
     }
 
     /// Whether the program is executed by the init of a sandbox. It takes the files that the kernel takes.
@@ -260,19 +260,21 @@ impl Request {
 }
 
 /// A child that has been launched.
-pub(crate) struct Launched {
+pub struct Launched {
     child: Child,
     /// A line that runs without the shell, and the command that starts it by the shell if its program cannot be executed.
     line: Option<(Line, ShellCommand)>,
     /// The caller's ends of the pipes, by the child's descriptor.
     pub(crate) pipes: Vec<(RawFd, OwnedFd)>,
+    /// The loop has had turns since, so SIGCHLD may have come.
+    pub(crate) is_ahead: bool,
 }
 
 impl Launched {
     /// A launch of a compiled command.
     pub(crate) fn of(mut child: Child, pipes: impl Iterator<Item = RawFd>) -> Self {
         let pipes = pipes.filter_map(|number| Some((number, child.take_socket(number)?))).collect();
-        Self { child, line: None, pipes }
+        Self { child, line: None, pipes, is_ahead: false }
     }
 
     /// Waits until the program has been executed, as `Command::spawn` does.
@@ -283,6 +285,14 @@ impl Launched {
             (Err(error), Some((_, mut command))) if is_for_the_shell(&error) => Ok((command.settings().spawn()?, None)),
             (Err(error), _) => Err(error),
         }
+    }
+
+    /// A launch in another thread than the loop's, which waits for the exec. A line has not been executed then.
+    pub(crate) fn ahead(mut self) -> io::Result<Self> {
+        if self.line.is_none() {
+            self.child.wait_spawn()?;
+        }
+        Ok(Self { is_ahead: true, ..self })
     }
 
     /// For a caller that waits for the end: the wait reports the failure of an exec. But a line is waited for here, because the

@@ -4,11 +4,13 @@ use crate::error::Failure;
 use crate::request::{Launched, Request};
 use crate::watch::{self, Kept, Watch};
 use forkless::Command;
-use napi::bindgen_prelude::{Either, Env, Function, JsValue, Object};
+use napi::Task;
+use napi::bindgen_prelude::{AsyncTask, Either, Env, Function, JsValue, Object};
 use napi_derive::napi;
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 use rustix::io::{DupFlags, dup3};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
@@ -35,16 +37,65 @@ pub fn launch(env: &Env, request: Request) -> Either<Vec<i32>, Failure> {
     }
 }
 
+/// Launches a program in a thread of libuv's pool, and waits there for its exec: a sandbox takes milliseconds. JavaScript gets a promise
+/// of an [`Ahead`].
+#[napi]
+pub fn launch_ahead(request: Request) -> AsyncTask<LaunchTask> {
+    AsyncTask::new(LaunchTask(request))
+}
+
+/// A launch for another thread.
+pub struct LaunchTask(Request);
+
+impl Task for LaunchTask {
+    type Output = Result<Launched, Failure>;
+    type JsValue = Ahead;
+
+    fn compute(&mut self) -> napi::Result<Self::Output> {
+        let launched =
+            self.0.launch(Command::launch_holding).map_err(|refusal| Failure::refused(&self.0.file, refusal));
+        Ok(launched.and_then(|launched| launched.ahead().map_err(|error| Failure::of(&error))))
+    }
+
+    fn resolve(&mut self, _: Env, output: Self::Output) -> napi::Result<Ahead> {
+        Ok(Ahead(Some(output)))
+    }
+}
+
+/// What was launched by [`launch_ahead`].
+#[napi]
+pub struct Ahead(Option<Result<Launched, Failure>>);
+
+#[napi]
+impl Ahead {
+    /// As [`launch`], once.
+    #[napi]
+    pub fn launch(&mut self, env: &Env) -> Either<Vec<i32>, Failure> {
+        let launched = self.0.take().unwrap_or_else(|| Err(Failure::of(&io::ErrorKind::InvalidInput.into())));
+        match launched
+            .and_then(|launched| watch::prepare(env.raw()).map(|()| launched).map_err(|error| Failure::of(&error)))
+        {
+            Ok(launched) => Either::A(begun(env, launched)),
+            Err(failure) => Either::B(failure),
+        }
+    }
+}
+
 /// Waits for the exec of what was launched last: the number by which the functions below know the child, its PID, and whether it
 /// is the program of a line that runs without the shell. At its end `on_exit` is called on `this`.
 #[napi]
 pub fn executed(env: &Env, on_exit: OnExit<'_>, this: Object<'_>) -> Either<Vec<u32>, Failure> {
     // The child goes on to its program meanwhile.
     let kept = Kept::new(env.raw(), on_exit.raw(), this.raw());
-    let executed = watch::launched(env.raw()).and_then(Launched::executed);
-    let watched = executed.and_then(|(child, line)| {
+    let watched = watch::launched(env.raw()).and_then(|launched| {
+        let is_ahead = launched.is_ahead;
+        let (child, line) = launched.executed()?;
         let (pid, is_line) = (child.id(), line.is_some());
-        Ok((Watch::start(env.raw(), child, line, kept)?, pid, is_line))
+        let number = Watch::start(env.raw(), child, line, kept)?;
+        if is_ahead {
+            watch::look_next_turn(env.raw(), number);
+        }
+        Ok((number, pid, is_line))
     });
     match watched {
         Ok((number, pid, is_line)) => Either::A(vec![number, pid, is_line.into()]),

@@ -175,6 +175,14 @@ pub(crate) fn with<T>(env: sys::napi_env, number: u32, call: impl FnOnce(&Watch)
     Some(call(&watch))
 }
 
+/// Looks in the next turn of the loop whether the child has ended, for one whose SIGCHLD may have come before it was watched.
+pub(crate) fn look_next_turn(env: sys::napi_env, number: u32) {
+    of(env, |registry| {
+        registry.turning.push(number);
+        registry.turn_again();
+    });
+}
+
 impl Kept {
     /// References to the function to call and its `this`, in an asynchronous context of its own.
     pub(crate) fn new(env: sys::napi_env, on_exit: sys::napi_value, this: sys::napi_value) -> Self {

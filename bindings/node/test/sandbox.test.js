@@ -7,6 +7,7 @@ const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 const { pathToFileURL } = require('node:url');
+const { execFileSync } = require('node:child_process');
 const { test } = require('node:test');
 const { LaunchError, Sandbox, prepare, run, spawn } = require('..');
 
@@ -118,3 +119,41 @@ tests('what is obeyed outside stays read-only in a project', async () => {
   assert.deepStrictEqual(fs.readdirSync(path.join(project, '.git/hooks')), []);
   fs.rmSync(place, { recursive: true });
 }, ['namespaces']);
+
+function children() {
+  return fs.readdirSync('/proc/self/task').flatMap((task) => {
+    return fs.readFileSync(`/proc/self/task/${task}/children`, 'utf8').split(' ').filter(Boolean);
+  });
+}
+
+tests('run launches beside the event loop', async (mode) => {
+  const place = places();
+  const fifo = path.join(place, 'fifo');
+  execFileSync('mkfifo', [fifo]);
+  // All threads of the pool wait for a writer.
+  const busy = Array.from({ length: Number(process.env.UV_THREADPOOL_SIZE ?? 4) }, () => fs.promises.open(fifo, 'r'));
+  const before = children();
+  const stopped = new AbortController();
+  const more = { sandbox: { mode }, cwd: '/' };
+  const done = run('echo', ['done'], more);
+  const aborted = assert.rejects(run('sleep', ['600'], { ...more, signal: stopped.signal }), /not needed/);
+  const after = children();
+  stopped.abort(new Error('not needed'));
+  // A writer for all of them, whenever they come.
+  const writer = fs.openSync(fifo, 'r+');
+  assert.deepStrictEqual(after, before);
+  assert.strictEqual((await done).stdout, 'done\n');
+  await aborted;
+  await Promise.all(busy.map(async (opened) => (await opened).close()));
+  fs.closeSync(writer);
+  fs.rmSync(place, { recursive: true });
+});
+
+tests('the end of a program that is over before the loop knows it is seen', async (mode) => {
+  const more = { sandbox: new Sandbox({ mode }), cwd: '/' };
+  let left = mode === 'landlock' ? 2000 : 300;
+  const one = async () => {
+    while (left-- > 0) assert.strictEqual((await run('true', more)).code, 0);
+  };
+  await Promise.all(Array.from({ length: 16 }, one));
+});
