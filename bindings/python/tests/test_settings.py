@@ -260,6 +260,41 @@ def test_memory_file_captures_output():
     assert caught.value.stdout == b"out\n"
 
 
+def test_max_output_keeps_both_ends_of_long_output():
+    done = forkless.run("seq 1 100000; echo no >&2", shell=True, capture_output=True, max_output=20)
+    assert done.stdout == b"1\n2\n3\n4\n5\n\n[... 588875 bytes left out ...]\n99\n100000\n"
+    assert (done.stdout_cut, done.stderr, done.stderr_cut) == (588875, b"no\n", 0)
+    assert isinstance(done, forkless.CompletedProcess) and done.returncode == 0
+    # Exactly as long, and one byte longer.
+    for length, cut in ((20, 0), (21, 1)):
+        done = forkless.run(["head", "-c", str(length), "/dev/zero"], stdout=PIPE, max_output=20)
+        assert (done.stdout_cut, done.stdout.count(b"\0"), done.stderr) == (cut, 20, None)
+    # No half letters.
+    done = forkless.run(["printf", "%s", "é" * 50], capture_output=True, max_output=7, text=True, encoding="utf-8")
+    assert done.stdout == "éé\n[... 94 bytes left out ...]\né"
+    # More input and output than pipes hold, at the same time.
+    done = forkless.run(["cat"], input=b"x" * 3_000_000, capture_output=True, max_output=1_000_000)
+    assert done.stdout_cut == 2_000_000 and done.stdout.count(b"x") == 1_000_000
+    assert forkless.run(["cat"], input="é", capture_output=True, max_output=10, encoding="utf-8").stdout == "é"
+    assert forkless.run(["true"], input=b"x" * 1_000_000, capture_output=True, max_output=10).returncode == 0
+    assert forkless.check_output(["seq", "9"], max_output=2) == b"1\n[... 16 bytes left out ...]\n\n"
+
+
+def test_max_output_ends_as_without_it():
+    early = at_the_time_out("seq 1 1000; sleep 60", shell=True, capture_output=True, max_output=2, kill_group=True)
+    assert early == b"1\n[... 3891 bytes left out ...]\n\n"
+    with pytest.raises(forkless.CalledProcessError) as caught:
+        forkless.run("echo out; exit 3", shell=True, capture_output=True, max_output=100, check=True)
+    assert caught.value.stdout == b"out\n"
+    with pytest.raises(FileNotFoundError):
+        forkless.run(["/no/such/program"], capture_output=True, max_output=100)
+    for words in ({"max_output": 0}, {"max_output": "1K"}, {"max_output": True}, {"max_output": 5, "memory_file": True}):
+        with pytest.raises(ValueError, match="max_output"):
+            forkless.run(["true"], capture_output=True, **words)
+    with pytest.raises(ValueError, match="capture_output"):
+        forkless.run(["true"], max_output=5)
+
+
 def test_a_prepared_command_runs_repeatedly():
     env = {"WHO": "me", "PATH": "/bin"}
     prepared = forkless.prepare(["sh", "-c", "read word; echo $word $WHO; exit 3"], stdin=PIPE, stdout=PIPE, env=env)

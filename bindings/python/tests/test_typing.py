@@ -96,10 +96,10 @@ def test_signatures_agree_with_popen():
     """They have the same parameters and defaults, and the additional parameters of each function."""
     popen = {one.name: one for one in parameters(forkless.Popen)}
     for name, without, beside in [
-        ("run", set(), {"input", "capture_output", "timeout", "check", "memory_file"}),
+        ("run", set(), {"input", "capture_output", "timeout", "check", "memory_file", "max_output"}),
         ("call", set(), {"timeout"}),
         ("check_call", set(), {"timeout"}),
-        ("check_output", {"stdout"}, {"input", "timeout", "memory_file"}),
+        ("check_output", {"stdout"}, {"input", "timeout", "memory_file", "max_output"}),
     ]:
         found = {one.name: one for one in parameters(getattr(forkless, name))}
         assert set(found) == set(popen) - without | beside, name
@@ -108,7 +108,7 @@ def test_signatures_agree_with_popen():
     assert standard <= set(popen)
 
 
-@pytest.mark.parametrize("word", ["bufsize", "stdin", "pass_fds", "user", "nice", "kill_group", "check", "timeout", "memory_file"])
+@pytest.mark.parametrize("word", ["bufsize", "stdin", "pass_fds", "user", "nice", "kill_group", "check", "timeout", "memory_file", "max_output"])
 def test_every_parameter_of_a_signature_is_accepted(word):
     """Passing the default value of a parameter changes nothing."""
     default = {one.name: one.default for one in parameters(forkless.run)}.get(word)

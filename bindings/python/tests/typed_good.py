@@ -12,7 +12,7 @@ from typing_extensions import assert_type
 
 import forkless
 import forkless.asyncio as own
-from forkless import PIPE, Popen, Settings, call, check_call, check_output, prepare, run
+from forkless import PIPE, CapturedProcess, Popen, Settings, call, check_call, check_output, prepare, run
 
 # bytes or str, depending on the arguments.
 assert_type(run(["true"]), subprocess.CompletedProcess[bytes])
@@ -22,6 +22,8 @@ assert_type(run(["true"], encoding="utf-8", input="x"), subprocess.CompletedProc
 assert_type(run(["true"], errors="replace"), subprocess.CompletedProcess[str])
 assert_type(run(["true"], universal_newlines=True), subprocess.CompletedProcess[str])
 assert_type(run(["true"], input=b"x", memory_file=True), subprocess.CompletedProcess[bytes])
+assert_type(run(["true"], capture_output=True, max_output=10), CapturedProcess[bytes])
+assert_type(run(["true"], capture_output=True, max_output=10, text=True).stdout_cut, int)
 assert_type(run(["true"], text=len(sys.argv) > 1), subprocess.CompletedProcess[Any])
 assert_type(Popen(["true"]), Popen[bytes])
 assert_type(Popen(["true"], text=True), Popen[str])

@@ -29,6 +29,7 @@ from subprocess import (
 from ._forkless import Cgroup, Child, Prepared, Sandbox, Warm, reap_orphans
 from ._install import install, is_installed, uninstall
 from ._popen import Popen, PreexecWarning
+from ._output import CapturedProcess
 from ._run import call, check_call, check_output, getoutput, getstatusoutput, prepare, run
 
 
@@ -49,6 +50,7 @@ __all__ = [
     "PIPE",
     "STDOUT",
     "CalledProcessError",
+    "CapturedProcess",
     "Cgroup",
     "Child",
     "CompletedProcess",

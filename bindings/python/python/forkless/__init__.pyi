@@ -40,6 +40,7 @@ __all__ = [
     "PIPE",
     "STDOUT",
     "CalledProcessError",
+    "CapturedProcess",
     "Cgroup",
     "Child",
     "CompletedProcess",
@@ -70,6 +71,10 @@ _File: TypeAlias = Union[int, IO[Any], None]
 _Environment: TypeAlias = Union[Mapping[str, StrOrBytesPath], Mapping[bytes, StrOrBytesPath]]
 
 class PreexecWarning(RuntimeWarning): ...
+
+class CapturedProcess(CompletedProcess[AnyStr]):
+    stdout_cut: int
+    stderr_cut: int
 
 class Popen(subprocess.Popen[AnyStr]):
     @overload
@@ -153,7 +158,7 @@ def run(
     cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
     startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
     pass_fds: Collection[int] = (), *, input: str | None = None, capture_output: bool = False, timeout: float | None = None,
-    check: bool = False, memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    check: bool = False, memory_file: bool = False, max_output: None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: Literal[True],
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> CompletedProcess[str]: ...  # fmt: skip
@@ -164,7 +169,7 @@ def run(
     cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
     startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
     pass_fds: Collection[int] = (), *, input: str | None = None, capture_output: bool = False, timeout: float | None = None,
-    check: bool = False, memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    check: bool = False, memory_file: bool = False, max_output: None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str, errors: str | None = None, text: bool | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> CompletedProcess[str]: ...  # fmt: skip
@@ -175,7 +180,7 @@ def run(
     cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
     startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
     pass_fds: Collection[int] = (), *, input: str | None = None, capture_output: bool = False, timeout: float | None = None,
-    check: bool = False, memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    check: bool = False, memory_file: bool = False, max_output: None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str, text: bool | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> CompletedProcess[str]: ...  # fmt: skip
@@ -186,7 +191,7 @@ def run(
     cwd: StrOrBytesPath | None = None, env: _Environment | None = None, *, universal_newlines: Literal[True], startupinfo: Any = None,
     creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (),
     input: str | None = None, capture_output: bool = False, timeout: float | None = None, check: bool = False,
-    memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    memory_file: bool = False, max_output: None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> CompletedProcess[str]: ...  # fmt: skip
@@ -197,7 +202,7 @@ def run(
     cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: Literal[False] | None = None,
     startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
     pass_fds: Collection[int] = (), *, input: ReadableBuffer | None = None, capture_output: bool = False, timeout: float | None = None,
-    check: bool = False, memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    check: bool = False, memory_file: bool = False, max_output: None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: None = None, errors: None = None, text: Literal[False] | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> CompletedProcess[bytes]: ...  # fmt: skip
@@ -208,11 +213,45 @@ def run(
     cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
     startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
     pass_fds: Collection[int] = (), *, input: ReadableBuffer | str | None = None, capture_output: bool = False,
-    timeout: float | None = None, check: bool = False, memory_file: bool = False, user: str | int | None = None,
+    timeout: float | None = None, check: bool = False, memory_file: bool = False, max_output: None = None, user: str | int | None = None,
     group: str | int | None = None, extra_groups: Iterable[str | int] | None = None, encoding: str | None = None,
     errors: str | None = None, text: bool | None = None, umask: int = -1, pipesize: int = -1, process_group: int | None = None,
     kill_group: bool = False, **settings: Unpack[Settings],
 ) -> CompletedProcess[Any]: ...  # fmt: skip
+@overload
+def run(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, input: str | None = None, capture_output: bool = False, timeout: float | None = None,
+    check: bool = False, memory_file: Literal[False] = False, max_output: int, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: Literal[True],
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> CapturedProcess[str]: ...  # fmt: skip
+@overload
+def run(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: Literal[False] | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, input: ReadableBuffer | None = None, capture_output: bool = False, timeout: float | None = None,
+    check: bool = False, memory_file: Literal[False] = False, max_output: int, user: str | int | None = None, group: str | int | None = None,
+    extra_groups: Iterable[str | int] | None = None, encoding: None = None, errors: None = None, text: Literal[False] | None = None,
+    umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
+) -> CapturedProcess[bytes]: ...  # fmt: skip
+@overload
+def run(
+    args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
+    stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
+    cwd: StrOrBytesPath | None = None, env: _Environment | None = None, universal_newlines: bool | None = None,
+    startupinfo: Any = None, creationflags: int = 0, restore_signals: bool = True, start_new_session: bool = False,
+    pass_fds: Collection[int] = (), *, input: ReadableBuffer | str | None = None, capture_output: bool = False,
+    timeout: float | None = None, check: bool = False, memory_file: Literal[False] = False, max_output: int, user: str | int | None = None,
+    group: str | int | None = None, extra_groups: Iterable[str | int] | None = None, encoding: str | None = None,
+    errors: str | None = None, text: bool | None = None, umask: int = -1, pipesize: int = -1, process_group: int | None = None,
+    kill_group: bool = False, **settings: Unpack[Settings],
+) -> CapturedProcess[Any]: ...  # fmt: skip
 def call(
     args: _Command, bufsize: int = -1, executable: StrOrBytesPath | None = None, stdin: _File = None, stdout: _File = None,
     stderr: _File = None, preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False,
@@ -237,7 +276,7 @@ def check_output(
     preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
     env: _Environment | None = None, universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0,
     restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
-    input: str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    input: str | None = ..., memory_file: bool = False, max_output: int | None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: Literal[True],
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> str: ...  # fmt: skip
@@ -247,7 +286,7 @@ def check_output(
     preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
     env: _Environment | None = None, universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0,
     restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
-    input: str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    input: str | None = ..., memory_file: bool = False, max_output: int | None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str, errors: str | None = None, text: bool | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> str: ...  # fmt: skip
@@ -257,7 +296,7 @@ def check_output(
     preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
     env: _Environment | None = None, universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0,
     restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
-    input: str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    input: str | None = ..., memory_file: bool = False, max_output: int | None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str, text: bool | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> str: ...  # fmt: skip
@@ -267,7 +306,7 @@ def check_output(
     preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
     env: _Environment | None = None, universal_newlines: Literal[True], startupinfo: Any = None, creationflags: int = 0,
     restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
-    input: str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    input: str | None = ..., memory_file: bool = False, max_output: int | None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> str: ...  # fmt: skip
@@ -277,7 +316,7 @@ def check_output(
     preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
     env: _Environment | None = None, universal_newlines: Literal[False] | None = None, startupinfo: Any = None, creationflags: int = 0,
     restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
-    input: ReadableBuffer | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    input: ReadableBuffer | None = ..., memory_file: bool = False, max_output: int | None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: None = None, errors: None = None, text: Literal[False] | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> bytes: ...  # fmt: skip
@@ -287,7 +326,7 @@ def check_output(
     preexec_fn: Callable[[], object] | None = None, close_fds: bool = True, shell: bool = False, cwd: StrOrBytesPath | None = None,
     env: _Environment | None = None, universal_newlines: bool | None = None, startupinfo: Any = None, creationflags: int = 0,
     restore_signals: bool = True, start_new_session: bool = False, pass_fds: Collection[int] = (), timeout: float | None = None,
-    input: ReadableBuffer | str | None = ..., memory_file: bool = False, user: str | int | None = None, group: str | int | None = None,
+    input: ReadableBuffer | str | None = ..., memory_file: bool = False, max_output: int | None = None, user: str | int | None = None, group: str | int | None = None,
     extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> Any: ...  # fmt: skip

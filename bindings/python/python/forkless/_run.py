@@ -6,6 +6,7 @@ import subprocess
 import types
 
 from . import _forkless, _launch
+from ._output import CapturedProcess, LimitedPopen
 from ._popen import Popen
 
 PIPE = subprocess.PIPE
@@ -32,12 +33,17 @@ _run = _ours("run")  # called by `run` below, which the other functions call
 _OF_TEXT = ("text", "universal_newlines", "encoding", "errors")
 
 
-def run(*popenargs, input=None, capture_output=False, timeout=None, check=False, memory_file=False, **kwargs):
+def run(*popenargs, input=None, capture_output=False, timeout=None, check=False, memory_file=False, max_output=None, **kwargs):
     """Runs a program and waits for its end, as `subprocess.run` does. It takes the keywords of that function, those of `Popen`, and:
 
     memory_file: capture output in memfds instead of pipes, so that it need not be read while the program runs. This is faster for output of
     many megabytes. Other processes that still have the memfd open when the program ends are not waited for.
+
+    max_output: how many bytes of each captured stream are kept: the first half and the last half, with a line between them that says how many
+    are left out. The program runs on. The result is a `CapturedProcess`, whose `stdout_cut` and `stderr_cut` are these numbers.
     """
+    if max_output is not None:
+        return _limited(popenargs, max_output, input, capture_output, timeout, check, memory_file, kwargs)
     if timeout is None and len(popenargs) == 1 and not memory_file:
         # One native call, if it gives the same result.
         done = _forkless.run(popenargs[0], input, capture_output, kwargs)
@@ -144,6 +150,33 @@ def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
     return done
 
 
+def _limited(popenargs, max_output, input, capture_output, timeout, check, memory_file, kwargs):
+    _check(popenargs, input, capture_output, kwargs)
+    why = None
+    if type(max_output) is not int or max_output < 1:
+        why = "max_output must be a positive number of bytes"
+    elif memory_file:
+        why = "memory_file and max_output arguments may not both be used."
+    elif not capture_output and PIPE not in [kwargs.get(name) for name in ("stdout", "stderr")]:
+        why = "max_output is for captured streams: say capture_output=True."
+    if why:
+        error = ValueError(why)
+        _forkless.tell(error, _program(popenargs, kwargs))
+        raise error
+    begun = []
+
+    def popen(*args, **keywords):
+        begun.append(LimitedPopen(*args, max_output=max_output, **keywords))
+        return begun[0]
+
+    limited = types.FunctionType(_run.__code__, dict(_names, Popen=popen), "run", _run.__defaults__, _run.__closure__)
+    limited.__kwdefaults__ = _run.__kwdefaults__
+    done = limited(*popenargs, input=input, capture_output=capture_output, timeout=timeout, check=check, **kwargs)
+    made = CapturedProcess(done.args, done.returncode, done.stdout, done.stderr)
+    made.stdout_cut, made.stderr_cut = (begun[0].cut.get(name, 0) for name in ("stdout", "stderr"))
+    return made
+
+
 def _content(file):
     """The content of a file."""
     if file is None:
@@ -186,7 +219,7 @@ def prepare(
 def _of_run(
     args, bufsize=-1, executable=None, stdin=None, stdout=None, stderr=None, preexec_fn=None, close_fds=True, shell=False, cwd=None,
     env=None, universal_newlines=None, startupinfo=None, creationflags=0, restore_signals=True, start_new_session=False, pass_fds=(), *,
-    input=None, capture_output=False, timeout=None, check=False, memory_file=False, user=None, group=None, extra_groups=None,
+    input=None, capture_output=False, timeout=None, check=False, memory_file=False, max_output=None, user=None, group=None, extra_groups=None,
     encoding=None, errors=None, text=None, umask=-1, pipesize=-1, process_group=None, kill_group=False, **settings,
 ):  # fmt: skip
     pass
@@ -204,7 +237,7 @@ def _of_call(
 def _of_check_output(
     args, bufsize=-1, executable=None, stdin=None, *, stderr=None, preexec_fn=None, close_fds=True, shell=False, cwd=None, env=None,
     universal_newlines=None, startupinfo=None, creationflags=0, restore_signals=True, start_new_session=False, pass_fds=(),
-    timeout=None, input=None, memory_file=False, user=None, group=None, extra_groups=None, encoding=None, errors=None, text=None,
+    timeout=None, input=None, memory_file=False, max_output=None, user=None, group=None, extra_groups=None, encoding=None, errors=None, text=None,
     umask=-1, pipesize=-1, process_group=None, kill_group=False, **settings,
 ):  # fmt: skip
     pass
