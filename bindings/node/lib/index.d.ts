@@ -42,6 +42,8 @@ export interface SandboxOptions {
   network?: 'none' | 'refused' | 'host';
   /** Variables that it inherits beside PATH, HOME, TERM, LANG and the like. With `env`, exactly those are passed. */
   keepEnv?: string | readonly string[];
+  /** With namespaces: milliseconds that its other processes have when the program has ended (default: 200). */
+  linger?: number;
   /** With Landlock: it may change modes, owners and times; that then holds for every file of its user (default: false). */
   changeAttributes?: boolean;
 }

@@ -27,7 +27,7 @@ function texts(value, name) {
 
 function checked(options) {
   if (options === null || typeof options !== 'object') throw new TypeError('the options of a sandbox are not an object');
-  const { mode = 'namespaces', read, write, project, network, keepEnv, changeAttributes = false, ...others } = options;
+  const { mode = 'namespaces', read, write, project, network, keepEnv, changeAttributes = false, linger, ...others } = options;
   const [unknown] = Object.keys(others);
   if (unknown !== undefined) throw new TypeError(`there is no option sandbox.${unknown}`);
   if (!MODES.includes(mode)) throw wrong('mode', "'namespaces' or 'landlock'");
@@ -35,7 +35,9 @@ function checked(options) {
   if (mode === 'landlock' && network === 'none') throw wrong('network', "possible with Landlock: say 'refused'");
   if (mode === 'namespaces' && changeAttributes) throw wrong('changeAttributes', 'for namespaces, where what can be written to can be changed');
   if (typeof changeAttributes !== 'boolean') throw wrong('changeAttributes', 'a boolean');
-  return { mode, read: texts(read, 'read'), write: texts(write, 'write'), project: texts(project, 'project'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
+  if (linger != null && !(Number.isFinite(linger) && linger >= 0)) throw wrong('linger', 'a number of milliseconds');
+  if (mode === 'landlock' && linger != null) throw wrong('linger', 'possible with Landlock, which ends nothing');
+  return { linger, mode, read: texts(read, 'read'), write: texts(write, 'write'), project: texts(project, 'project'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
 }
 
 /** What a program may do, prepared once for any number of launches. */

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// A sandbox, and the variables that it keeps beside those of every sandbox.
 #[derive(Clone)]
@@ -39,6 +40,9 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
         Some("refused") => _ = sandbox.network(Network::Refused),
         Some("host") => _ = sandbox.network(Network::Host),
         _ => {}
+    }
+    if let Some(linger) = options.get("linger").and_then(Value::as_f64) {
+        sandbox.linger(Duration::try_from_secs_f64(linger / 1e3).unwrap_or(Duration::MAX));
     }
     sandbox.change_attributes(options.get("changeAttributes") == Some(&Value::Bool(true)));
     let sandbox = sandbox.prepare().map_err(|error| napi::Error::new(code(&error), error.to_string()))?;

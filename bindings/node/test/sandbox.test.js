@@ -109,6 +109,15 @@ tests('a program ends as any other', async () => {
   assert.strictEqual((await run('sh', ['-c', 'grep -c Seccomp:.2 /proc/self/status || true'], { sandbox: false })).stdout, '0\n');
 }, ['namespaces']);
 
+tests('other processes have a while when the program has ended', async () => {
+  const line = '(sleep 0.05; echo late) & echo done';
+  for (const [linger, output] of [[undefined, 'done\nlate\n'], [5000, 'done\nlate\n'], [0, 'done\n']]) {
+    assert.strictEqual((await run('sh', ['-c', line], { sandbox: { linger }, cwd: '/' })).stdout, output);
+  }
+  for (const linger of [-1, '1', Infinity, NaN]) assert.throws(() => new Sandbox({ linger }), /milliseconds/);
+  assert.throws(() => new Sandbox({ linger: 1, mode: 'landlock' }), /Landlock/);
+}, ['namespaces']);
+
 tests('what is obeyed outside stays read-only in a project', async () => {
   const place = places();
   const project = path.join(place, 'inside');

@@ -9,6 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
+use std::time::Duration;
 
 /// `subprocess.PIPE`.
 pub(crate) const PIPE: i32 = -1;
@@ -167,4 +168,10 @@ pub(crate) fn pairs<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, 
 /// The same, for a value of which the standard module only calls `items()`.
 pub(crate) fn items<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
     value.call_method0("items")?.try_iter()?.map(|pair| pair?.extract()).collect()
+}
+
+/// A time in seconds, not negative and not without end.
+pub(crate) fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let wrong = |_| PyValueError::new_err(format!("{value} is no number of seconds, or too large"));
+    Duration::try_from_secs_f64(value.extract()?).map_err(wrong)
 }

@@ -1,7 +1,8 @@
 //! `forkless.Sandbox`: what programs that are not trusted may do.
 
-use crate::convert::{Text, each};
+use crate::convert::{Text, each, seconds};
 use crate::error;
+
 use forkless::{Command, Network, PreparedSandbox, Sandbox as Builder};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,7 +16,8 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 /// programs outside obey there, such as hooks of git, stays read-only. network: "none" (a
 /// loopback device alone; for namespaces, where it is the default), "refused" (no sockets) or "host". keep_env: names of variables to
 /// inherit beside PATH, HOME, TERM, LANG and the like. change_attributes: with Landlock, whether it may change modes, owners and times,
-/// which then holds for every file of its user. See docs/sandbox.md.
+/// which then holds for every file of its user. linger: with namespaces, the seconds that other processes have when the program has ended
+/// (default: 0.2). See docs/sandbox.md.
 ///
 /// Raises OSError if the kernel has no Landlock of Linux 6.2, if no program may be in memory (`vm.memfd_noexec`), or if a path does not
 /// exist. A launch raises it if namespaces are refused.
@@ -29,7 +31,7 @@ pub(crate) struct Sandbox {
 #[pymethods]
 impl Sandbox {
     #[new]
-    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, network=None, keep_env=None, change_attributes=false))]
+    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, network=None, keep_env=None, change_attributes=false, linger=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
@@ -40,6 +42,7 @@ impl Sandbox {
         network: Option<&str>,
         keep_env: Option<Bound<'_, PyAny>>,
         change_attributes: bool,
+        linger: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let (has_init, mut sandbox) = match mode {
             "namespaces" => (true, Builder::new()),
@@ -73,6 +76,9 @@ impl Sandbox {
             sandbox.keep_env(name.as_os_str());
         }
         sandbox.change_attributes(change_attributes);
+        if let Some(linger) = linger {
+            sandbox.linger(seconds(&linger)?);
+        }
         let prepared = py.detach(|| sandbox.prepare()).map_err(|error| error::plain(py, error))?;
         let list = |texts: &[Text<'_>]| texts.iter().map(|text| text.as_os_str().to_owned()).collect::<Vec<_>>();
         let repr = format!("<forkless.Sandbox mode='{mode}' read={:?} write={:?}>", list(&read), list(&write));

@@ -1,6 +1,6 @@
 //! What `subprocess` has no word for: each keyword a setting of `forkless::Command`.
 
-use crate::convert::{Text, each, named, owned, pairs};
+use crate::convert::{Text, each, named, owned, pairs, seconds};
 use crate::error::{in_python, of_setting};
 use crate::{mounts, request, sandbox, warm};
 use forkless::{
@@ -152,12 +152,6 @@ fn sandbox(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyRes
         _ => return simple(command, name, value),
     }
     Ok(true)
-}
-
-/// A time in seconds, not negative and not without end.
-pub(crate) fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    let wrong = |_| PyValueError::new_err(format!("{value} is no number of seconds, or too large"));
-    Duration::try_from_secs_f64(value.extract()?).map_err(wrong)
 }
 
 /// How long something may take, as the standard module has it: a time that is over is none at all, and one that never comes (not a

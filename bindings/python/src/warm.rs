@@ -1,9 +1,10 @@
 //! `forkless.Warm`: a set of templates of warm programs.
 
 use crate::convert::Text;
+use crate::convert::seconds;
 use crate::error;
 use crate::prepared::Prepared;
-use crate::settings::seconds;
+
 use forkless::warm::{self, WarmOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -257,3 +257,14 @@ def test_what_is_obeyed_outside_stays_read_only_in_a_project(namespaces, places)
     assert done.stdout == b"written\n" and os.listdir(project / ".git" / "hooks") == []
     with pytest.raises(OSError, match="namespaces"):
         forkless.Sandbox(mode="landlock", project=project)
+
+
+def test_other_processes_have_a_while_when_the_program_has_ended(namespaces):
+    line = ["sh", "-c", "(sleep 0.05; echo late) & echo done"]
+    for words, output in (({}, b"done\nlate\n"), ({"linger": 5}, b"done\nlate\n"), ({"linger": 0}, b"done\n")):
+        assert forkless.run(line, sandbox=forkless.Sandbox(**words), **TEXT).stdout == output
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="number of seconds"):
+            forkless.Sandbox(linger=wrong)
+    with pytest.raises(OSError, match="needs namespaces"):
+        forkless.Sandbox(mode="landlock", linger=1)

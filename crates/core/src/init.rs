@@ -14,10 +14,11 @@
 //!    the rules for the paths are those of [`exec`](crate::exec).
 //! 3. It sends [`Started`] over the socket, and ends with code 127 if the program was not executed.
 //! 4. All descriptors but the socket are closed. It waits until
-//!    - the program has ended: its wait status is sent as 4 bytes, and init ends, and with it all processes of the sandbox
+//!    - the program has ended: its wait status is sent as 4 bytes. Init ends when no other child is left, at the latest after the time
+//!      that the word says, and with it all processes of the sandbox
 //!    - another child has ended, and is reaped
 //!    - a process outside sends a signal, which goes to the process group of the program. SIGTSTP and the like become SIGSTOP:
-//!      the kernel discards them in a session without a terminal
+//!      the kernel discards them in a session without a terminal. When the program has ended, one that ends programs ends init
 //!    - the process that has made the socket has ended (SO_PEERPIDFD, Linux 6.5), or nobody holds the other end any more.
 
 /// What init sends first.
@@ -40,11 +41,21 @@ impl Started {
     }
 }
 
-/// The argument that names the socket in three digits of five bits, and what else was requested in a fourth. It ends with NUL.
-pub fn word(socket: i32, requested: u8) -> [u8; 5] {
-    let digit = |shift: i32| DIGIT + (socket >> shift & 31) as u8;
-    [digit(10), digit(5), digit(0), DIGIT + requested, 0]
+/// The argument that names the socket in three digits of five bits, what else was requested in a fourth, and in four more the
+/// milliseconds, less than 2²⁰, that other processes have when the program has ended. It ends with NUL.
+pub fn word(socket: i32, requested: u8, linger: u32) -> [u8; 9] {
+    let digit = |number: u32, shift: u32| DIGIT + (number >> shift & 31) as u8;
+    let of_socket = [10, 5, 0].map(|shift| digit(socket as u32, shift));
+    let of_linger = [15, 10, 5, 0].map(|shift| digit(linger.min(MOST_LINGER), shift));
+    let mut word = [0; 9];
+    word[..3].copy_from_slice(&of_socket);
+    word[3] = DIGIT + requested;
+    word[4..8].copy_from_slice(&of_linger);
+    word
 }
+
+/// The most milliseconds that the word can say.
+const MOST_LINGER: u32 = (1 << 20) - 1;
 
 /// The digit 0.
 const DIGIT: u8 = b'A';
@@ -73,7 +84,7 @@ mod arch {
                 "lea {start}, [rip + 2f]", "lea {end}, [rip + 3f]", "jmp 3f",
                 ".balign 8",
                 "2:",
-                // rsp+0 mask before, +8 all signals, +16 Started, +24 status, +32 numbers and times, +64 three pollfds, +128 signal
+                // rsp+0 mask before, +8 all signals, +16 Started, +24 status, +32 numbers and times, +28 the program's status, +64 three pollfds, +96 the time to linger, +128 signal
                 "mov rbx, rsp", "sub rsp, 512", "and rsp, -16",
                 "mov rax, [rbx + 16]",
                 "xor r14d, r14d",
@@ -81,7 +92,13 @@ mod arch {
                 "movzx ecx, byte ptr [rax + 1]", "sub ecx, {digit}", "shl ecx, 5", "or r14d, ecx",
                 "movzx ecx, byte ptr [rax + 2]", "sub ecx, {digit}", "or r14d, ecx",
                 "movzx ebp, byte ptr [rax + 3]", "sub ebp, {digit}",
-                // r15: the paths, r12: the program's arguments, r13: its environment, r14: the socket
+                "movzx edx, byte ptr [rax + 4]", "sub edx, {digit}",
+                "movzx ecx, byte ptr [rax + 5]", "sub ecx, {digit}", "shl edx, 5", "or edx, ecx",
+                "movzx ecx, byte ptr [rax + 6]", "sub ecx, {digit}", "shl edx, 5", "or edx, ecx",
+                "movzx ecx, byte ptr [rax + 7]", "sub ecx, {digit}", "shl edx, 5", "or edx, ecx",
+                "mov eax, edx", "xor edx, edx", "mov ecx, 1000", "div ecx", "mov [rsp + 96], rax",
+                "imul edx, edx, 1000000", "mov [rsp + 104], rdx",
+                // r15: the paths, later the PID of the program, or 0 when it has ended, r12: the program's arguments, r13: its environment, r14: the socket
                 "lea r15, [rbx + 24]", "mov r12, r15",
                 "4:", "mov rax, [r12]", "add r12, 8", "cmp byte ptr [rax], 0", "jne 4b",
                 "mov rax, [rbx]", "lea r13, [rbx + rax * 8 + 16]",
@@ -132,27 +149,35 @@ mod arch {
                 "mov [rsp + 64], eax", "mov dword ptr [rsp + 68], 1",
                 "mov [rsp + 72], r14d", "mov dword ptr [rsp + 76], 0",
                 "mov eax, [rsp + 32]", "mov [rsp + 80], eax", "mov dword ptr [rsp + 84], 1",
-                "16:", "lea rdi, [rsp + 64]", "mov esi, 3", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d",
-                "mov eax, {ppoll}", "syscall",
-                "cmp eax, -4", "je 16b", "test eax, eax", "jle 29f",
+                // The kernel writes the time that is left to +96.
+                "16:", "lea rdi, [rsp + 64]", "mov esi, 3", "xor edx, edx", "test r15d, r15d", "jnz 26f", "lea rdx, [rsp + 96]",
+                "26:", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {ppoll}", "syscall",
+                "cmp eax, -4", "je 16b", "test eax, eax", "jg 27f", "test r15d, r15d", "jz 31f", "jmp 29f", "27:",
                 "mov edi, 137", "cmp word ptr [rsp + 78], 0", "jne 30f", "cmp word ptr [rsp + 86], 0", "jne 30f",
                 "mov edi, [rsp + 64]", "lea rsi, [rsp + 128]", "mov edx, 128", "mov eax, {read}", "syscall",
-                "cmp eax, 128", "jne 29f",
+                "cmp eax, 128", "je 20f", "test r15d, r15d", "jz 31f", "jmp 29f", "20:",
                 "mov eax, [rsp + 128]", "cmp eax, 17", "je 18f",
                 // of processes outside alone: ssi_code, ssi_pid
                 "cmp dword ptr [rsp + 136], 0", "jg 16b", "cmp dword ptr [rsp + 140], 0", "jne 16b",
+                // After the end of the program: those that end no program by default are SIGCONT to SIGURG and SIGWINCH.
+                "test r15d, r15d", "jnz 21f", "lea ecx, [rax - 18]", "cmp ecx, 5", "jbe 16b", "cmp eax, 28", "je 16b", "jmp 31f", "21:",
                 "mov esi, eax", "lea ecx, [rax - 20]", "cmp ecx, 2", "ja 17f", "mov esi, 19",
                 "17:", "mov edi, r15d", "neg edi", "mov eax, {kill}", "syscall", "test eax, eax", "jns 16b",
                 "mov edi, r15d", "mov eax, {kill}", "syscall", "jmp 16b",
                 "18:", "mov edi, -1", "lea rsi, [rsp + 24]", "mov edx, 1", "xor r10d, r10d", "mov eax, {wait4}", "syscall",
-                "test eax, eax", "jle 16b", "cmp eax, r15d", "jne 18b",
-                "28:", "mov edi, r14d", "lea rsi, [rsp + 24]", "mov edx, 4", "mov eax, {write}", "syscall",
-                "mov eax, [rsp + 24]", "mov edi, eax", "and edi, 0x7f", "jz 19f", "add edi, 128", "jmp 30f",
+                "test eax, eax", "jz 16b", "js 33f", "cmp eax, r15d", "jne 18b",
+                "mov eax, [rsp + 24]", "mov [rsp + 28], eax", "xor r15d, r15d",
+                "mov edi, r14d", "lea rsi, [rsp + 28]", "mov edx, 4", "mov eax, {write}", "syscall", "jmp 18b",
+                // no children
+                "33:", "test r15d, r15d", "jnz 16b",
+                "31:", "mov eax, [rsp + 28]", "mov edi, eax", "and edi, 0x7f", "jz 19f", "add edi, 128", "jmp 30f",
                 "19:", "shr eax, 8", "movzx edi, al",
                 "30:", "mov eax, {exit_group}", "syscall", "ud2",
                 // a filter refuses one of the calls: waits for children alone
                 "29:", "mov edi, -1", "lea rsi, [rsp + 24]", "xor edx, edx", "xor r10d, r10d", "mov eax, {wait4}", "syscall",
-                "cmp eax, r15d", "je 28b", "test eax, eax", "jg 29b", "mov edi, 137", "jmp 30b",
+                "cmp eax, r15d", "jne 32f", "mov eax, [rsp + 24]", "mov [rsp + 28], eax",
+                "mov edi, r14d", "lea rsi, [rsp + 28]", "mov edx, 4", "mov eax, {write}", "syscall", "jmp 31b",
+                "32:", "test eax, eax", "jg 29b", "mov edi, 137", "jmp 30b",
                 "3:",
                 start = out(reg) start, end = out(reg) end,
                 digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, f_setfd = const F_SETFD,
@@ -184,14 +209,20 @@ mod arch {
             asm!(
                 "adr {start}, 2f", "adr {end}, 3f", "b 3f",
                 "2:",
-                // sp+0 mask before, +8 all signals, +16 Started, +24 status, +32 numbers and times, +64 three pollfds, +128 signal
+                // sp+0 mask before, +8 all signals, +16 Started, +24 status, +32 numbers and times, +28 the program's status, +64 three pollfds, +96 the time to linger, +128 signal
                 "mov x26, sp", "sub sp, sp, #512",
                 "ldr x9, [x26, #16]",
                 "ldrb w10, [x9]", "sub w10, w10, #{digit}", "lsl w21, w10, #10",
                 "ldrb w10, [x9, #1]", "sub w10, w10, #{digit}", "orr w21, w21, w10, lsl #5",
                 "ldrb w10, [x9, #2]", "sub w10, w10, #{digit}", "orr w21, w21, w10",
                 "ldrb w24, [x9, #3]", "sub w24, w24, #{digit}",
-                // x22: the paths, x19: the program's arguments, x20: its environment, w21: the socket
+                "ldrb w10, [x9, #4]", "sub w10, w10, #{digit}",
+                "ldrb w11, [x9, #5]", "sub w11, w11, #{digit}", "orr w10, w11, w10, lsl #5",
+                "ldrb w11, [x9, #6]", "sub w11, w11, #{digit}", "orr w10, w11, w10, lsl #5",
+                "ldrb w11, [x9, #7]", "sub w11, w11, #{digit}", "orr w10, w11, w10, lsl #5",
+                "mov w11, #1000", "udiv w12, w10, w11", "msub w10, w12, w11, w10", "str x12, [sp, #96]",
+                "mov w11, #0x4240", "movk w11, #0xf, lsl #16", "mul w10, w10, w11", "str x10, [sp, #104]",
+                // x22: the paths, x19: the program's arguments, x20: its environment, w21: the socket; later w23: the PID of the program, or 0 when it has ended
                 "add x22, x26, #24", "mov x19, x22",
                 "4:", "ldr x9, [x19], #8", "ldrb w9, [x9]", "cbnz w9, 4b",
                 "ldr x9, [x26]", "add x20, x26, x9, lsl #3", "add x20, x20, #16",
@@ -241,27 +272,35 @@ mod arch {
                 "tbnz w0, #31, 29f", "mov w9, #1", "str w0, [sp, #64]", "str w9, [sp, #68]",
                 "str w21, [sp, #72]", "str wzr, [sp, #76]",
                 "ldr w10, [sp, #32]", "str w10, [sp, #80]", "str w9, [sp, #84]",
-                "16:", "add x0, sp, #64", "mov x1, #3", "mov x2, xzr", "mov x3, xzr", "mov x4, xzr",
-                "mov x8, #{ppoll}", "svc 0",
-                "cmn w0, #4", "b.eq 16b", "cmp w0, #0", "b.le 29f",
+                // The kernel writes the time that is left to +96.
+                "16:", "add x0, sp, #64", "mov x1, #3", "mov x2, xzr", "cbnz w23, 26f", "add x2, sp, #96",
+                "26:", "mov x3, xzr", "mov x4, xzr", "mov x8, #{ppoll}", "svc 0",
+                "cmn w0, #4", "b.eq 16b", "cmp w0, #0", "b.gt 27f", "cbz w23, 31f", "b 29f", "27:",
                 "mov w28, #137", "ldrh w9, [sp, #78]", "cbnz w9, 30f", "ldrh w9, [sp, #86]", "cbnz w9, 30f",
                 "ldr w0, [sp, #64]", "add x1, sp, #128", "mov x2, #128", "mov x8, #{read}", "svc 0",
-                "cmp w0, #128", "b.ne 29f",
+                "cmp w0, #128", "b.eq 20f", "cbz w23, 31f", "b 29f", "20:",
                 "ldr w1, [sp, #128]", "cmp w1, #17", "b.eq 18f",
                 // of processes outside alone: ssi_code, ssi_pid
                 "ldr w9, [sp, #136]", "cmp w9, #0", "b.gt 16b", "ldr w9, [sp, #140]", "cbnz w9, 16b",
+                // After the end of the program: those that end no program by default are SIGCONT to SIGURG and SIGWINCH.
+                "cbnz w23, 21f", "sub w9, w1, #18", "cmp w9, #5", "b.ls 16b", "cmp w1, #28", "b.eq 16b", "b 31f", "21:",
                 "sub w9, w1, #20", "cmp w9, #2", "b.hi 17f", "mov w1, #19",
                 "17:", "mov w25, w1", "neg w0, w23", "mov x8, #{kill}", "svc 0", "tbz w0, #31, 16b",
                 "mov w0, w23", "mov w1, w25", "mov x8, #{kill}", "svc 0", "b 16b",
                 "18:", "mov w0, #-1", "add x1, sp, #24", "mov x2, #1", "mov x3, xzr", "mov x8, #{wait4}", "svc 0",
-                "cmp w0, #0", "b.le 16b", "cmp w0, w23", "b.ne 18b",
-                "28:", "mov w0, w21", "add x1, sp, #24", "mov x2, #4", "mov x8, #{write}", "svc 0",
-                "ldr w9, [sp, #24]", "ands w28, w9, #0x7f", "b.eq 19f", "add w28, w28, #128", "b 30f",
+                "cmp w0, #0", "b.eq 16b", "b.lt 33f", "cmp w0, w23", "b.ne 18b",
+                "ldr w9, [sp, #24]", "str w9, [sp, #28]", "mov w23, wzr",
+                "mov w0, w21", "add x1, sp, #28", "mov x2, #4", "mov x8, #{write}", "svc 0", "b 18b",
+                // no children
+                "33:", "cbnz w23, 16b",
+                "31:", "ldr w9, [sp, #28]", "ands w28, w9, #0x7f", "b.eq 19f", "add w28, w28, #128", "b 30f",
                 "19:", "ubfx w28, w9, #8, #8",
                 "30:", "mov w0, w28", "mov x8, #{exit_group}", "svc 0", "udf #0",
                 // a filter refuses one of the calls: waits for children alone
                 "29:", "mov w0, #-1", "add x1, sp, #24", "mov x2, xzr", "mov x3, xzr", "mov x8, #{wait4}", "svc 0",
-                "cmp w0, w23", "b.eq 28b", "cmp w0, #0", "b.gt 29b", "mov w28, #137", "b 30b",
+                "cmp w0, w23", "b.ne 32f", "ldr w9, [sp, #24]", "str w9, [sp, #28]",
+                "mov w0, w21", "add x1, sp, #28", "mov x2, #4", "mov x8, #{write}", "svc 0", "b 31b",
+                "32:", "cmp w0, #0", "b.gt 29b", "mov w28, #137", "b 30b",
                 "3:",
                 start = out(reg) start, end = out(reg) end,
                 digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, f_setfd = const F_SETFD,

@@ -116,6 +116,7 @@ class Sandbox:
         network: Literal["none", "refused", "host"] | None = None,
         keep_env: str | Iterable[str] | None = None,
         change_attributes: bool = False,
+        linger: float | None = None,
     ) -> Self: ...
     def check(self) -> None: ...
 

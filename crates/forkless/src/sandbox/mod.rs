@@ -22,6 +22,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Which networks a sandboxed program reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub enum Network {
     /// Docker.
     Host,
 }
+
+/// What other processes have by default when the program has ended.
+const LINGER: Duration = Duration::from_millis(200);
 
 /// The oldest version of Landlock that refuses to truncate files: Linux 6.2.
 const OLDEST: u32 = 3;
@@ -58,6 +62,7 @@ pub struct Sandbox {
     network: Network,
     change_attributes: bool,
     kept: Vec<OsString>,
+    linger: Option<Duration>,
 }
 
 /// How the program is kept from the rest of the machine.
@@ -82,7 +87,7 @@ impl Sandbox {
     ///   [`write`](Self::write) give; all else does not exist. `/tmp`, `/dev`, `/proc`, `/run` and `/var` are new for each launch
     /// - must start in a directory that it sees: give the working directory, or set [`Command::current_dir`]
     /// - sees and signals no process outside. The first process of its PID namespace is an init, which reaps, passes on the
-    ///   signals that the handle sends, and ends when the program or the caller ends. Then nothing of it is left
+    ///   signals that the handle sends, and ends when the program or the caller ends; other processes then have a [while](Self::linger). Then nothing of it is left
     /// - has a network with a loopback device only, unless [`network`](Self::network) says otherwise
     /// - has no capabilities, gains none, and leads a session of its own (unless the command sets a process group or pseudo-terminal)
     /// - is user and group 65534 (nobody) without other groups if root launches it, where the command sets no others.
@@ -132,6 +137,7 @@ impl Sandbox {
             network: Network::Refused,
             change_attributes: false,
             kept: Vec::new(),
+            linger: None,
         }
     }
 
@@ -216,6 +222,21 @@ impl Sandbox {
         self
     }
 
+    /// Sets how long the other processes of a sandbox of namespaces have when the program has ended (default: 200 ms), such as the `tee` of
+    /// bash's `exec > >(tee log)`. The handle reports the end when none is left, or after this time; then they are killed. At most 17
+    /// minutes.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// # use std::time::Duration;
+    /// let sandbox = Sandbox::new().linger(Duration::ZERO).prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn linger(&mut self, limit: Duration) -> &mut Self {
+        self.linger = Some(limit);
+        self
+    }
+
     /// Checks the sandbox, and does once what all launches in it share.
     ///
     /// # Errors
@@ -242,6 +263,9 @@ impl Sandbox {
         }
         if !self.projects.is_empty() {
             return unfit("writable_project needs namespaces: Landlock allows below a directory what it allows for it");
+        }
+        if self.linger.is_some() {
+            return unfit("linger needs namespaces: with Landlock alone, what the program leaves running is not ended");
         }
         if self.network == Network::None {
             return unfit("a network of its own needs namespaces: Sandbox::new()");
@@ -309,7 +333,11 @@ impl Sandbox {
             Network::Host => Surroundings::Shared(Shared { network: true, attributes: true, signals: true }),
         };
         let shared = OfAllLaunches {
-            confined: Confined::Namespaces(NamespaceSandbox::prepare(&places, self.network)?),
+            confined: Confined::Namespaces(NamespaceSandbox::prepare(
+                &places,
+                self.network,
+                self.linger.unwrap_or(LINGER),
+            )?),
             filter: filter::program_in(surroundings),
             kept: self.kept.clone(),
             places,

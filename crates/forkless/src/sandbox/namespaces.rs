@@ -10,7 +10,7 @@ use crate::error::{Error, reworded};
 use crate::kernel;
 use crate::procfs;
 use crate::request::command::{
-    CallArg, CapabilitySet, Command, IsolationCall, MountStep, Name, Namespace, mount_attribute,
+    CallArg, CapabilitySet, Command, IsolationCall, MountStep, Name, Namespace, SandboxInit, mount_attribute,
 };
 use crate::step::Step;
 use forkless_core::init;
@@ -22,6 +22,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the new root is put together. A procfs is needed anyway, and nobody binds files of it.
 const PLACE: &str = procfs::ROOT;
@@ -35,14 +36,16 @@ const OF_PLACES: u64 = mount_attribute::NO_SUID | mount_attribute::NO_DEV;
 pub(super) struct NamespaceSandbox {
     mounts: Vec<MountStep>,
     calls: Vec<IsolationCall>,
-    init: Arc<OwnedFd>,
+    init: SandboxInit,
     network: Network,
 }
 
 impl NamespaceSandbox {
-    pub(super) fn prepare(places: &[GivenPath], network: Network) -> io::Result<Self> {
+    pub(super) fn prepare(places: &[GivenPath], network: Network, linger: Duration) -> io::Result<Self> {
         let mounts = mounts(places, network)?;
-        Ok(Self { mounts, calls: calls(network), init: Arc::new(init_file()?), network })
+        let linger = u32::try_from(linger.as_millis()).unwrap_or(u32::MAX);
+        let init = SandboxInit { file: Arc::new(init_file()?), linger };
+        Ok(Self { mounts, calls: calls(network), init, network })
     }
 
     /// Adds the settings to a command.
@@ -96,7 +99,7 @@ impl NamespaceSandbox {
         own.sandbox.mounts.clone_from(&self.mounts);
         own.sandbox.calls.clone_from(&self.calls);
         own.sandbox.pivot_root = Some(PLACE.into());
-        own.sandbox.init = Some(Arc::clone(&self.init));
+        own.sandbox.init = Some(self.init.clone());
         Ok(())
     }
 

@@ -160,7 +160,7 @@ pub(super) fn descriptors(command: &Command) -> Result<Descriptors, Error> {
         found.program = Some(found.lend(command, fd, is_script(fd))?);
     }
     if let Some(init) = &command.sandbox.init {
-        found.program = Some(found.lend(command, init, false)?);
+        found.program = Some(found.lend(command, &init.file, false)?);
         let number = found.free_number(command)?;
         found.sockets.push(number);
         found.pairs.push(Pair::new(Origin::Slot(2 + found.sockets.len()), number));

@@ -32,7 +32,7 @@ pub use sandbox::FilePlace;
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
 pub(crate) use sandbox::{
     Confinement, Isolation, IsolationCall, MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile,
-    OVERLAY,
+    OVERLAY, SandboxInit,
 };
 pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};

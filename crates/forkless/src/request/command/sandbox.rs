@@ -38,7 +38,15 @@ pub(crate) struct Isolation {
     /// Calls in the new root, with all capabilities over the new namespaces.
     pub(crate) calls: Vec<IsolationCall>,
     /// The program that is executed as PID 1, and executes that of the command.
-    pub(crate) init: Option<Arc<OwnedFd>>,
+    pub(crate) init: Option<SandboxInit>,
+}
+
+/// The init of a sandbox: see [`forkless_core::init`].
+#[derive(Clone)]
+pub(crate) struct SandboxInit {
+    pub(crate) file: Arc<OwnedFd>,
+    /// Milliseconds.
+    pub(crate) linger: u32,
 }
 
 /// A system call of a sandbox.

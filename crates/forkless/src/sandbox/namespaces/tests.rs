@@ -310,6 +310,37 @@ fn the_end_of_the_program_is_the_end_of_all() {
 }
 
 #[test]
+fn other_processes_have_a_while_when_the_program_has_ended() {
+    let with = |linger| prepared(Sandbox::new().linger(Duration::from_millis(linger)));
+    let (Some(default), Some(none)) = (prepared(&Sandbox::new()), with(0)) else { return };
+    let (Some(some), Some(long)) = (with(100), with(100_000)) else { return };
+    let late = "(sleep 0.05; echo late) & echo done";
+    assert_eq!(lines_of(&default, late), "done\nlate\n");
+    assert_eq!(lines_of(&none, late), "done\n");
+    // The wait is over when nobody is left, and not longer where others come and go.
+    assert_eq!(lines_of(&long, late), "done\nlate\n");
+    let limits = Capture::new().timeout(Duration::from_secs(30));
+    for line in ["(setsid sleep 600 &) & exit 3", "(while :; do (true &); sleep 0.01; done) & exit 3"] {
+        let captured = shell(&some, line).capture(&limits).expect("a launch");
+        assert_eq!((captured.timed_out, captured.status.code()), (false, Some(3)), "{line}");
+    }
+    // A signal that ends programs ends it.
+    let line = "(trap '' TERM WINCH; exec setsid sleep 600 > /dev/null) & exit 5";
+    let mut child = shell(&long, line).stdout(Stdio::piped()).spawn().expect("spawn");
+    assert_eq!(child.stdout.take().expect("a pipe").read_to_end(&mut Vec::new()).expect("the end"), 0);
+    for _ in 0..10 {
+        child.signal(28).expect("a signal");
+        assert!(child.wait_timeout(Duration::from_millis(10)).expect("a wait").is_none());
+    }
+    while child.wait_timeout(Duration::from_millis(10)).expect("a wait").is_none() {
+        child.signal(15).expect("a signal");
+    }
+    assert_eq!(child.wait().expect("an end").code(), Some(5));
+    let refused = Sandbox::landlock().linger(Duration::ZERO).prepare().expect_err("no init");
+    assert!(refused.to_string().contains("needs namespaces"), "{refused}");
+}
+
+#[test]
 fn init_passes_signals_on_and_keeps_no_descriptor() {
     let Some(sandbox) = prepared(&Sandbox::new()) else { return };
     let line = "trap 'echo caught; exit 3' TERM; exec 2>&-; echo ready; while :; do sleep 0.01; done";
