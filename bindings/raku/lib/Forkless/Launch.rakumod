@@ -28,10 +28,17 @@ sub refuse(Blob $error) is export {
 }
 
 # A string as C has it. In Raku's strings, utf8-c8 stands for bytes that are not UTF-8, such as those of file names.
-sub c-string(Str() $text --> Blob) {
+sub c-string(Str() $text --> Blob) is export {
     X::Forkless.new(step => STEP-CHECK, errno => EINVAL, os-error => "failed to start: NUL in {$text.raku}").throw
       if $text.contains("\0");
     ($text ~ "\0").encode('utf8-c8')
+}
+
+# A list of strings as C has it. The strings must outlive it.
+sub pointers(@strings --> buf8) is export {
+    my $table = buf8.allocate(8 * (@strings + 1));
+    $table.write-uint64(8 * $_, address(@strings[$_])) for ^@strings;
+    $table
 }
 
 # An environment as C has it.
@@ -44,9 +51,7 @@ my class Environment {
     method of(%env --> Environment) {
         my $flat = flatten(%env);
         my Blob @strings = %env.map({ c-string(.key ~ '=' ~ .value) });
-        my $table = buf8.allocate(8 * (@strings + 1));
-        $table.write-uint64(8 * $_, address(@strings[$_])) for ^@strings;
-        self.new(:$flat, :@strings, :$table)
+        self.new(:$flat, :@strings, table => pointers(@strings))
     }
 }
 
@@ -142,8 +147,10 @@ sub asks-libuv(--> Bool) {
 }
 
 # Starts the program. @args has argv, with argv[0]. Throws X::Forkless if the program cannot be executed. :line is for a shell with -c
-# and a line: the line runs without the shell if that makes no difference.
-sub launch(Str() $path, @args, %env, Str() $cwd, *@streams, Bool :$line --> Child) is export {
+# and a line: the line runs without the shell if that makes no difference. In a sandbox the shell runs it, and only files that the kernel
+# knows are programs. :own-env: the variables were given by the caller.
+sub launch(Str() $path, @args, %env, Str() $cwd, *@streams, Bool :$line, :$sandbox, Bool :$own-env --> Child) is export {
+    return attempt($path, @args, %env, $cwd, @streams, False, :$sandbox, :$own-env) if $sandbox;
     my $child;
     {
         CATCH { when X::Forkless { .rethrow if .errno != ENOEXEC || $by-shell.defined } }
@@ -154,22 +161,22 @@ sub launch(Str() $path, @args, %env, Str() $cwd, *@streams, Bool :$line --> Chil
     attempt($path, @args, %env, $cwd, @streams, ?$line)
 }
 
-sub attempt(Str() $path, @args, %env, Str() $cwd, @streams, Bool $line --> Child) {
+sub attempt(Str() $path, @args, %env, Str() $cwd, @streams, Bool $line, :$sandbox, Bool :$own-env --> Child) {
     my ($place, $error) = buf8.allocate(8), buf8.allocate(ERROR);
     my $program = c-string($path);
     my @words = @args.map(&c-string);
     my $directory = c-string($cwd);
-    my $environment = environment(%env);
+    my $environment = $sandbox ?? Environment !! environment(%env);
     forkless_command_new($program, $place);
     my $command = $place.read-uint64(0);
     LEAVE forkless_command_free($command) if $command;
     for @words.kv -> $n, $word {
         $n ?? forkless_command_arg($command, $word) !! forkless_command_arg0($command, $word);
     }
-    forkless_command_envs($command, $environment.table);
+    $sandbox ?? $sandbox.apply($command, %env, ?$own-env) !! forkless_command_envs($command, $environment.table);
     forkless_command_current_dir($command, $directory);
     # What libuv does, which launches for Proc::Async: an empty signal mask, all signals at their default.
-    forkless_command_scripts_by_shell($command, $by-shell ?? 1 !! 0);
+    forkless_command_scripts_by_shell($command, $by-shell && !$sandbox ?? 1 !! 0);
     forkless_command_inherit_signal_mask($command, 0);
     for 1..31 -> $number {
         forkless_command_signal_default($command, $number) unless $number == 9 | 19;

@@ -26,12 +26,21 @@ sub forkless_command_fd_dup(size_t, int32, int32 --> int32) is native(&library) 
 sub forkless_command_signal_default(size_t, int32 --> int32) is native(&library) is export {*}
 sub forkless_command_inherit_signal_mask(size_t, int32 --> int32) is native(&library) is export {*}
 sub forkless_command_scripts_by_shell(size_t, int32 --> int32) is native(&library) is export {*}
+sub forkless_command_env(size_t, Blob, Blob --> int32) is native(&library) is export {*}
+sub forkless_command_env_remove(size_t, Blob --> int32) is native(&library) is export {*}
+sub forkless_command_env_clear(size_t --> int32) is native(&library) is export {*}
+sub forkless_command_sandbox(size_t, size_t --> int32) is native(&library) is export {*}
 sub forkless_command_spawn(size_t, Blob, Blob --> int32) is native(&library) is export {*}
 sub forkless_command_spawn_line(size_t, Blob, Blob, Blob --> int32) is native(&library) is export {*}
 
 sub forkless_ending_free(size_t) is native(&library) is export {*}
 sub forkless_ending_route(size_t, Blob, size_t --> int32) is native(&library) is export {*}
 sub forkless_ending_status(size_t, int32, Blob, Blob --> int32) is native(&library) is export {*}
+
+sub forkless_sandbox_namespaces(Blob, Blob, Blob --> int32) is native(&library) is export {*}
+sub forkless_sandbox_landlock(Blob, Blob, Blob --> int32) is native(&library) is export {*}
+sub forkless_sandbox_check(size_t, Blob --> int32) is native(&library) is export {*}
+sub forkless_sandbox_free(size_t) is native(&library) is export {*}
 
 sub forkless_child_free(size_t) is native(&library) is export {*}
 sub forkless_child_pid(size_t --> int32) is native(&library) is export {*}

@@ -1,6 +1,7 @@
 use Forkless::Launch;
 use Forkless::Native;
 use Forkless::Output;
+use Forkless::Sandbox;
 use Forkless::Waiter;
 
 unit class Forkless::Proc::Async is Proc::Async;
@@ -26,7 +27,10 @@ has &!outcome;
 has @!close-after;
 
 # The attribute of Proc::Async can be set, but not changed from here.
-submethod TWEAK(:$started --> Nil) { $!has-started = ?$started }
+submethod TWEAK(:$started, :$sandbox --> Nil) {
+    die 'sandbox: an argument of start' with $sandbox;
+    $!has-started = ?$started
+}
 
 method started(--> Bool) { $!has-started }
 method ready(--> Promise) { $!ready }
@@ -86,20 +90,22 @@ method bind-stderr(IO::Handle:D $handle --> Nil) {
     $!stderr-to = $handle.native-descriptor;
 }
 
-method start(Forkless::Proc::Async:D: :$scheduler = $*SCHEDULER, :$ENV, :$cwd = $*CWD --> Promise) {
+method start(Forkless::Proc::Async:D: :$scheduler = $*SCHEDULER, :$ENV, :$cwd = $*CWD, :$sandbox --> Promise) {
+    my $inside = Forkless::Sandbox.of($sandbox);
     $!guard.protect: {
         X::Proc::Async::AlreadyStarted.new(proc => self).throw if $!has-started;
         $!has-started = True;
     }
     my %env := $ENV ?? $ENV.hash !! %*ENV;
-    return self!launch($scheduler, %env, $cwd) unless $!stdin-from ~~ Promise;
+    my %inside = sandbox => $inside, own-env => ?$ENV;
+    return self!launch($scheduler, %env, $cwd, |%inside) unless $!stdin-from ~~ Promise;
     start {
         my $why;
         {
             CATCH { default { $why = $_ } }
             $!stdin-from = await $!stdin-from;
         }
-        await $why.defined ?? self!failed($why, $!exited.vow, $scheduler) !! self!launch($scheduler, %env, $cwd);
+        await $why.defined ?? self!failed($why, $!exited.vow, $scheduler) !! self!launch($scheduler, %env, $cwd, |%inside);
     }
 }
 
@@ -111,7 +117,7 @@ method !failed($why, $vow, $scheduler --> Promise) {
     $!exited
 }
 
-method !launch($scheduler, %env, $cwd --> Promise) {
+method !launch($scheduler, %env, $cwd, *%inside --> Promise) {
     my $vow = $!exited.vow;
     my @outputs;
     @outputs.push($!stdout => 1) if $!stdout;
@@ -139,7 +145,7 @@ method !launch($scheduler, %env, $cwd --> Promise) {
         $!child = launch(self.path, self.args, %env, $cwd,
             self.w ?? Piped !! $!stdin-from,
             $!merge || $!stdout ?? Piped !! $!stdout-to,
-            $!merge ?? Merged !! $!stderr ?? Piped !! $!stderr-to);
+            $!merge ?? Merged !! $!stderr ?? Piped !! $!stderr-to, |%inside);
         # All before the thread knows the child, which it frees at the child's end.
         $!writer = Writer.new(fd => $!child.take-fd(0)) if self.w;
         @descriptors = @outputs.map({ $!child.take-fd(.value) });

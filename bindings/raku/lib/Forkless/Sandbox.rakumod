@@ -1,0 +1,92 @@
+# What programs that are not trusted may do, prepared once for any number of launches.
+use Forkless::Launch;
+use Forkless::Native;
+
+unit class Forkless::Sandbox;
+
+# struct forkless_error
+constant ERROR = 512;
+# Those of forkless.h.
+my %network = none => 0, host => 1, refused => 4;
+constant CHANGE-ATTRIBUTES = 2;
+# sizeof(forkless_sandbox_options), and where its lists are.
+constant OPTIONS = 48;
+constant LISTS = 16;
+# What every sandbox inherits, besides LC_*.
+constant KEPT = <PATH HOME TERM COLORTERM NO_COLOR LANG LANGUAGE TZ>;
+
+has Int $.handle;
+has @!names;
+# The variables of the process, which %*ENV is a copy of.
+has %!inherited;
+
+method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$network, :$keep-env, Bool :$change-attributes, *%others) {
+    die "no such option of a sandbox: {%others.keys.sort.join(', ')}" if %others;
+    die "mode: expected 'namespaces' or 'landlock', not '$mode'" unless $mode eq 'namespaces' | 'landlock';
+    my $landlock = $mode eq 'landlock';
+    my $net = $network // ($landlock ?? 'refused' !! 'none');
+    die "network: expected 'none', 'refused' or 'host', not '$net'" unless %network{$net}:exists;
+    die "network: 'none' needs mode => 'namespaces'" if $landlock && $net eq 'none';
+    die "change-attributes: for mode => 'landlock' alone" if $change-attributes && !$landlock;
+    # $*CWD need not be the directory of the process.
+    my @paths = ($read, $write, $project).map({ .defined ?? .list.map(*.IO.absolute).list !! () });
+    my @names = $keep-env.defined ?? $keep-env.list.map(~*) !! ();
+    self.bless(:$landlock, :@names, lists => (@paths[0], @paths[1], @names, @paths[2]),
+        flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0))
+}
+
+submethod BUILD(:$landlock, :@!names, :@lists, :$flags --> Nil) {
+    my ($options, $place, $error) = buf8.allocate(OPTIONS), buf8.allocate(8), buf8.allocate(ERROR);
+    $options.write-uint64(0, OPTIONS);
+    $options.write-int32(8, $flags);
+    my @strings = @lists.map({ .map(&c-string).list });
+    my @tables = @strings.map({ pointers($_) });
+    $options.write-uint64(LISTS + 8 * $_, address(@tables[$_])) for ^@tables;
+    my $made = $landlock
+        ?? forkless_sandbox_landlock($options, $place, $error)
+        !! forkless_sandbox_namespaces($options, $place, $error);
+    refuse($error) if $made < 0;
+    $!handle = $place.read-uint64(0);
+    # Without a procfs all is set, and nothing is taken for inherited.
+    my $environ = try '/proc/self/environ'.IO.slurp(:enc<utf8-c8>);
+    %!inherited = ($environ // '').split("\0").grep(*.contains('=')).map({ |.split('=', 2) });
+}
+
+# The handle has one owner.
+method clone { self }
+
+# Whether this machine can give it to this process, by trying. Throws what is refused.
+method check(--> Bool:D) {
+    my $error = buf8.allocate(ERROR);
+    refuse($error) if forkless_sandbox_check($!handle, $error) < 0;
+    True
+}
+
+# The sandbox that an argument means; Any: none. A type object is an error, as it may be a forgotten `.new`.
+method of($what) {
+    given $what {
+        when Forkless::Sandbox:D { $_ }
+        when Associative:D { Forkless::Sandbox.new(|%$_) }
+        when Bool:D { $_ ?? Forkless::Sandbox.new !! Any }
+        when * === Any | Nil { Any }
+        default { die "sandbox: expected a Forkless::Sandbox, its options or True, not {.raku}" }
+    }
+}
+
+# Sets the sandbox of a command, and its environment: %env if that was given by the caller, else what is inherited of it by name.
+method apply(Int $command, %env, Bool $is-given --> Nil) {
+    die 'the sandbox cannot be set' if forkless_command_sandbox($command, $!handle) < 0;
+    if $is-given {
+        forkless_command_env_clear($command);
+        forkless_command_env($command, c-string(.key), c-string(.value)) for %env;
+        return;
+    }
+    # Only what differs: the library changes a HOME that is not visible inside, if it is inherited.
+    forkless_command_env_remove($command, c-string($_)) for %!inherited.keys.grep({ %env{$_}:!exists });
+    for %env.grep({ .key.starts-with('LC_') || .key eq any(|KEPT, |@!names) }) {
+        my $is-same = %!inherited{.key}:exists && %!inherited{.key} eq .value;
+        forkless_command_env($command, c-string(.key), c-string(.value)) unless $is-same;
+    }
+}
+
+submethod DESTROY { forkless_sandbox_free($!handle) if $!handle }
