@@ -880,7 +880,7 @@ MODULE = Forkless    PACKAGE = Forkless::Sandbox
 PROTOTYPES: DISABLE
 
 SV *
-_prepare(const char *class, bool landlock, SV *read, SV *write, SV *keep_env, SV *project, int flags)
+_prepare(const char *class, bool landlock, SV *read, SV *write, SV *keep_env, SV *project, int flags, SV *linger)
 PREINIT:
     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
     forkless_error error;
@@ -892,6 +892,7 @@ CODE:
     options.write = texts_of(aTHX_ write);
     options.keep_env = texts_of(aTHX_ keep_env);
     options.project = texts_of(aTHX_ project);
+    options.linger_ms = ms_of(aTHX_ linger);
     /* A string with a NUL byte. */
     const bool good = options.read != NULL && options.write != NULL && options.keep_env != NULL && options.project != NULL;
     int (*prepare)(const forkless_sandbox_options *, forkless_sandbox **, forkless_error *) =

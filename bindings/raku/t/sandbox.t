@@ -39,6 +39,12 @@ subtest 'files' => {
     like $hidden.os-error, /'give the sandbox read'/, 'the remedy';
 }
 
+subtest 'other processes' => {
+    my $line = '(sleep 0.05; echo late) & echo done';
+    is shell($line, :out, :cwd</>, :sandbox).out.slurp, "done\nlate\n", 'have a while to end';
+    is shell($line, :out, :cwd</>, sandbox => { :linger(0) }).out.slurp, "done\n", 'or none';
+}
+
 subtest 'project' => {
     my $project = $place.add('project');
     for $project, $project.add('.git') { .mkdir; .chmod(0o777) }
@@ -119,20 +125,21 @@ subtest 'async' => {
     my $sandbox = Forkless::Sandbox.new(write => $inside);
     my @all = (^8).map: -> $n {
         start {
-            my $proc = Forkless::Proc::Async.new('sh', '-c', "echo $n > $inside/$n; cat $inside/$n");
+            my $proc = Forkless::Proc::Async.new('sh', '-c', "echo $n > $inside/$n; cat $inside/$n; echo \$PPID");
             my $text = '';
             $proc.stdout.tap({ $text ~= $_ });
             await $proc.start(:$sandbox, :cwd</>);
             $text
         }
     }
-    is-deeply await(@all).List, (^8).map({ "$_\n" }).List, 'threads use one';
-    my $proc = Forkless::Proc::Async.new('sh', '-c', 'echo ready; sleep 600');
+    is-deeply await(@all).List, (^8).map({ "$_\n1\n" }).List, 'threads use one';
+    my $proc = Forkless::Proc::Async.new('sh', '-c', 'echo ready; exec sleep 600');
     $proc.stdout.tap({ $proc.kill(SIGTERM) });
     is await($proc.start(:sandbox, :cwd</>)).signal, +SIGTERM, 'a signal gets to the program';
 }
 
 subtest 'wrong arguments' => {
+    throws-like { Forkless::Sandbox.new(:mode<landlock>, :linger(1)) }, X::AdHoc, message => /linger/;
     throws-like { Forkless::Sandbox.new(:other) }, X::AdHoc, message => /'no such option'/;
     throws-like { Forkless::Sandbox.new(:mode<other>) }, X::AdHoc, message => /namespaces/;
     throws-like { Forkless::Sandbox.new(:network<other>) }, X::AdHoc, message => /refused/;

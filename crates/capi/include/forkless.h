@@ -906,8 +906,9 @@ typedef struct forkless_sandbox_options {
     char *const *write;
     char *const *keep_env;
     char *const *project;
+    int64_t linger_ms; /* in namespaces, how long other processes have when the program has ended; negative: 200 */
 } forkless_sandbox_options;
-#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL, NULL}
+#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL, NULL, -1}
 
 typedef struct forkless_sandbox forkless_sandbox;
 

@@ -5,6 +5,7 @@ use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, list, out, shared};
 use forkless::{Command, Network, PreparedSandbox, Sandbox};
 use libc::{c_char, c_int, size_t};
+use std::time::Duration;
 
 /// `forkless_sandbox_options`. Later versions append members; `size` says which of them the caller has.
 #[repr(C)]
@@ -15,6 +16,7 @@ pub(crate) struct SandboxOptions {
     write: *const *const c_char,
     keep_env: *const *const c_char,
     project: *const *const c_char,
+    linger_ms: i64,
 }
 
 const NETWORK: c_int = 1;
@@ -44,6 +46,9 @@ impl SandboxOptions {
         }
         for name in texts(self.keep_env)? {
             sandbox.keep_env(name);
+        }
+        if let Ok(limit) = u64::try_from(self.linger_ms) {
+            sandbox.linger(Duration::from_millis(limit));
         }
         sandbox.change_attributes(self.flags & CHANGE_ATTRIBUTES != 0);
         match self.flags & (NETWORK | NETWORK_REFUSED) {

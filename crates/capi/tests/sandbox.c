@@ -130,11 +130,23 @@ static void ends(void) {
     forkless_sandbox_free(sandbox);
 }
 
+/* What else runs when the program has ended. */
+static void lingers(void) {
+    forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
+    for (int n = 0; n < 2; n++) {
+        options.linger_ms = n ? 0 : -1;
+        forkless_sandbox *sandbox = prepare(forkless_sandbox_namespaces, &options);
+        expect_output(sandboxed("(sleep 0.05; echo late) & echo done", sandbox), n ? "done\n" : "done\nlate\n");
+        forkless_sandbox_free(sandbox);
+    }
+}
+
 int main(void) {
     if (works(forkless_sandbox_landlock)) rules(forkless_sandbox_landlock);
     if (works(forkless_sandbox_namespaces)) {
         rules(forkless_sandbox_namespaces);
         ends();
+        lingers();
         project();
     }
     return 0;

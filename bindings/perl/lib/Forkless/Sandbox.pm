@@ -10,7 +10,7 @@ our $VERSION = '0.1.0';
 my %NETWORK = (none => 0, host => 1, refused => 4);
 use constant CHANGE_ATTRIBUTES => 2;
 
-my %OPTION = map { $_ => 1 } qw(mode read write project network keep_env change_attributes raise);
+my %OPTION = map { $_ => 1 } qw(mode read write project network keep_env change_attributes linger raise);
 
 sub new {
     my ($class, %how) = @_;
@@ -23,9 +23,10 @@ sub new {
     my $flags   = $NETWORK{$network} // Forkless::_croak("network: expected 'none', 'refused' or 'host', not '$network'");
     Forkless::_croak("network: 'none' needs mode => 'namespaces'") if $network eq 'none' && $mode eq 'landlock';
     Forkless::_croak("change_attributes: for mode => 'landlock' alone") if $how{change_attributes} && $mode ne 'landlock';
+    Forkless::_croak("linger: for mode => 'namespaces' alone") if defined $how{linger} && $mode ne 'namespaces';
     $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
     my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env project)};
-    my $self  = $class->_prepare($mode eq 'landlock', @lists, $flags) or return Forkless::Error::give(\%how);
+    my $self  = $class->_prepare($mode eq 'landlock', @lists, $flags, $how{linger}) or return Forkless::Error::give(\%how);
     $self->{raise} = $how{raise};
     return $self;
 }
@@ -95,6 +96,10 @@ Names of variables that the program inherits beside C<PATH>, C<HOME>, C<TERM>, C
 =item change_attributes
 
 With C<landlock>, whether the program may change modes, owners and times. It may then do so for every file of its user.
+
+=item linger
+
+In namespaces, how many seconds other processes have when the program has ended. Default: 0.2.
 
 =item raise
 

@@ -10,8 +10,9 @@ constant ERROR = 512;
 my %network = none => 0, host => 1, refused => 4;
 constant CHANGE-ATTRIBUTES = 2;
 # sizeof(forkless_sandbox_options), and where its lists are.
-constant OPTIONS = 48;
+constant OPTIONS = 56;
 constant LISTS = 16;
+constant LINGER = 48;
 # What every sandbox inherits, besides LC_*.
 constant KEPT = <PATH HOME TERM COLORTERM NO_COLOR LANG LANGUAGE TZ>;
 
@@ -20,7 +21,7 @@ has @!names;
 # The variables of the process, which %*ENV is a copy of.
 has %!inherited;
 
-method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$network, :$keep-env, Bool :$change-attributes, *%others) {
+method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$network, :$keep-env, Bool :$change-attributes, Real :$linger, *%others) {
     die "no such option of a sandbox: {%others.keys.sort.join(', ')}" if %others;
     die "mode: expected 'namespaces' or 'landlock', not '$mode'" unless $mode eq 'namespaces' | 'landlock';
     my $landlock = $mode eq 'landlock';
@@ -28,17 +29,19 @@ method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$networ
     die "network: expected 'none', 'refused' or 'host', not '$net'" unless %network{$net}:exists;
     die "network: 'none' needs mode => 'namespaces'" if $landlock && $net eq 'none';
     die "change-attributes: for mode => 'landlock' alone" if $change-attributes && !$landlock;
+    die "linger: seconds, for mode => 'namespaces' alone" if $linger.defined && ($landlock || $linger < 0);
     # $*CWD need not be the directory of the process.
     my @paths = ($read, $write, $project).map({ .defined ?? .list.map(*.IO.absolute).list !! () });
     my @names = $keep-env.defined ?? $keep-env.list.map(~*) !! ();
     self.bless(:$landlock, :@names, lists => (@paths[0], @paths[1], @names, @paths[2]),
-        flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0))
+        linger => $linger.defined ?? ($linger * 1000).Int !! -1, flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0))
 }
 
-submethod BUILD(:$landlock, :@!names, :@lists, :$flags --> Nil) {
+submethod BUILD(:$landlock, :@!names, :@lists, :$flags, :$linger --> Nil) {
     my ($options, $place, $error) = buf8.allocate(OPTIONS), buf8.allocate(8), buf8.allocate(ERROR);
     $options.write-uint64(0, OPTIONS);
     $options.write-int32(8, $flags);
+    $options.write-int64(LINGER, $linger);
     my @strings = @lists.map({ .map(&c-string).list });
     my @tables = @strings.map({ pointers($_) });
     $options.write-uint64(LISTS + 8 * $_, address(@tables[$_])) for ^@tables;
