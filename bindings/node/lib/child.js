@@ -230,4 +230,4 @@ function prepare(file, args, options) {
   return new Prepared(file, args, options);
 }
 
-module.exports = { Child, Prepared, after, checkSignal, prepare, spawn, spawnAhead };
+module.exports = { Child, LONGEST, Prepared, after, checkSignal, prepare, spawn, spawnAhead };

@@ -130,6 +130,8 @@ export class Prepared {
 export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization'> {
   /** Reject with an `ExitError` unless the program exits with 0 within its limits (default: false). */
   check?: boolean;
+  /** Milliseconds after `killSignal`, at a limit, until SIGKILL follows (default: never). */
+  grace?: number;
   /** What the program reads (default: nothing). */
   input?: string | Uint8Array;
   /** The process leads a session, which is killed at a limit unless the process itself has ended (default: false). */
@@ -188,6 +190,17 @@ export function run(file: string, args: readonly string[], options: RunOptions &
 export function run(file: string, options: RunOptions & { encoding: 'buffer' }): Promise<Result<Buffer>>;
 export function run(file: string, args?: readonly string[], options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
 export function run(file: string, options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
+
+/** A part of a command: one argument, or a part of one. A result is what the program has printed, without newlines at its end. */
+export type TemplateValue = string | number | bigint | Result<string>;
+
+/**
+ * Runs a command that is written as a template string, without a shell: words are separated by blanks, a value is one argument (or a part
+ * of one), an array several. Quotes and other signs of shells are errors. Rejects with an `ExitError` unless `check` is false.
+ */
+export function $(parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]): Promise<Result<string>>;
+export function $(options: RunOptions & { encoding: 'buffer' }): (parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]) => Promise<Result<Buffer>>;
+export function $(options: RunOptions & { encoding?: BufferEncoding }): (parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]) => Promise<Result<string>>;
 
 /** Makes `child_process` launch by forkless, in this thread. Returns false, and changes nothing, where the kernel has no pidfds. */
 export function install(): boolean;

@@ -6,5 +6,6 @@ const { ExitError, LaunchError } = require('./error.js');
 const { install, uninstall } = require('./install.js');
 const { run } = require('./run.js');
 const { Sandbox } = require('./sandbox.js');
+const { $ } = require('./template.js');
 
-module.exports = { Cgroup, Child, ExitError, LaunchError, Prepared, Sandbox, install, prepare, run, spawn, uninstall };
+module.exports = { $, Cgroup, Child, ExitError, LaunchError, Prepared, Sandbox, install, prepare, run, spawn, uninstall };

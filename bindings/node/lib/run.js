@@ -3,7 +3,7 @@
 // run(): a program to its end, with its output.
 
 const { ExitError } = require('./error.js');
-const { after, checkSignal, spawn, spawnAhead } = require('./child.js');
+const { LONGEST, after, checkSignal, spawn, spawnAhead } = require('./child.js');
 
 const MAX_BUFFER = 1024 * 1024;
 
@@ -26,9 +26,19 @@ function feed(stdin, input) {
   stdin.end(input);
 }
 
+// Kills what is left of the group of a program that has ended, but for other users' processes.
+function endGroup(pid) {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch (error) {
+    if (error.code !== 'ESRCH' && error.code !== 'EPERM') throw error;
+  }
+}
+
 // What would otherwise throw only when the program runs: it would be left alone, and the promise would never be settled.
-function check({ input, killSignal, encoding }) {
+function check({ input, killSignal, grace, encoding }) {
   checkSignal(killSignal);
+  if (grace !== undefined && !(typeof grace === 'number' && grace >= 0)) throw new TypeError('grace is not a number of milliseconds');
   if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) throw new TypeError(`Unknown encoding: ${encoding}`);
   if (input != null && typeof input !== 'string' && !ArrayBuffer.isView(input)) {
     throw new TypeError('input is not a string or bytes');
@@ -42,24 +52,29 @@ function check({ input, killSignal, encoding }) {
 async function run(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const {
-    input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', killGroup = false, encoding = 'utf8', check: mustSucceed = false,
+    input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', grace, killGroup = false, encoding = 'utf8', check: mustSucceed = false,
     signal, ...others
   } = options ?? {};
   if (killGroup) others.detached = true;
   signal?.throwIfAborted();
-  check({ input, killSignal, encoding });
+  check({ input, killSignal, grace, encoding });
   const launch = { stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'], ...others };
   // A sandbox takes milliseconds, in which the event loop has other work.
   const child = others.sandbox && !others.stdio ? await spawnAhead(file, args, launch) : spawn(file, args, launch);
   return new Promise((resolve, reject) => {
     const state = { timedOut: false, truncated: false };
-    const kill = () => (killGroup ? child.killGroup(killSignal) : child.kill(killSignal));
+    const kill = (number) => (killGroup ? child.killGroup(number) : child.kill(number));
+    let last;
     const stop = (why) => {
       if (state[why]) return;
       state[why] = true;
-      kill();
+      kill(killSignal);
+      if (grace !== undefined) last ??= setTimeout(() => kill('SIGKILL'), Math.min(grace, LONGEST));
       // What the program has started may hold the pipes for as long as it likes.
-      const letGo = () => [child.stdout, child.stderr].forEach((stream) => stream?.destroy());
+      const letGo = () => {
+        if (grace !== undefined && killGroup) endGroup(child.pid);
+        [child.stdout, child.stderr].forEach((stream) => stream?.destroy());
+      };
       if (child.exitCode === null && child.signalCode === null) child.once('exit', letGo);
       else letGo();
     };
@@ -73,6 +88,7 @@ async function run(file, args, options) {
     else signal?.addEventListener('abort', abort, { once: true });
     const settle = () => {
       clearTimeout(timer);
+      clearTimeout(last);
       signal?.removeEventListener('abort', abort);
     };
     // More than one may come: each limit sends a signal, which may be refused.

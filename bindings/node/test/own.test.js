@@ -45,6 +45,44 @@ test('run ends a program at its limits', async () => {
   await assert.rejects(run('true', { signal: AbortSignal.abort(new Error('before')) }), /before/);
 });
 
+test('run gives a program time to end by itself, and kills what is left', async () => {
+  const kind = await run('sh', ['-c', 'trap "echo ended; exit 3" TERM; while :; do sleep 0.01; done'], { timeout: 100, killSignal: 'SIGTERM', grace: 60000 });
+  assert.deepStrictEqual([kind.timedOut, kind.code, kind.stdout], [true, 3, 'ended\n']);
+  const deaf = 'trap "" TERM; while :; do sleep 0.01; done';
+  assert.strictEqual((await run('sh', ['-c', deaf], { timeout: 50, killSignal: 'SIGTERM', grace: 50 })).signal, 'SIGKILL');
+  // What ignores the signal in the group of a program that does not.
+  const line = `(${deaf}) & echo $!; wait`;
+  const { stdout, signal } = await run('sh', ['-c', line], { timeout: 100, killSignal: 'SIGTERM', grace: 60000, killGroup: true });
+  assert.strictEqual(signal, 'SIGTERM');
+  for (let n = 0; fs.existsSync(`/proc/${stdout.trim()}`) && !/State:\sZ/.test(fs.readFileSync(`/proc/${stdout.trim()}/status`, 'utf8')); n++) {
+    assert.ok(n < 500, 'it runs');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  for (const grace of [-1, NaN, '5']) await assert.rejects(run('true', { grace }), /grace/);
+});
+
+test('a template string is a command without a shell', async () => {
+  const { $ } = forkless;
+  const nasty = '$(touch /x); `id` "q" \'r\' \\ *\n|&';
+  assert.strictEqual((await $`printf %s ${nasty}`).stdout, nasty);
+  assert.strictEqual((await $`printf <%s> ${'a b'}x --y=${5}${6n} ${['c d', '', 'e']}`.catch((why) => why)).name, 'TypeError');
+  const format = '<%s>';
+  assert.strictEqual((await $`printf ${format} ${'a b'}x --y=${5}${6n} ${['c d', '', 'e']} z${['1', '2']}z ${''}${[]}`).stdout, '<a bx><--y=56><c d><><e><z1><2z><>');
+  assert.strictEqual((await $`
+    printf ${format}
+      one \
+      two${'\n'}`).stdout, '<one><two\n>');
+  const listed = await $`echo of another`;
+  assert.strictEqual((await $`printf ${format} ${listed}`).stdout, '<of another>');
+  await assert.rejects($`sh -c ${'exit 3'}`, (error) => error instanceof ExitError && error.code === 3);
+  assert.strictEqual((await $({ check: false, input: 'exit 3' })`sh`).code, 3);
+  assert.deepStrictEqual((await $({ encoding: 'buffer' })`printf ${'\\377'}`).stdout, Buffer.from([0xff]));
+  assert.strictEqual((await $`echo HEAD~1 stash@{0} a#b`).stdout, 'HEAD~1 stash@{0} a#b\n');
+  for (const wrong of [() => $`echo "a"`, () => $`a | b`, () => $`a > b`, () => $`a && b`, () => $`ls *.js`, () => $`ls ~/x`, () => $`echo a\tb`, () => $``, () => $`${''}`, () => $`echo ${{}}`, () => $`echo ${undefined}`, () => $`echo ${[['a']]}`]) {
+    await assert.rejects(wrong(), TypeError, `${wrong}`);
+  }
+});
+
 test('a timeout that no timer can wait for is no limit', async () => {
   for (const timeout of [Infinity, 2 ** 31]) {
     assert.deepStrictEqual((await run('sleep', ['0.1'], { timeout })).timedOut, false);

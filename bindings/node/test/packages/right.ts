@@ -1,17 +1,19 @@
-import { Child, ExitError, LaunchError, install, prepare, run, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
+import { $, Child, ExitError, LaunchError, install, prepare, run, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
 
 const settings: Settings = { nice: 5, rlimits: { nofile: [10, 'unlimited'], as: 1n << 40n }, unshare: ['user', 'net'], uidMap: [[0, 1000, 1]], seccomp: new Uint8Array(8), noNewPrivs: true };
 
 async function use(): Promise<void> {
   const text: Result<string> = await run('ls', ['-l'], { timeout: 5, ...settings });
   const bytes: Result<Buffer> = await run('ls', { encoding: 'buffer' });
+  const listed: Result<string> = await $`ls ${['-l', text]} ${5}`;
+  const raw: Result<Buffer> = await $({ encoding: 'buffer', cwd: '/', grace: 100 })`ls ${listed}`;
   const child: Child = spawn('ls', { stdio: ['ignore', 'pipe', 2], cwd: new URL('file:///') });
   const { code, signal } = await child.wait();
   child.killGroup('SIGTERM');
   prepare('true', [], settings).spawn().kill();
   const installed: boolean = install();
   uninstall();
-  console.log(text.stdout.length, bytes.stdout.byteLength, code, signal, installed);
+  console.log(text.stdout.length, bytes.stdout.byteLength + raw.stdout.byteLength, code, signal, installed);
 }
 
 use().catch((error: unknown) => {

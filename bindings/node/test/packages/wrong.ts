@@ -1,4 +1,4 @@
-import { Prepared, prepare, run, spawn } from '../../lib/index.js';
+import { $, Prepared, prepare, run, spawn } from '../../lib/index.js';
 
 run(['ls']); // wrong
 run('ls', { nice: 'high' }); // wrong
@@ -6,4 +6,7 @@ spawn('ls', { unshare: ['everything'] }); // wrong
 spawn('ls', { nonsense: true }); // wrong
 new Prepared(); // wrong
 prepare('ls').run(); // wrong
+$`ls ${{}}`; // wrong
+$('ls'); // wrong
+run('ls', { grace: '5' }); // wrong
 run('ls').then((result) => result.stdout.byteLength); // wrong

@@ -87,7 +87,8 @@ impl Sandbox {
     ///   [`write`](Self::write) give; all else does not exist. `/tmp`, `/dev`, `/proc`, `/run` and `/var` are new for each launch
     /// - must start in a directory that it sees: give the working directory, or set [`Command::current_dir`]
     /// - sees and signals no process outside. The first process of its PID namespace is an init, which reaps, passes on the
-    ///   signals that the handle sends, and ends when the program or the caller ends; other processes then have a [while](Self::linger). Then nothing of it is left
+    ///   signals that the handle sends, and ends when the program (or 200 ms later: [`linger`](Self::linger)) or the caller ends. Then nothing
+    ///   of it is left
     /// - has a network with a loopback device only, unless [`network`](Self::network) says otherwise
     /// - has no capabilities, gains none, and leads a session of its own (unless the command sets a process group or pseudo-terminal)
     /// - is user and group 65534 (nobody) without other groups if root launches it, where the command sets no others.
