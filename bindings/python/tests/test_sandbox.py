@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import errno
+import gc
 import os
 import pathlib
 import subprocess
@@ -105,6 +106,24 @@ def test_every_function_launches_in_the_sandbox(mode, monkeypatch):
             forkless.run(["true"], sandbox=sandbox, **settings)
     with pytest.raises(TypeError):
         subprocess.run(["true"], sandbox=sandbox)
+
+
+def test_few_threads_launch_beside_a_loop(mode):
+    sandbox = forkless.Sandbox(mode=mode)
+
+    async def launched():
+        start = forkless.asyncio.create_subprocess_exec
+        children = await asyncio.gather(*(start("true", sandbox=sandbox, cwd="/") for _ in range(30)))
+        threads = forkless.asyncio._threads[asyncio.get_running_loop()]._threads
+        return [await child.wait() for child in children], list(threads)
+
+    codes, threads = asyncio.run(launched())
+    assert codes == [0] * 30 and 1 <= len(threads) <= len(os.sched_getaffinity(0)) + 1
+    # They end with the loop.
+    gc.collect()
+    for one in threads:
+        one.join(60)
+        assert not one.is_alive()
 
 
 def test_variables_are_kept_by_name(mode, monkeypatch):

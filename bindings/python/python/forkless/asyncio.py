@@ -4,9 +4,12 @@ The running event loop (also uvloop) watches the child's pidfd: no thread, no si
 """
 
 import asyncio
+import concurrent.futures
+import os
 import signal
 import subprocess
 import warnings
+import weakref
 
 from . import _forkless, _launch
 from ._popen import Popen
@@ -101,7 +104,7 @@ def _wake(future):
 
 async def _start_beside(loop, *words):
     """`_start` in a thread: to make a sandbox takes milliseconds, for which the loop does not stop."""
-    starting = loop.run_in_executor(None, _start, *words)
+    starting = loop.run_in_executor(_threads_of(loop), _start, *words)
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -109,6 +112,17 @@ async def _start_beside(loop, *words):
         # The descriptors are the caller's until the child has them.
         await asyncio.wait([starting])
         raise
+
+
+# By loop: a copy of the process has none of the threads, and a loop of its own.
+_threads = weakref.WeakKeyDictionary()
+
+
+def _threads_of(loop):
+    """A thread more than CPUs: more launch no more, and take the CPUs from the loop."""
+    if loop not in _threads:
+        _threads[loop] = concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)) + 1, "forkless")
+    return _threads[loop]
 
 
 def _kill(starting):
