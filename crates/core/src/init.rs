@@ -84,7 +84,8 @@ mod arch {
                 "lea {start}, [rip + 2f]", "lea {end}, [rip + 3f]", "jmp 3f",
                 ".balign 8",
                 "2:",
-                // rsp+0 mask before, +8 all signals, +16 Started, +24 status, +32 numbers and times, +28 the program's status, +64 three pollfds, +96 the time to linger, +128 signal
+                // rsp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times, +64 three pollfds,
+                // +96 the time to linger, +128 signal
                 "mov rbx, rsp", "sub rsp, 512", "and rsp, -16",
                 "mov rax, [rbx + 16]",
                 "xor r14d, r14d",
@@ -167,7 +168,10 @@ mod arch {
                 "18:", "mov edi, -1", "lea rsi, [rsp + 24]", "mov edx, 1", "xor r10d, r10d", "mov eax, {wait4}", "syscall",
                 "test eax, eax", "jz 16b", "js 33f", "cmp eax, r15d", "jne 18b",
                 "mov eax, [rsp + 24]", "mov [rsp + 28], eax", "xor r15d, r15d",
-                "mov edi, r14d", "lea rsi, [rsp + 28]", "mov edx, 4", "mov eax, {write}", "syscall", "jmp 18b",
+                "mov edi, r14d", "lea rsi, [rsp + 28]", "mov edx, 4", "mov eax, {write}", "syscall",
+                // SA_NOCLDWAIT: from now on the kernel reaps, so that children that come faster than init reaps do not keep it from its time
+                "mov dword ptr [rsp + 264], 2", "mov edi, 17", "lea rsi, [rsp + 256]", "xor edx, edx", "mov r10d, 8",
+                "mov eax, {sigaction}", "syscall", "jmp 18b",
                 // no children
                 "33:", "test r15d, r15d", "jnz 16b",
                 "31:", "mov eax, [rsp + 28]", "mov edi, eax", "and edi, 0x7f", "jz 19f", "add edi, 128", "jmp 30f",
@@ -209,7 +213,8 @@ mod arch {
             asm!(
                 "adr {start}, 2f", "adr {end}, 3f", "b 3f",
                 "2:",
-                // sp+0 mask before, +8 all signals, +16 Started, +24 status, +32 numbers and times, +28 the program's status, +64 three pollfds, +96 the time to linger, +128 signal
+                // sp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times, +64 three pollfds,
+                // +96 the time to linger, +128 signal
                 "mov x26, sp", "sub sp, sp, #512",
                 "ldr x9, [x26, #16]",
                 "ldrb w10, [x9]", "sub w10, w10, #{digit}", "lsl w21, w10, #10",
@@ -290,7 +295,10 @@ mod arch {
                 "18:", "mov w0, #-1", "add x1, sp, #24", "mov x2, #1", "mov x3, xzr", "mov x8, #{wait4}", "svc 0",
                 "cmp w0, #0", "b.eq 16b", "b.lt 33f", "cmp w0, w23", "b.ne 18b",
                 "ldr w9, [sp, #24]", "str w9, [sp, #28]", "mov w23, wzr",
-                "mov w0, w21", "add x1, sp, #28", "mov x2, #4", "mov x8, #{write}", "svc 0", "b 18b",
+                "mov w0, w21", "add x1, sp, #28", "mov x2, #4", "mov x8, #{write}", "svc 0",
+                // SA_NOCLDWAIT: from now on the kernel reaps, so that children that come faster than init reaps do not keep it from its time
+                "mov x9, #2", "str x9, [sp, #264]", "mov x0, #17", "add x1, sp, #256", "mov x2, xzr", "mov x3, #8",
+                "mov x8, #{sigaction}", "svc 0", "b 18b",
                 // no children
                 "33:", "cbnz w23, 16b",
                 "31:", "ldr w9, [sp, #28]", "ands w28, w9, #0x7f", "b.eq 19f", "add w28, w28, #128", "b 30f",

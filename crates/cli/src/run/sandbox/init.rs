@@ -169,6 +169,12 @@ struct ProgramEnd {
     until: Option<Instant>,
 }
 
+impl ProgramEnd {
+    fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
 /// Waits for signals and children until the program has ended, and for `linger` at most until all others have. Makes only the
 /// calls that `filter::init` allows.
 fn serve(program: i32, status: &Status, linger: Duration) -> u8 {
@@ -184,12 +190,20 @@ fn serve(program: i32, status: &Status, linger: Duration) -> u8 {
         let args = [&raw const all as usize, info.as_mut_ptr() as usize, limit, 8, 0, 0];
         // SAFETY: the kernel reads the set and the time, and writes to `info`; all outlive the call.
         let signal = unsafe { sys::syscall(libc::SYS_rt_sigtimedwait as u32, args) };
-        let is_alone = reap(|pid, status_of| {
-            if pid == program {
-                status.word.store(status_of + 1, Ordering::Release);
-                ended = Some(ProgramEnd { status: status_of, until: Instant::now().checked_add(linger) });
+        let mut status_of = 0;
+        // Children that come faster than they are reaped do not keep it from its time.
+        let is_alone = loop {
+            match sys::wait4(-1, &mut status_of, libc::WNOHANG as u32, None) {
+                Ok(0) => break false,
+                Ok(pid) if pid == program => {
+                    status.word.store(status_of + 1, Ordering::Release);
+                    ended = Some(ProgramEnd { status: status_of, until: Instant::now().checked_add(linger) });
+                }
+                Ok(_) if ended.as_ref().is_some_and(ProgramEnd::is_late) => break false,
+                Ok(_) => {}
+                Err(_) => break true,
             }
-        });
+        };
         // SAFETY: zeroed, and then written by the kernel.
         let from = unsafe { info.assume_init().si_pid() };
         // 0: the sender is outside of this PID namespace. The program gets no other process to send signals.
@@ -198,7 +212,7 @@ fn serve(program: i32, status: &Status, linger: Duration) -> u8 {
             (None, Some(signal)) => forward(program, signal),
             (None, None) => {}
             (Some(ended), signal) => {
-                let is_late = ended.until.is_some_and(|until| Instant::now() >= until);
+                let is_late = ended.is_late();
                 // Nobody is left to forward it to.
                 let is_killed = signal.is_some_and(|signal| !HARMLESS.contains(&signal));
                 if is_alone || is_late || is_killed {
@@ -211,18 +225,6 @@ fn serve(program: i32, status: &Status, linger: Duration) -> u8 {
 
 /// Signals that end no program by default.
 const HARMLESS: [i32; 4] = [libc::SIGTSTP, libc::SIGCONT, libc::SIGWINCH, libc::SIGURG];
-
-/// Reaps all children that have ended, and returns whether there are no others.
-fn reap(mut each: impl FnMut(i32, i32)) -> bool {
-    loop {
-        let mut status = 0;
-        match sys::wait4(-1, &mut status, libc::WNOHANG as u32, None) {
-            Ok(0) => return false,
-            Ok(pid) => each(pid, status),
-            Err(_) => return true,
-        }
-    }
-}
 
 fn forward(program: i32, signal: i32) {
     // In a session without a terminal the kernel discards the other signals that stop.
