@@ -3,7 +3,7 @@
 
 use super::clone::{self, CloneArgs, Cloned};
 use super::creator::CreatorError;
-use super::dumpable::{KeepDumpable, Mark};
+use super::dumpable::{self, KeepDumpable, Mark};
 use super::probe::{Feature, Features, is_refusal};
 use super::run::{Caller, LaunchForm, Run, Running};
 use super::stack::Stack;
@@ -21,7 +21,7 @@ use forkless_core::sys::signal::SIGSYS;
 use forkless_core::sys::{self, errno};
 use std::os::fd::AsRawFd;
 use std::process::ExitStatus;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The method of a clone: its system call, and how the file-descriptor table is made.
 #[derive(Clone, Copy)]
@@ -52,6 +52,9 @@ impl CloneMethod {
     }
 }
 
+/// How long a launch is repeated whose ID maps cannot be written because of other launches.
+const PATIENCE_FOR_MAPS: Duration = Duration::from_secs(10);
+
 /// Launches a plan by clone.
 pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let probed = || {
@@ -65,6 +68,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     // pidfd_getfd(2) needs permission to trace the caller. A child in another user or PID namespace does not have it,
     // and no child has it while the caller is non-dumpable.
     let mut copy_sources = plan.place.is_foreign || caller.forbids_dumps;
+    let started = Instant::now();
     loop {
         let way = CloneMethod { unprobed, ..best_way(plan, run, &caller, features, copy_sources) };
         let closes = plan.place.changes_ids || caller.forbids_dumps;
@@ -72,7 +76,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             Err(error) if plan.place.changes_ids => return Err(failure::dumpable_error(plan, error)),
             answer => answer.ok().flatten(),
         };
-        let mark = Mark::begin(closes);
+        let mark = Mark::begin(keep_dumpable.as_ref());
         // With ID maps this comes after they have been written: they belong to root while the memory is non-dumpable.
         if caller.forbids_dumps && plan.place.id_maps.is_none() && keep_dumpable.is_some() {
             dumps::forbid();
@@ -103,6 +107,11 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         if let Some(Err((errno, what))) = running.maps {
             let status = reap(&running);
             drop(keep_dumpable);
+            // While the memory is non-dumpable because of the child of another launch, the files belong to root.
+            if errno == errno::EACCES && !mark.was_alone() && started.elapsed() < PATIENCE_FOR_MAPS {
+                dumpable::wait_until_alone();
+                continue;
+            }
             let before = result(&running.stack, plan).err().filter(|outcome| !is_dismissed(outcome));
             let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
             let signal = fatal_signal(&running.stack, status);
@@ -390,7 +399,7 @@ pub(crate) fn late_error(
     if let (Route::Clone { call, table }, Some(Ok(features))) = (route, known) {
         let way = CloneMethod { call, table, unprobed: false };
         let (mut features, mut copy_sources) = (features, false);
-        choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, Mark::begin(false));
+        choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, Mark::begin(None));
     }
     failure::failed(plan, outcome).by(signal)
 }

@@ -207,6 +207,7 @@ pub struct KeepDumpable {
     process: u32,
     /// Those of the thread that launches.
     rights: Rights,
+    mark: Mark,
 }
 
 impl KeepDumpable {
@@ -217,7 +218,9 @@ impl KeepDumpable {
     pub fn begin() -> Result<Self, i32> {
         let mut refused = Ok(());
         let rights = Rights::of_thread();
-        loop {
+        // One that begins meanwhile makes this launch none that is alone, too.
+        let begun = BEGUN.load(Ordering::SeqCst) + 1;
+        let alone = loop {
             let (word, note) = Note::load();
             if note.is_busy() {
                 sleep(note, MOMENT);
@@ -234,16 +237,17 @@ impl KeepDumpable {
                 };
                 if note.alone(word, first) {
                     refused?;
-                    break;
+                    break true;
                 }
             } else if let Some(wait) = wait_for_others(now(), &DUE) {
                 sleep(note, wait);
             } else if Note::with(noted(note), note.launches() + 1).put(word) {
-                break;
+                // The child of another one may have changed the state already.
+                break false;
             }
-        }
+        };
         BEGUN.fetch_add(1, Ordering::SeqCst);
-        Ok(Self { process: process::generation(), rights })
+        Ok(Self { process: process::generation(), rights, mark: Mark { begun, alone } })
     }
 
     /// Ends the launch of a child that has been seen to leave. The kernel reports that a moment before it detaches
@@ -429,15 +433,30 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Must be called when a launch begins. `own`: the launch itself has a [`KeepDumpable`].
-    pub(super) fn begin(own: bool) -> Self {
-        let alone = Note::load().1.launches() == u32::from(own);
-        Self { begun: BEGUN.load(Ordering::SeqCst), alone }
+    /// Must be called when a launch begins. `own`: that of the launch itself.
+    pub(super) fn begin(own: Option<&KeepDumpable>) -> Self {
+        own.map_or_else(
+            || Self { begun: BEGUN.load(Ordering::SeqCst), alone: Note::load().1.launches() == 0 },
+            |own| own.mark,
+        )
     }
 
     /// Whether no other such launch has been under way since. Must be called when the launch's own has ended.
     pub(super) fn was_alone(self) -> bool {
         self.alone && BEGUN.load(Ordering::SeqCst) == self.begun && Note::load().1.launches() == 0
+    }
+}
+
+/// Waits until no such launch is under way, for a while at most.
+pub(super) fn wait_until_alone() {
+    let until = now().saturating_add(nanoseconds(PATIENCE));
+    loop {
+        let note = Note::load().1;
+        let left = until.saturating_sub(now());
+        if note.launches() == 0 && !note.is_busy() || left == 0 {
+            return;
+        }
+        sleep(note, Duration::from_nanos(left));
     }
 }
 
