@@ -27,26 +27,26 @@ fn text(caller: Caller, options: &[&str], script: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Each system call that a part of the sandbox needs, and how the error names the part.
+/// Each system call that a part of the sandbox needs, and how the error names the part, which may depend on the user.
 const PARTS: [(&str, &str); 18] = [
-    ("clone", "user namespace"),
+    ("clone", "the init of a sandbox"),
     ("setsid", "setsid"),
     ("sethostname", "host name"),
     ("ioctl", "loopback device"),
-    ("open_tree", "bind mount"),
-    ("mount_setattr", "bind mount"),
-    ("mkdirat", "mount point"),
-    ("mknodat", "mount point"),
-    ("symlinkat", "link"),
+    ("open_tree", "mount \"/usr\""),
+    ("mount_setattr", "mount \"/usr\""),
+    ("mkdirat", "make the directory"),
+    ("mknodat", "mount of /dev/null"),
+    ("symlinkat", "symbolic link"),
     ("move_mount", "mount"),
-    ("openat2", "mount"),
+    ("openat2", "mount of|symbolic link"),
     ("mount", "mount"),
     ("pivot_root", "pivot_root"),
     ("umount2", "pivot_root"),
     ("capset", "capabilities"),
     ("prlimit64", "limit"),
     ("seccomp", "seccomp"),
-    ("prctl", "init"),
+    ("prctl", "PR_SET_DUMPABLE|capabilities"),
 ];
 
 #[test]
@@ -72,14 +72,14 @@ fn part_that_fails_is_named_and_the_program_does_not_run() {
             let output = caller.output(&[&["--inherit-all"], &options[..], &["echo", "it ran"]].concat());
             let words = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(125), "{caller:?} {call}: {output:?}");
-            assert!(words.contains(part), "{caller:?} {call}: {words}");
+            assert!(part.split('|').any(|part| words.contains(part)), "{caller:?} {call}: {words}");
             assert!(output.stdout.is_empty(), "{caller:?} {call}: {output:?}");
         }
         for call in if caller == Caller::Root { &["setgroups", "setresuid", "setresgid"][..] } else { &[] } {
             let filter = format!("--system-call-filter=~{call}");
             let words =
                 caller.failure(&["--inherit-all", "--no-new-privs", &filter, binary(), "run", "--sandbox", "true"]);
-            assert!(words.contains("sandbox: user") || words.contains("sandbox: group"), "{words}");
+            assert!(words.contains(&call.replace("res", "")), "{words}");
         }
     }
 }
@@ -393,6 +393,22 @@ fn no_mount_point_is_made_on_the_host() {
         assert_eq!(output.status.code(), Some(125), "{caller:?}: {output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("/usr/local/src/new"), "{caller:?}: {output:?}");
         assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0, "{caller:?}");
+        // Nor where the program may write.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
+        let words = caller.failure(&[
+            "--sandbox",
+            "--chdir",
+            "/",
+            "--bind",
+            own,
+            "/w",
+            "--ro-bind",
+            "/etc",
+            "/w/new/dir",
+            "true",
+        ]);
+        assert!(words.contains("/w/new") && words.contains("--dir"), "{words}");
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0, "{caller:?}");
     }
 }
 
@@ -433,7 +449,7 @@ fn program_by_descriptor_and_oom_score() {
     }
     let lower = Caller::Ordinary.output(&["--sandbox", "--chdir", "/", "--oom-score-adj", "-900", "true"]);
     let words = String::from_utf8_lossy(&lower.stderr).into_owned();
-    assert!(lower.status.code() == Some(125) && words.contains("oom_score_adj: cannot set -900"), "{lower:?}");
+    assert!(lower.status.code() == Some(125) && words.contains("oom_score_adj -900"), "{lower:?}");
 }
 
 #[test]

@@ -5,7 +5,9 @@
 //! change what parent and child share (per-mm prctls, `oom_score_adj`).
 
 use crate::frame::Frame;
-use crate::plan::{Call, Header, Op, TRIES, TRY_AGAIN, argument_is_offset, argument_is_variable, at};
+use crate::plan::{
+    Call, Header, Op, STORE, TRIES, TRY_AGAIN, argument_is_address, argument_is_offset, argument_is_variable, at,
+};
 use crate::sys::{self, Result, errno, uapi};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -20,12 +22,17 @@ pub unsafe fn call(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
             unsafe { at::<u8>(plan, given as u32) as usize }
         } else if call.flags & argument_is_variable(n) != 0 {
             variables.get(given as usize).copied().unwrap_or(usize::MAX)
+        } else if call.flags & argument_is_address(n) != 0 {
+            variables.get(given as usize..).map_or(usize::MAX, |from| from.as_ptr() as usize)
         } else {
             given as usize
         };
     }
-    let tries = if call.flags & TRY_AGAIN != 0 { TRIES } else { 1 };
-    let mut answer = Err(errno::EAGAIN);
+    let (mut answer, tries) = match call.flags {
+        flags if flags & STORE != 0 => (Ok(args[0]), 0),
+        flags if flags & TRY_AGAIN != 0 => (Err(errno::EAGAIN), TRIES),
+        _ => (Err(errno::EAGAIN), 1),
+    };
     for _ in 0..tries {
         // SAFETY: the plan's compiler is responsible for the call.
         answer = unsafe { sys::syscall(call.number, args) };

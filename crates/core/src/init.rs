@@ -26,9 +26,12 @@
 pub struct Started {
     /// Why the program was not executed; 0: it was.
     pub errno: i32,
-    /// The index of the path that this is about.
+    /// The index of the path that this is about, or [`NO_CHILD`].
     pub path: u32,
 }
+
+/// In [`Started::path`]: init could not clone a child.
+pub const NO_CHILD: u32 = u32::MAX;
 
 impl Started {
     /// The length of the message.
@@ -66,12 +69,15 @@ pub const LEADS: u8 = 1;
 /// In the word: the next path is tried after any failure, as with [`TRY_ALL`](crate::plan::TRY_ALL).
 pub const TRIES_ALL: u8 = 2;
 
+/// In the word: `/bin/sh` runs a text without a known format (ENOEXEC).
+pub const BY_SHELL: u8 = 4;
+
 #[cfg(not(miri))]
 pub use arch::code;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod arch {
-    use super::{DIGIT, LEADS, TRIES_ALL};
+    use super::{BY_SHELL, DIGIT, LEADS, TRIES_ALL};
     use crate::sys::{errno::*, uapi::*};
     use core::arch::asm;
 
@@ -114,7 +120,7 @@ mod arch {
                 "mov edi, 0x4111", "xor esi, esi", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {clone}", "syscall",
                 "test eax, eax", "jz 5f", "js 6f",
                 "mov r15d, eax", "jmp 7f",
-                "6:", "neg eax", "mov [rsp + 16], eax", "jmp 7f",
+                "6:", "neg eax", "mov [rsp + 16], eax", "mov dword ptr [rsp + 20], -1", "jmp 7f",
                 // the child. r8d: the errno so far, r10d: its path, bit 7 of ebp: it is more than absence. Only an error is stored, because
                 // init reads it after a success, too.
                 "5:", "mov edi, 2", "mov rsi, rsp", "xor edx, edx", "mov r10d, 8", "mov eax, {sigprocmask}", "syscall",
@@ -126,7 +132,18 @@ mod arch {
                 "neg eax", "cmp eax, {etxtbsy}", "jne 12f", "sub r9d, 1", "js 12f",
                 "mov qword ptr [rsp + 32], 0", "mov qword ptr [rsp + 40], 1000000",
                 "lea rdi, [rsp + 32]", "xor esi, esi", "mov eax, {nanosleep}", "syscall", "jmp 9b",
-                "12:", "cmp eax, {enoent}", "je 13f", "cmp eax, {enotdir}", "je 13f", "cmp eax, {enodev}", "je 13f",
+                "12:", "cmp eax, {enoexec}", "jne 34f", "test ebp, {by_shell}", "jz 34f",
+                // A NUL byte in the beginning of the first line: no text. One that cannot be read may be text.
+                "mov edi, -100", "mov rsi, [r15 + rbx * 8]", "mov edx, 0x80000", "xor r10d, r10d", "mov eax, {openat}", "syscall",
+                "test eax, eax", "js 36f",
+                "mov edi, eax", "lea rsi, [rsp + 128]", "mov edx, 80", "mov eax, {read}", "syscall",
+                "lea rsi, [rsp + 128]", "test eax, eax", "jle 36f",
+                "35:", "cmp byte ptr [rsi], 10", "je 36f", "cmp byte ptr [rsi], 0", "je 37f", "inc rsi", "dec eax", "jnz 35b",
+                // The shell takes the place of the empty string, and the path that of the program's name.
+                "36:", "mov rax, [r15 + rbx * 8]", "mov [r12], rax", "lea rdi, [rip + 38f]", "lea rsi, [r12 - 8]", "mov [rsi], rdi",
+                "mov rdx, r13", "mov eax, {execve}", "syscall",
+                "37:", "mov r8d, {enoexec}", "mov r10d, ebx", "jmp 23f",
+                "34:", "cmp eax, {enoent}", "je 13f", "cmp eax, {enotdir}", "je 13f", "cmp eax, {enodev}", "je 13f",
                 "cmp eax, {estale}", "je 13f", "cmp eax, {etimedout}", "je 13f",
                 "cmp eax, {eacces}", "je 24f", "test ebp, {tries_all}", "jnz 24f", "mov r8d, eax", "mov r10d, ebx", "jmp 23f",
                 // the search goes on; the first failure that is more than absence is the better reason
@@ -182,16 +199,17 @@ mod arch {
                 "cmp eax, r15d", "jne 32f", "mov eax, [rsp + 24]", "mov [rsp + 28], eax",
                 "mov edi, r14d", "lea rsi, [rsp + 28]", "mov edx, 4", "mov eax, {write}", "syscall", "jmp 31b",
                 "32:", "test eax, eax", "jg 29b", "mov edi, 137", "jmp 30b",
+                "38:", ".asciz \"/bin/sh\"",
                 "3:",
                 start = out(reg) start, end = out(reg) end,
-                digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, f_setfd = const F_SETFD,
+                digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, by_shell = const BY_SHELL, f_setfd = const F_SETFD,
                 fcntl = const __NR_fcntl, prctl = const __NR_prctl, sigprocmask = const __NR_rt_sigprocmask, sigaction = const __NR_rt_sigaction, clone = const __NR_clone,
                 setsid = const __NR_setsid, execve = const __NR_execve, nanosleep = const __NR_nanosleep, exit = const __NR_exit,
                 write = const __NR_write, close_range = const __NR_close_range, getsockopt = const __NR_getsockopt,
                 signalfd4 = const __NR_signalfd4, ppoll = const __NR_ppoll, read = const __NR_read, kill = const __NR_kill,
                 wait4 = const __NR_wait4, exit_group = const __NR_exit_group,
                 enoent = const ENOENT, enotdir = const ENOTDIR, enodev = const ENODEV, estale = const ESTALE,
-                etimedout = const ETIMEDOUT, eacces = const EACCES, etxtbsy = const ETXTBSY,
+                etimedout = const ETIMEDOUT, enoexec = const ENOEXEC, openat = const __NR_openat, eacces = const EACCES, etxtbsy = const ETXTBSY,
                 options(nomem, nostack, preserves_flags),
             );
             core::slice::from_raw_parts(start as *const u8, end - start)
@@ -201,7 +219,7 @@ mod arch {
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod arch {
-    use super::{DIGIT, LEADS, TRIES_ALL};
+    use super::{BY_SHELL, DIGIT, LEADS, TRIES_ALL};
     use crate::sys::{errno::*, uapi::*};
     use core::arch::asm;
 
@@ -242,7 +260,7 @@ mod arch {
                 "mov x0, #0x4111", "mov x1, xzr", "mov x2, xzr", "mov x3, xzr", "mov x4, xzr", "mov x8, #{clone}", "svc 0",
                 "cbz w0, 5f", "tbnz w0, #31, 6f",
                 "mov w23, w0", "b 7f",
-                "6:", "neg w0, w0", "str w0, [sp, #16]", "b 7f",
+                "6:", "neg w0, w0", "str w0, [sp, #16]", "mov w9, #-1", "str w9, [sp, #20]", "b 7f",
                 // the child. w11: the errno so far, w12: its path, bit 7 of w24: it is more than absence. Only an error is stored, because
                 // init reads it after a success, too.
                 "5:", "mov x0, #2", "mov x1, sp", "mov x2, xzr", "mov x3, #8", "mov x8, #{sigprocmask}", "svc 0",
@@ -254,7 +272,18 @@ mod arch {
                 "neg w0, w0", "cmp w0, #{etxtbsy}", "b.ne 12f", "subs w27, w27, #1", "b.mi 12f",
                 "str xzr, [sp, #32]", "mov w9, #0x4240", "movk w9, #0xf, lsl #16", "str x9, [sp, #40]",
                 "add x0, sp, #32", "mov x1, xzr", "mov x8, #{nanosleep}", "svc 0", "b 9b",
-                "12:", "cmp w0, #{enoent}", "b.eq 13f", "cmp w0, #{enotdir}", "b.eq 13f", "cmp w0, #{enodev}", "b.eq 13f",
+                "12:", "cmp w0, #{enoexec}", "b.ne 34f", "tst w24, #{by_shell}", "b.eq 34f",
+                // A NUL byte in the beginning of the first line: no text. One that cannot be read may be text.
+                "mov x0, #-100", "ldr x1, [x22, w25, uxtw #3]", "mov x2, #0x80000", "mov x3, xzr", "mov x8, #{openat}", "svc 0",
+                "tbnz w0, #31, 36f",
+                "add x1, sp, #128", "mov x2, #80", "mov x8, #{read}", "svc 0",
+                "add x1, sp, #128", "cmp w0, #0", "b.le 36f",
+                "35:", "ldrb w9, [x1], #1", "cmp w9, #10", "b.eq 36f", "cbz w9, 37f", "subs w0, w0, #1", "b.ne 35b",
+                // The shell takes the place of the empty string, and the path that of the program's name.
+                "36:", "ldr x9, [x22, w25, uxtw #3]", "str x9, [x19]", "adr x0, 38f", "sub x1, x19, #8", "str x0, [x1]",
+                "mov x2, x20", "mov x8, #{execve}", "svc 0",
+                "37:", "mov w11, #{enoexec}", "mov w12, w25", "b 23f",
+                "34:", "cmp w0, #{enoent}", "b.eq 13f", "cmp w0, #{enotdir}", "b.eq 13f", "cmp w0, #{enodev}", "b.eq 13f",
                 "cmp w0, #{estale}", "b.eq 13f", "cmp w0, #{etimedout}", "b.eq 13f",
                 "cmp w0, #{eacces}", "b.eq 24f", "tst w24, #{tries_all}", "b.ne 24f", "mov w11, w0", "mov w12, w25", "b 23f",
                 // the search goes on; the first failure that is more than absence is the better reason
@@ -309,16 +338,17 @@ mod arch {
                 "cmp w0, w23", "b.ne 32f", "ldr w9, [sp, #24]", "str w9, [sp, #28]",
                 "mov w0, w21", "add x1, sp, #28", "mov x2, #4", "mov x8, #{write}", "svc 0", "b 31b",
                 "32:", "cmp w0, #0", "b.gt 29b", "mov w28, #137", "b 30b",
+                "38:", ".asciz \"/bin/sh\"",
                 "3:",
                 start = out(reg) start, end = out(reg) end,
-                digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, f_setfd = const F_SETFD,
+                digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, by_shell = const BY_SHELL, f_setfd = const F_SETFD,
                 fcntl = const __NR_fcntl, prctl = const __NR_prctl, sigprocmask = const __NR_rt_sigprocmask, sigaction = const __NR_rt_sigaction, clone = const __NR_clone,
                 setsid = const __NR_setsid, execve = const __NR_execve, nanosleep = const __NR_nanosleep, exit = const __NR_exit,
                 write = const __NR_write, close_range = const __NR_close_range, getsockopt = const __NR_getsockopt,
                 signalfd4 = const __NR_signalfd4, ppoll = const __NR_ppoll, read = const __NR_read, kill = const __NR_kill,
                 wait4 = const __NR_wait4, exit_group = const __NR_exit_group,
                 enoent = const ENOENT, enotdir = const ENOTDIR, enodev = const ENODEV, estale = const ESTALE,
-                etimedout = const ETIMEDOUT, eacces = const EACCES, etxtbsy = const ETXTBSY,
+                etimedout = const ETIMEDOUT, enoexec = const ENOEXEC, openat = const __NR_openat, eacces = const EACCES, etxtbsy = const ETXTBSY,
                 options(nomem, nostack, preserves_flags),
             );
             core::slice::from_raw_parts(start as *const u8, end - start)

@@ -177,7 +177,7 @@ pub enum OpCode {
 pub struct Call {
     /// The system call's number on this architecture.
     pub number: u32,
-    /// Which arguments are not plain numbers: see [`argument_is_offset`] and [`argument_is_variable`].
+    /// Which arguments are not plain numbers: see [`argument_is_offset`], [`argument_is_variable`] and [`argument_is_address`].
     pub flags: u32,
     /// 1 + the variable that stores the result; 0: none.
     pub result: u32,
@@ -196,6 +196,15 @@ pub const fn argument_is_offset(n: u32) -> u32 {
 pub const fn argument_is_variable(n: u32) -> u32 {
     1 << (8 + n)
 }
+
+/// [`Call::flags`]: argument `n` is the number of a variable; its address is passed. A structure lies in variables that follow each
+/// other.
+pub const fn argument_is_address(n: u32) -> u32 {
+    1 << (24 + n)
+}
+
+/// [`Call::flags`]: there is no call. Its result is its first argument.
+pub const STORE: u32 = 1 << 17;
 
 /// [`Call::flags`]: the call is retried on EAGAIN, at most [`TRIES`] times.
 pub const TRY_AGAIN: u32 = 1 << 16;

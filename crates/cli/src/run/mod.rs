@@ -97,5 +97,5 @@ fn run(options: &RunOptions, reports: &mut Reports) -> Result<Outcome, Failure> 
     if reasons.is_empty() {
         return Err(in_place::run(asked, options));
     }
-    supervised::run(asked, terminal, options, sandbox.as_ref(), reports)
+    supervised::run(asked, terminal, options, reports)
 }

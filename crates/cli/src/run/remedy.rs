@@ -102,17 +102,25 @@ fn check(error: &Error) -> Option<String> {
     Some(did_you_mean(&word, super::options::names(file))).filter(|words| !words.is_empty())
 }
 
+/// What a clone with namespaces is about.
+pub(super) const INTO_NAMESPACES: &str = "into namespaces";
+
 /// Remedies for steps other than exec, by step and errno.
 fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
-    let own_user = options.namespaces.changes_user() || options.sandbox.sandbox.is_some();
+    let own_user = options.namespaces.changes_user();
     Some(match (error.step(), errno) {
         (Step::Clone, libc::EPERM) if options.control_group.any() => return None,
+        (Step::Clone, _) if options.sandbox.sandbox.is_some() && error.object() == Some(INTO_NAMESPACES) => {
+            super::sandbox::refused_namespace(options, errno)?
+        }
         (Step::Clone | Step::Namespace, libc::EPERM | libc::ENOSPC | libc::EUSERS) if own_user => {
             "this system forbids user namespaces: see user.max_user_namespaces, kernel.unprivileged_userns_clone and \
              kernel.apparmor_restrict_unprivileged_userns in sysctl(8)"
                 .to_owned()
         }
-        (Step::Clone | Step::Namespace, libc::EPERM) => "run as root, or add --map-root-user".to_owned(),
+        (Step::Clone | Step::Namespace, libc::EPERM) if options.sandbox.sandbox.is_none() => {
+            "run as root, or add --map-root-user".to_owned()
+        }
         (Step::SetGroups | Step::SetGid | Step::SetUid, libc::EINVAL) if own_user => {
             "an ID is not mapped into the user namespace; map it with --map-users and --map-groups=IN:OUT:COUNT"
                 .to_owned()
@@ -120,6 +128,7 @@ fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
         (Step::SetGroups, libc::EPERM) if own_user => {
             "a user namespace of an ordinary user refuses groups; use --keep-groups".to_owned()
         }
+        (Step::IdMaps, libc::ENOENT) => "it needs a /proc of this PID namespace".to_owned(),
         (Step::IdMaps, libc::EPERM) => "run as root, or use --map-root-user or --map-current-user".to_owned(),
         (Step::Mount, libc::ENOENT) => missing_path(error, options)?,
         (Step::Mount, libc::ENOTDIR) => "SRC and DST must both be directories, or both be files".to_owned(),
@@ -169,7 +178,7 @@ fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
 
 /// The path that does not exist, of a mount.
 fn missing_path(error: &Error, options: &RunOptions) -> Option<String> {
-    let object = error.object().unwrap_or_default();
+    let object = error.object().unwrap_or_default().trim_end_matches(", inside the sandbox");
     let paths = quoted_paths(object);
     let missing = |path: &&PathBuf| path.is_absolute() && !path.exists();
     let Some(path) = paths.iter().find(missing) else {

@@ -26,7 +26,7 @@ pub(super) enum Asked {
 impl Asked {
     /// The request with all settings of the program, except those that only a parent can make.
     pub(super) fn of(options: &RunOptions, sandbox: Option<&Sandbox<'_>>) -> Result<Self, Failure> {
-        let (mut asked, assignments) = Self::named(options)?;
+        let (mut asked, assignments) = Self::named(options, sandbox)?;
         let command = asked.settings();
         if let Some(sandbox) = sandbox {
             sandbox.begin(command);
@@ -41,8 +41,8 @@ impl Asked {
     }
 
     /// Also returns the variables given before the program.
-    fn named(options: &RunOptions) -> Result<(Self, Vec<Assignment>), Failure> {
-        if let Some(line) = options.shell.as_ref().filter(|_| options.sandbox.sandbox.is_some()) {
+    fn named(options: &RunOptions, sandbox: Option<&Sandbox<'_>>) -> Result<(Self, Vec<Assignment>), Failure> {
+        if let Some(line) = options.shell.as_ref().filter(|_| sandbox.is_some()) {
             return Ok((Self::Program(sandbox::shell(line, options.shell_path.as_deref())), Vec::new()));
         }
         if let Some(line) = &options.shell {
@@ -52,6 +52,10 @@ impl Asked {
         }
         let (assignments, program) = split_words(&options.words)?;
         let mut command = Command::new(&program[0]);
+        if let Some(path) = sandbox.and_then(Sandbox::program) {
+            command = Command::new(path);
+            command.arg0(&program[0]);
+        }
         command.args(&program[1..]);
         for other in &options.or_else {
             command.or_else(other);

@@ -19,7 +19,6 @@ use super::{
     remedy,
     report::{Ended, Reports},
     request::Asked,
-    sandbox::{Sandbox, Status},
     terminal::Terminal,
     wait::{Ending, Patience, Watch},
 };
@@ -44,26 +43,19 @@ pub(super) fn run(
     mut asked: Asked,
     terminal: Option<Terminal>,
     options: &RunOptions,
-    sandbox: Option<&Sandbox<'_>>,
     reports: &mut Reports,
 ) -> Result<Outcome, Failure> {
     let mut watch = watch(&mut asked, options)?;
     // Created after the signals are taken: a signal before that would kill forkless and leave the cgroup behind.
     let group = options.control_group.make()?;
-    if let Some(group) = group.as_ref().filter(|_| sandbox.is_none()) {
+    if let Some(group) = &group {
         group.join(asked.settings())?;
     }
     let program = asked.settings().get_program().to_owned();
-    let (mut child, told, inside) = match sandbox {
-        None => match asked.launch() {
-            Ok((child, told)) => (child, told, None),
-            Err(error) => {
-                return Ok(outcome(Ending { status: watch.killed_early(error, None)?, timed_out: None }, options));
-            }
-        },
-        Some(sandbox) => {
-            let (child, inside) = sandbox.start(asked.settings(), group.as_ref())?;
-            (child, None, Some(inside))
+    let (mut child, told) = match asked.launch() {
+        Ok(launched) => launched,
+        Err(error) => {
+            return Ok(outcome(Ending { status: watch.killed_early(error, None)?, timed_out: None }, options));
         }
     };
     reports.created(child.id());
@@ -75,9 +67,6 @@ pub(super) fn run(
     drop(asked);
     let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
     let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
-    // A timeout may end init before it has started the program.
-    let is_started = inside.as_ref().is_none_or(Status::is_executed) || ending.timed_out.is_some();
-    ending.status = inside.map_or(ending.status, |inside| inside.of(ending.status));
     // Not after a timeout: with a shell, the signal would have hit the shell itself.
     if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
         ending.status = told.status(ending.status)?;
@@ -85,7 +74,7 @@ pub(super) fn run(
     let oom_kills = group.as_ref().map_or(0, OwnGroup::oom_kills);
     let ended =
         || Ended { status: ending.status, timed_out: ending.timed_out, usage: child.usage().cloned(), oom_kills };
-    reports.ended = is_started.then(ended);
+    reports.ended = Some(ended());
     let outcome = outcome(ending, options);
     let trouble = group.as_ref().and_then(OwnGroup::trouble);
     let group_usage = group.as_ref().map(OwnGroup::usage).unwrap_or_default();
@@ -150,7 +139,8 @@ fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
     watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);
     // It would need a shell where the line needs none.
     let is_direct = matches!(asked.line_route(), Some(ShellRoute::Direct));
-    if !is_direct {
+    // A sandbox ends with forkless in any case.
+    if !is_direct && !is_sandboxed {
         options.child.supervised(asked.settings(), options.namespaces.joins(Namespace::Pid));
     }
     Ok(watch)

@@ -155,32 +155,6 @@ impl Child {
         }
     }
 
-    /// The handle of a child that the caller has cloned itself. It leads its process group.
-    #[doc(hidden)]
-    pub fn cloned(pid: i32, pidfd: OwnedFd, started: Instant) -> Self {
-        let inner = Inner {
-            pid,
-            id: pid,
-            pidfd: Some(pidfd),
-            state: State::Running,
-            pending: None,
-            held: None,
-            sockets: Vec::new(),
-            back: None,
-            init: None,
-            exec: None,
-            usage: None,
-            skipped: Vec::new(),
-            started,
-            route: Route::Fork { inherits_all: false },
-            origin: None,
-            kill_on_drop: false,
-            autokill: false,
-            leads_group: true,
-        };
-        Self { inner, stdin: None, stdout: None, stderr: None }
-    }
-
     /// The process ID. It names this child until the child has been waited for; an
     /// [autoreaped](crate::Command::autoreap) child until it ends.
     ///

@@ -4,7 +4,7 @@
 use forkless_core::frame::SLOTS;
 use forkless_core::plan::{
     self, ANY_BY_SHELL, BEST_EFFORT, Call, Header, IN_PLACE, MAGIC, MAX_FDS, NOT_PROCFS, Op, OpCode, Origin,
-    OriginNumber, SURELY, TRY_AGAIN, TRY_ALL, VARIABLES, VERSION,
+    OriginNumber, STORE, SURELY, TRY_AGAIN, TRY_ALL, VARIABLES, VERSION,
 };
 use std::mem::offset_of;
 
@@ -193,7 +193,9 @@ impl ArenaReader<'_> {
         let at = range.start;
         let (flags, result) = (field!(self, at, Call.flags), field!(self, at, Call.result));
         self.check(result as usize <= VARIABLES, || format!("result in variable {result}"));
-        self.check(flags & !(0x3f | 0x3f << 8 | TRY_AGAIN) == 0, || format!("a call's flags {flags:#x}"));
+        self.check(flags & !(0x3f | 0x3f << 8 | 0x3f << 24 | TRY_AGAIN | STORE) == 0, || {
+            format!("a call's flags {flags:#x}")
+        });
         for n in 0..6 {
             let arg = self.u64(at + offset_of!(Call, args) + n as usize * 8);
             let is_offset = flags & plan::argument_is_offset(n) != 0;
@@ -204,7 +206,9 @@ impl ArenaReader<'_> {
                     format!("data at {arg}")
                 });
             }
-            if is_variable {
+            let is_address = flags & plan::argument_is_address(n) != 0;
+            self.check(!(is_address && (is_offset || is_variable)), || "an argument of two kinds".into());
+            if is_variable || is_address {
                 self.check((arg as usize) < VARIABLES, || format!("an argument in variable {arg}"));
             }
         }

@@ -72,7 +72,8 @@ pub(crate) struct InnerProgram {
 impl InnerProgram {
     pub(crate) fn new(socket: RawFd, command: &Command, paths: &Paths) -> Self {
         let leads = if command.setsid && command.pty.is_none() { init::LEADS } else { 0 };
-        let requested = leads | if command.tries_all { init::TRIES_ALL } else { 0 };
+        let by_shell = if command.scripts_by_shell { init::BY_SHELL } else { 0 };
+        let requested = leads | by_shell | if command.tries_all { init::TRIES_ALL } else { 0 };
         let word = init::word(socket, requested, command.sandbox.init.as_ref().map_or(0, |init| init.linger));
         let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
         let mut args = vec![OsString::from("forkless-init"), OsStr::from_bytes(word).to_owned()];

@@ -10,10 +10,6 @@ use nix::libc::*;
 /// The newest call that this list knows: the last one of Linux 6.18.
 pub(super) const NEWEST: u32 = 470;
 
-/// What init needs after the program has been started.
-pub(super) const INIT: &[c_long] =
-    &[SYS_rt_sigtimedwait, SYS_wait4, SYS_kill, SYS_exit_group, SYS_exit, SYS_restart_syscall, SYS_clock_gettime];
-
 /// Calls without a name in the libc crate, whose numbers are the same on all architectures.
 #[rustfmt::skip]
 const NEW: [c_long; 10] = [

@@ -29,7 +29,6 @@ const fn argument(number: u32) -> u32 {
 }
 
 pub(crate) const ALLOW: u32 = 0x7fff_0000;
-const KILL: u32 = 0x8000_0000;
 
 const fn error(errno: i32) -> u32 {
     0x5_0000 | errno as u32
@@ -117,7 +116,7 @@ pub(super) fn program_in(surroundings: Surroundings) -> Vec<BpfInstruction> {
         }
     }
     segments.push((calls::NEWEST + 1, CallDecision::Return(UNKNOWN)));
-    let mut rules = head(REFUSED);
+    let mut rules = head();
     let (start, found) = (rules.len(), search(&segments));
     let mut next = start + found.len();
     let starts: Vec<usize> = blocks.iter().map(|block| (next, next += block.len()).0).collect();
@@ -138,28 +137,13 @@ pub fn bytes() -> Vec<u8> {
     program().into_iter().flat_map(bytes).collect()
 }
 
-/// The filter of init, which only waits, forwards signals and ends. Any other call ends it, and with it the sandbox.
-pub fn init() -> Vec<BpfInstruction> {
-    let mut rules = head(KILL);
-    for number in calls::INIT {
-        rules.push(op(JUMP_IF_EQUAL, 0, 1, *number as u32));
-        rules.push(op(RETURN, 0, 0, ALLOW));
-    }
-    rules.push(op(RETURN, 0, 0, KILL));
-    rules
-}
-
 /// Loads the number, after other architectures and the x32 ABI have been refused.
-fn head(otherwise: u32) -> Vec<BpfInstruction> {
+fn head() -> Vec<BpfInstruction> {
     const X32_SYSCALL_BIT: u32 = 0x4000_0000;
-    let mut rules = vec![
-        op(LOAD, 0, 0, MACHINE),
-        op(JUMP_IF_EQUAL, 1, 0, OURS),
-        op(RETURN, 0, 0, otherwise),
-        op(LOAD, 0, 0, NUMBER),
-    ];
+    let mut rules =
+        vec![op(LOAD, 0, 0, MACHINE), op(JUMP_IF_EQUAL, 1, 0, OURS), op(RETURN, 0, 0, REFUSED), op(LOAD, 0, 0, NUMBER)];
     if cfg!(target_arch = "x86_64") {
-        rules.extend([op(JUMP_IF_AT_LEAST, 0, 1, X32_SYSCALL_BIT), op(RETURN, 0, 0, otherwise)]);
+        rules.extend([op(JUMP_IF_AT_LEAST, 0, 1, X32_SYSCALL_BIT), op(RETURN, 0, 0, REFUSED)]);
     }
     rules
 }
@@ -621,7 +605,7 @@ mod tests {
             assert_eq!(of(libc::SYS_mount), REFUSED, "{result:#x}");
         }
         // Kill the process, kill the thread, trap, fail.
-        for result in [KILL, 0, 0x3_0000, error(5)] {
+        for result in [0x8000_0000, 0, 0x3_0000, error(5)] {
             let rules = both(&[op(RETURN, 0, 0, result)], &program()).expect("a filter");
             assert_eq!(evaluate(&rules, OURS, libc::SYS_mount as u32, &[]), result);
         }

@@ -1,8 +1,13 @@
 //! Rulesets of Landlock: landlock(7), and the kernel's userspace-api/landlock.rst.
 
+use super::REFUSES_SIGNALS;
+use crate::request::command::{IsolationArg, IsolationCall, IsolationVariable};
+use crate::step::Step;
 use forkless_core::sys::{self, Result, uapi};
 use rustix::fs::{FileType, fstat};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// LANDLOCK_ACCESS_FS_EXECUTE, READ_FILE and READ_DIR.
 pub(super) const READ: u64 = 1 | 1 << 2 | 1 << 3;
@@ -51,7 +56,7 @@ impl Ruleset {
         #[repr(C)]
         struct Attributes([u64; 3]);
         let rights = rights(version);
-        let (attributes, length) = (Attributes([rights, 0, SCOPES]), if version < 6 { 8 } else { 24 });
+        let (attributes, length) = (Attributes([rights, 0, SCOPES]), if version < REFUSES_SIGNALS { 8 } else { 24 });
         // SAFETY: the kernel reads the attributes, which outlive the call.
         let file = unsafe {
             let args = [&raw const attributes as usize, length, 0, 0, 0, 0];
@@ -80,4 +85,61 @@ impl Ruleset {
     pub(super) fn into_file(self) -> OwnedFd {
         self.file
     }
+}
+
+/// What a program in a new root may do at a path, with what lies below it.
+pub(super) struct LayerRule {
+    pub(super) path: PathBuf,
+    pub(super) is_directory: bool,
+    pub(super) access: LayerAccess,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LayerAccess {
+    Read,
+    Write,
+    /// Read and write a device, or those in the directory.
+    Device,
+}
+
+/// The calls that make a ruleset of this version in a new root, whose files exist only there, and restrict the process.
+pub(super) fn layer<'a>(version: u32, rules: impl Iterator<Item = &'a LayerRule>) -> Vec<IsolationCall> {
+    use IsolationArg::{Address, Bytes, Number, Variable};
+    use IsolationVariable::{File, Kept, Word};
+    /// LANDLOCK_ACCESS_FS_WRITE_FILE, READ_FILE, TRUNCATE and IOCTL_DEV.
+    const OF_DEVICES: u64 = 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15;
+    const READ_DIR: u64 = 1 << 3;
+    const BELOW_PATH: u64 = 1;
+    let rights = rights(version);
+    let mut calls = Vec::new();
+    let mut call = |number, args, result| {
+        calls.push(IsolationCall { step: Step::Landlock, object: "of a sandbox", number, args, result });
+    };
+    let length = if version < REFUSES_SIGNALS { 8 } else { 24 };
+    let attributes = [rights, 0, SCOPES].iter().flat_map(|word| word.to_ne_bytes()).take(length).collect();
+    let args = vec![Bytes(attributes), Number(length as u64), Number(0)];
+    call(Some(uapi::__NR_landlock_create_ruleset), args, Some(Kept));
+    for LayerRule { path, is_directory, access } in rules {
+        let wanted = match access {
+            LayerAccess::Read => READ,
+            LayerAccess::Write => rights & !MAKE_DEVICES,
+            LayerAccess::Device => OF_DEVICES | READ_DIR,
+        };
+        let allowed = wanted & rights & if *is_directory { u64::MAX } else { OF_FILES };
+        let here = Number(uapi::AT_FDCWD as i64 as u64);
+        let flags = Number((uapi::O_PATH | uapi::O_CLOEXEC).into());
+        call(
+            Some(uapi::__NR_openat),
+            vec![here, Bytes(path.as_os_str().as_bytes().to_vec()), flags, Number(0)],
+            Some(File),
+        );
+        // struct landlock_path_beneath_attr: the access, and the descriptor.
+        call(None, vec![Number(allowed)], Some(Word));
+        let args = vec![Variable(Kept), Number(BELOW_PATH), Address(Word), Number(0)];
+        call(Some(uapi::__NR_landlock_add_rule), args, None);
+        call(Some(uapi::__NR_close), vec![Variable(File)], None);
+    }
+    call(Some(uapi::__NR_landlock_restrict_self), vec![Variable(Kept), Number(0)], None);
+    call(Some(uapi::__NR_close), vec![Variable(Kept)], None);
+    calls
 }

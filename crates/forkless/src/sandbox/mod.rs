@@ -3,6 +3,7 @@
 mod calls;
 pub mod filter;
 mod landlock;
+mod mounts;
 mod namespaces;
 pub mod preset;
 
@@ -63,6 +64,8 @@ pub struct Sandbox {
     change_attributes: bool,
     kept: Vec<OsString>,
     linger: Option<Duration>,
+    strict: bool,
+    trusts_command: bool,
 }
 
 /// How the program is kept from the rest of the machine.
@@ -139,6 +142,8 @@ impl Sandbox {
             change_attributes: false,
             kept: Vec::new(),
             linger: None,
+            strict: false,
+            trusts_command: false,
         }
     }
 
@@ -238,6 +243,28 @@ impl Sandbox {
         self
     }
 
+    /// Requires Landlock with all that this library knows (version 6, Linux 6.12) as a second layer over the mounts of a sandbox of
+    /// namespaces, and lets nothing be executed that the program has written to `/tmp` or `/dev/shm`. By default there is the second layer
+    /// that the kernel has.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// let sandbox = Sandbox::new().strict(true).prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn strict(&mut self, strict: bool) -> &mut Self {
+        self.strict = strict;
+        self
+    }
+
+    /// For `forkless run`: options of the command may widen the sandbox by capabilities over its namespaces, by inherited descriptors, and
+    /// by Unix sockets where it has the network of the caller.
+    #[doc(hidden)]
+    pub fn trusts_command(&mut self, trusts: bool) -> &mut Self {
+        self.trusts_command = trusts;
+        self
+    }
+
     /// Checks the sandbox, and does once what all launches in it share.
     ///
     /// # Errors
@@ -264,6 +291,9 @@ impl Sandbox {
         }
         if !self.projects.is_empty() {
             return unfit("writable_project needs namespaces: Landlock allows below a directory what it allows for it");
+        }
+        if self.strict {
+            return unfit("strict needs namespaces: Landlock alone is required in any case");
         }
         if self.linger.is_some() {
             return unfit("linger needs namespaces: with Landlock alone, what the program leaves running is not ended");
@@ -314,6 +344,7 @@ impl Sandbox {
             })),
             kept: self.kept.clone(),
             places,
+            trusts_command: false,
         };
         Ok(PreparedSandbox(Arc::new(shared)))
     }
@@ -328,20 +359,18 @@ impl Sandbox {
             if hides { Err(io::Error::new(io::ErrorKind::InvalidInput, why)) } else { Ok(()) }
         })?;
         let surroundings = match self.network {
+            Network::Host if self.trusts_command => Surroundings::Own,
             Network::Refused => Surroundings::Shared(Shared { network: false, attributes: true, signals: true }),
             Network::None => Surroundings::Own,
             // Daemons on abstract sockets belong to the network.
             Network::Host => Surroundings::Shared(Shared { network: true, attributes: true, signals: true }),
         };
         let shared = OfAllLaunches {
-            confined: Confined::Namespaces(NamespaceSandbox::prepare(
-                &places,
-                self.network,
-                self.linger.unwrap_or(LINGER),
-            )?),
+            confined: Confined::Namespaces(NamespaceSandbox::prepare(self, &places, self.linger.unwrap_or(LINGER))?),
             filter: filter::program_in(surroundings),
             kept: self.kept.clone(),
             places,
+            trusts_command: self.trusts_command,
         };
         Ok(PreparedSandbox(Arc::new(shared)))
     }
@@ -393,6 +422,7 @@ struct OfAllLaunches {
     filter: Vec<BpfInstruction>,
     kept: Vec<OsString>,
     places: Vec<GivenPath>,
+    trusts_command: bool,
 }
 
 /// A sandbox that is ready for launches: from [`Sandbox::prepare`]. Clones share it, and any number of threads may use it.
@@ -426,6 +456,16 @@ impl PreparedSandbox {
     }
 }
 
+impl PreparedSandbox {
+    #[doc(hidden)]
+    pub fn has_landlock(&self) -> bool {
+        match &self.0.confined {
+            Confined::Landlock(_) => true,
+            Confined::Namespaces(namespaces) => namespaces.has_landlock(),
+        }
+    }
+}
+
 impl std::fmt::Debug for PreparedSandbox {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_list().entries(self.0.places.iter().map(|place| &place.path)).finish()
@@ -454,7 +494,7 @@ impl Command {
 impl Confinement for PreparedSandbox {
     /// Settings that the command has itself stay, where they are not weaker.
     fn confine(&self, command: &Command) -> Result<Command, Error> {
-        let OfAllLaunches { confined, filter, kept, places } = &*self.0;
+        let OfAllLaunches { confined, filter, kept, places, trusts_command } = &*self.0;
         let refused = |why: &str| refused(command, why);
         if command.ready.is_some() {
             return refused("the environment was given as a whole, so it cannot be restricted");
@@ -462,7 +502,7 @@ impl Confinement for PreparedSandbox {
         if command.sandbox.landlock.is_some() {
             return refused("the command has a Landlock ruleset of its own");
         }
-        if command.inherit_all {
+        if command.inherit_all && !trusts_command {
             return refused("inherit_all would pass descriptors of files outside");
         }
         if !command.setup.best_effort.is_empty() {
@@ -483,7 +523,11 @@ impl Confinement for PreparedSandbox {
         for (name, value) in std::env::vars_os().filter(|(name, _)| !command.env.clear && keeps(name, kept)) {
             let hides = matches!(confined, Confined::Namespaces(_)) && name == "HOME" && !kept.contains(&name);
             // Shells and tools report errors where it does not exist.
-            let value = if hides && !namespaces::shows(places, Path::new(&value)) { "/tmp".into() } else { value };
+            let value = if hides && !mounts::shows(places, &command.sandbox.mounts, Path::new(&value)) {
+                "/tmp".into()
+            } else {
+                value
+            };
             own.env.changes.entry(name).or_insert(Some(value));
         }
         own.env.clear = true;
@@ -501,8 +545,12 @@ impl Confinement for PreparedSandbox {
             }
         }
         // The bounding set needs a privilege to change, and gives nothing after no_new_privs.
-        let none = CapabilitySet::EMPTY;
-        own.permitted(none).effective(none).inheritable(none).ambient(none);
+        let none = Some(CapabilitySet::EMPTY);
+        let of_command = &command.sandbox;
+        let given = [of_command.permitted, of_command.effective, of_command.inheritable, of_command.ambient];
+        let kept = given.map(|set| set.filter(|_| *trusts_command).or(none));
+        let sets = &mut own.sandbox;
+        [sets.permitted, sets.effective, sets.inheritable, sets.ambient] = kept;
         for (resource, limit) in [
             (Resource::Core, 0),
             (Resource::Nice, 0),

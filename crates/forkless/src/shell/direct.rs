@@ -115,7 +115,6 @@ impl Direct {
 fn check_settings(command: &Command) -> Result<(), Reason> {
     let Isolation {
         unshare,
-        mounts_here: _,
         uid_maps: _,
         gid_maps: _,
         joins,

@@ -177,12 +177,6 @@ impl OwnGroup {
         Ok(())
     }
 
-    /// Moves a process into the cgroup, before it starts others.
-    pub(crate) fn add(&self, pid: i32) -> Result<(), Failure> {
-        let moved = self.get().map_or(Ok(()), |group| group.set("cgroup.procs", &pid.to_string()).map(drop));
-        moved.map_err(|error| Failure::before(format_args!("--new-cgroup: {error}")))
-    }
-
     /// Processes of the cgroup that the OOM killer has killed.
     pub(crate) fn oom_kills(&self) -> u64 {
         self.get().and_then(|group| group.oom_kills().ok()).unwrap_or(0)

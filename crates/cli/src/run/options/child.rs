@@ -73,7 +73,7 @@ pub(crate) struct ChildOptions {
     fexec: Option<PathBuf>,
 
     /// Retry for DURATION while the program is open for writing (default: 100ms; 0: never)
-    #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = parse::duration)]
+    #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = parse::duration, conflicts_with = "sandbox")]
     retry_busy: Option<Duration>,
 
     // The list comes from the library, so that it is the one that it accepts.
@@ -192,6 +192,11 @@ impl ChildOptions {
         self.fexec.as_ref()
     }
 
+    /// Is a file executed in place of PROGRAM?
+    pub(crate) fn names_file(&self) -> bool {
+        self.exec_fd.is_some() || self.fexec.is_some()
+    }
+
     /// The file that is executed by its descriptor, if there is one.
     pub(crate) fn executed(&self) -> Result<Option<OwnedFd>, Failure> {
         match (self.exec_fd, &self.fexec) {
@@ -226,7 +231,7 @@ impl ChildOptions {
         self.launcher.unwrap_or(ByName::Clone)
     }
 
-    pub(crate) fn apply(&self, command: &mut Command) -> Result<(), Failure> {
+    pub(crate) fn apply(&self, command: &mut Command, is_sandboxed: bool) -> Result<(), Failure> {
         command.launcher(match self.launcher() {
             ByName::Clone => Launcher::Clone,
             ByName::Fork => Launcher::Fork,
@@ -250,15 +255,14 @@ impl ChildOptions {
         if let Some(number) = self.chdir_fd {
             command.current_dir_fd(open_fd("--chdir-fd", number)?);
         }
-        if let Some(program) = self.executed()? {
+        if let Some(program) = self.executed()?.filter(|_| !is_sandboxed) {
             command.program_fd(program);
         }
         if let Some(limit) = self.retry_busy {
             command.retry_busy(limit);
         }
         // As execvp(3), and so env(1), nice(1) and timeout(1).
-        command
-            .scripts_by_shell(self.fexec.is_none() && self.exec_fd.is_none() && self.launcher() != ByName::PosixSpawn);
+        command.scripts_by_shell(!self.names_file() && self.launcher() != ByName::PosixSpawn);
         for step in &self.best_effort {
             command.best_effort(*step);
         }

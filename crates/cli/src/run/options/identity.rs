@@ -78,8 +78,7 @@ fn user(word: OsString) -> Result<NewUser, String> {
 pub(crate) struct Ids {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// None: those of the caller stay, because only root can drop them.
-    pub(crate) groups: Option<Vec<u32>>,
+    pub(crate) groups: Vec<u32>,
 }
 
 impl Identity {
@@ -151,7 +150,7 @@ impl Identity {
                 .map_err(|why| Failure::before(format_args!("--regid: {why}")))?,
             None => known.ok_or_else(|| failed(&NO_ENTRY))?.gid.as_raw(),
         };
-        Ok(Some(Ids { uid, gid, groups: Some(self.groups.clone()) }))
+        Ok(Some(Ids { uid, gid, groups: self.groups.clone() }))
     }
 
     /// Sets the user and the groups that come with it. Current groups are kept only with `--keep-groups`.

@@ -36,8 +36,7 @@ pub(crate) use arguments::expand;
 pub(crate) use cgroup::OwnGroup;
 pub(crate) use child::{ChildOptions, SessionAndGroup, step_names};
 pub(crate) use identity::{Ids, names};
-pub(crate) use limits::{amount, ours as own_limit};
-pub(crate) use mounts::Mount;
+pub(crate) use limits::amount;
 pub(crate) use on_demand::quick;
 pub(crate) use privileges::open_fd;
 pub(crate) use sandbox::Profile;
@@ -226,9 +225,9 @@ impl RunOptions {
     /// Applies all settings of the child except environment, files, working directory and argv[0].
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
         self.signals.apply(command);
-        self.child.apply(command)?;
+        self.child.apply(command, self.sandbox.sandbox.is_some())?;
         if self.sandbox.sandbox.is_some() {
-            // Its init changes the IDs, and its namespaces and mounts are those of the sandbox.
+            // The sandbox changes the IDs, and its namespaces and mounts are those of the sandbox.
             self.identity.set_umask(command);
             self.privileges.apply(command, true)?;
         } else {
@@ -240,7 +239,7 @@ impl RunOptions {
         self.filters.apply(command, self.child.is_best_effort(Step::Landlock))?;
         self.control_group.apply(command)?;
         self.scheduling.apply(command);
-        self.settings.apply(command, self.sandbox.sandbox.is_some());
+        self.settings.apply(command);
         self.limits.apply(command)
     }
 

@@ -210,38 +210,6 @@ impl Mount {
             | Self::Unmount(target) => target,
         }
     }
-
-    /// The same, but for a mounted file, from which no program is executed.
-    pub(crate) fn not_executable(&self) -> Self {
-        let mut one = self.clone();
-        if let Self::File { place: FilePlace::Mounted(attributes), .. } = &mut one {
-            *attributes |= mount_attribute::NO_EXEC;
-        }
-        one
-    }
-
-    /// The same at another path.
-    pub(crate) fn at(&self, path: PathBuf) -> Self {
-        let mut moved = self.clone();
-        match &mut moved {
-            Self::Bind(_, target)
-            | Self::DeviceBind(_, target)
-            | Self::ReadOnlyBind(_, target)
-            | Self::Tmpfs(target, _)
-            | Self::Proc(target)
-            | Self::Devices(target)
-            | Self::Overlay(_, _, target)
-            | Self::Directory(target, _)
-            | Self::Symlink(_, target)
-            | Self::Attributes { target, .. }
-            | Self::FileSystem { target, .. }
-            | Self::Attach(_, target)
-            | Self::Mode(_, target)
-            | Self::File { target, .. }
-            | Self::Unmount(target) => *target = path,
-        }
-        moved
-    }
 }
 
 /// An option of the command line: a mount, or a modifier of the next mount.
@@ -266,11 +234,6 @@ impl Mounts {
     /// Is a mount namespace needed?
     pub(crate) fn any(&self) -> bool {
         !self.mounts.is_empty() || self.pivot_root.is_some()
-    }
-
-    /// The mounts, in order.
-    pub(crate) fn steps(&self) -> &[Mount] {
-        &self.mounts
     }
 
     /// Are there bind mounts, and with them the parts of a whole system?

@@ -76,11 +76,6 @@ impl Changes {
 }
 
 impl Privileges {
-    /// Is there an option for the bounding set?
-    pub(crate) fn sets_bounding_set(&self) -> bool {
-        self.bounding_set.is_some()
-    }
-
     /// The compiled filter of `--seccomp`, if it can still be read: a pipe cannot.
     pub(crate) fn filter(&self) -> Option<Vec<BpfInstruction>> {
         let source = self.seccomp.as_ref().filter(|source| parse::fd_number(source).is_err())?;

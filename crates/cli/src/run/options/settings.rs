@@ -47,17 +47,13 @@ macro_rules! flag {
 }
 
 macro_rules! apply {
-    ($given:ident, $command:ident, $is_sandboxed:ident, $name:ident, { by_hand $words:literal }, $($kind:tt)*) => {};
-    ($given:ident, $command:ident, $is_sandboxed:ident, $name:ident, { $flag:literal, $value:literal, $heading:literal }, $($kind:tt)*) => {
-        let value = $given.get_one::<kind!($($kind)*)>($flag);
-        if let Some(value) = value.filter(|_| !($is_sandboxed && $flag == OOM_SCORE)) {
+    ($given:ident, $command:ident, $name:ident, { by_hand $words:literal }, $($kind:tt)*) => {};
+    ($given:ident, $command:ident, $name:ident, { $flag:literal, $value:literal, $heading:literal }, $($kind:tt)*) => {
+        if let Some(value) = $given.get_one::<kind!($($kind)*)>($flag) {
             $command.$name(value.clone());
         }
     };
 }
-
-/// The flag of a setting that a process outside must change for a sandbox, whose /proc is read-only.
-const OOM_SCORE: &str = "oom-score-adj";
 
 macro_rules! is_named {
     ($option:ident, { by_hand $words:literal }) => {
@@ -98,11 +94,10 @@ macro_rules! settings {
                 false $(|| is_named!(option, $run))*
             }
 
-            /// Those of a sandbox lack [`Self::oom_score`].
             #[allow(clippy::clone_on_copy, reason = "not all values are")]
-            pub(crate) fn apply(&self, command: &mut Command, is_sandboxed: bool) {
+            pub(crate) fn apply(&self, command: &mut Command) {
                 let Some(given) = &self.0 else { return };
-                $(apply!(given, command, is_sandboxed, $name, $run, $kind $(($($more)*))?);)*
+                $(apply!(given, command, $name, $run, $kind $(($($more)*))?);)*
             }
         }
 
@@ -130,12 +125,6 @@ macro_rules! settings {
 }
 
 forkless::settings!(settings);
-
-impl Settings {
-    pub(crate) fn oom_score(&self) -> Option<i32> {
-        self.0.as_ref()?.get_one::<i32>(OOM_SCORE).copied()
-    }
-}
 
 impl FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {

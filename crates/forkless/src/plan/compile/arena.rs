@@ -21,6 +21,8 @@ pub(crate) enum Arg {
     Data(u32),
     /// The result that an earlier call left in a variable.
     Variable(u32),
+    /// The address of a variable.
+    Address(u32),
 }
 
 /// The parts of an arena, besides those that [`Arena`] has collected.
@@ -85,10 +87,19 @@ impl Arena {
                     call.flags |= plan::argument_is_variable(n);
                     variable.into()
                 }
+                Arg::Address(variable) => {
+                    call.flags |= plan::argument_is_address(n);
+                    variable.into()
+                }
             };
         }
         self.calls.push(call);
         self.calls.len() as u32 - 1
+    }
+
+    /// Makes this call none: its result is its first argument.
+    pub(crate) fn store(&mut self, call: u32) {
+        self.calls[call as usize].flags |= plan::STORE;
     }
 
     /// Makes the child repeat this call as long as it fails with EAGAIN.

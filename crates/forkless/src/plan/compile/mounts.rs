@@ -53,7 +53,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     let sandbox = steps.sandbox;
     let mut trees = trees.iter();
     let start = steps.ops.len();
-    let makes_private = sandbox.makes(Namespace::Mount) || sandbox.mounts_here;
+    let makes_private = sandbox.makes(Namespace::Mount);
     if makes_private {
         make_private(steps);
     }
@@ -178,9 +178,7 @@ fn forget_before(steps: &mut Steps<'_>) {
 /// and moved by descriptors, and everything else is mounted on the working directory.
 fn mount(steps: &mut Steps<'_>, mount: &Mount) {
     let mut data = mount.data.as_deref().map(|text| text.as_bytes().to_owned());
-    if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY)
-        && (steps.sandbox.makes(Namespace::User) || steps.sandbox.mounts_here)
-    {
+    if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY) && steps.sandbox.makes(Namespace::User) {
         // An overlay in a user namespace stores its attributes under names that the owner may set: overlayfs(5).
         data.get_or_insert_default().extend(b",userxattr");
     }
@@ -328,7 +326,12 @@ fn file_system(
     target: &Path,
 ) {
     let start = steps.ops.len();
-    configure(steps, kind, parameters.iter().map(|(key, value)| (key.as_str(), value.as_ref().map(|v| v.as_bytes()))));
+    configure(
+        steps,
+        target,
+        kind,
+        parameters.iter().map(|(key, value)| (key.as_str(), value.as_ref().map(|v| v.as_bytes()))),
+    );
     let object = format!("{kind:?} at {target:?}{}", steps.places.describe(target));
     create(steps, &object, attributes, TREE);
     attach(steps, Arg::Variable(TREE), &object, target, NOT_FOLLOWED);
@@ -337,7 +340,12 @@ fn file_system(
 }
 
 /// Creates a file-system context in the variable `CONTEXT`, and sets its parameters.
-fn configure<'a>(steps: &mut Steps<'_>, kind: &str, parameters: impl Iterator<Item = (&'a str, Option<&'a [u8]>)>) {
+fn configure<'a>(
+    steps: &mut Steps<'_>,
+    target: &Path,
+    kind: &str,
+    parameters: impl Iterator<Item = (&'a str, Option<&'a [u8]>)>,
+) {
     const FSOPEN_CLOEXEC: u64 = 1;
     const FSCONFIG_SET_FLAG: u64 = 0;
     const FSCONFIG_SET_STRING: u64 = 1;
@@ -356,11 +364,11 @@ fn configure<'a>(steps: &mut Steps<'_>, kind: &str, parameters: impl Iterator<It
             None => (FSCONFIG_SET_FLAG, NOTHING, "set".into()),
         };
         let args = [context, Arg::Number(command), name, value, NOTHING];
-        let object = format!("{kind:?} with the parameter {key:?} {shown}");
+        let object = format!("{kind:?} at {target:?} with the parameter {key:?} {shown}");
         steps.call(Step::Mount, &object, uapi::__NR_fsconfig, &args);
     }
     let create = [context, Arg::Number(FSCONFIG_CMD_CREATE), NOTHING, NOTHING, NOTHING];
-    steps.call(Step::Mount, &format!("{kind:?} with these parameters"), uapi::__NR_fsconfig, &create);
+    steps.call(Step::Mount, &format!("{kind:?} at {target:?} with these parameters"), uapi::__NR_fsconfig, &create);
 }
 
 /// Creates a detached mount of the file system of [`configure`], in the variable `tree`.
@@ -476,7 +484,7 @@ fn devices(steps: &mut Steps<'_>, target: &Path) {
     }
     let directory = Arg::Variable(TREE);
     let object = format!("\"tmpfs\" (tmpfs) at {target:?}{}", steps.places.describe(target));
-    configure(steps, "tmpfs", [("mode", Some(&b"755"[..]))].into_iter());
+    configure(steps, target, "tmpfs", [("mode", Some(&b"755"[..]))].into_iter());
     create(steps, &object, ATTR_NO_SUID | ATTR_STRICT_ATIME, TREE);
     attach(steps, directory, &object, target, MOVE_MOUNT_T_SYMLINKS);
     for &(variable, name) in &there {
@@ -510,7 +518,7 @@ fn terminals(steps: &mut Steps<'_>, directory: Arg, place: &Path) {
     let name = steps.path(pts);
     make_dir_at(steps, &format!("{place:?}"), directory, name, 0o755);
     let object = format!("\"devpts\" (devpts) at {place:?}");
-    configure(steps, "devpts", [("ptmxmode", Some(&b"0666"[..])), ("mode", Some(&b"620"[..]))].into_iter());
+    configure(steps, place, "devpts", [("ptmxmode", Some(&b"0666"[..])), ("mode", Some(&b"620"[..]))].into_iter());
     create(steps, &object, ATTR_NO_SUID | ATTR_NO_EXEC, SECOND_TREE);
     attach_at(steps, Arg::Variable(SECOND_TREE), &object, directory, pts, NOT_FOLLOWED);
     steps.close(Step::Mount, &object, Arg::Variable(SECOND_TREE));

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::kernel::{self, Prctl};
+use crate::once::Once;
 use crate::plan::IdMaps;
 use crate::plan::compile::arena::Arg;
 use crate::plan::compile::mounts;
@@ -45,7 +46,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         return refuse("a namespace of one kind can be made or joined, not both");
     }
     let has_mounts = !sandbox.mounts.is_empty() || sandbox.pivot_root.is_some();
-    if has_mounts && !sandbox.makes(Namespace::Mount) && !sandbox.mounts_here {
+    if has_mounts && !sandbox.makes(Namespace::Mount) {
         return refuse("mounts and pivot_root need a mount namespace of the child's: unshare(Namespace::Mount)");
     }
     if sandbox.pivot_root.is_some() && command.setup.chroot.is_some() {
@@ -97,7 +98,8 @@ fn check_places(command: &Command) -> Result<(), Error> {
                 one.target()
             ));
         }
-        if sandbox.makes(Namespace::Mount) {
+        // A sandbox makes its own mounts in its root.
+        if sandbox.makes(Namespace::Mount) && sandbox.init.is_none() {
             if let Some(root) = places.misses(one, &sandbox.mounts[number + 1..]) {
                 return refuse(format!(
                     "the mount at {:?} has no effect, because it is outside of the new root {root:?}, and no later \
@@ -167,14 +169,15 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
     }
     let sandbox = &command.sandbox;
     // Every process of the same user may access a caller without capabilities anyway.
-    let is_born_open = sandbox.makes(Namespace::User) && kernel::capabilities()[1] != 0;
+    let is_capable = kernel::capabilities()[1] != 0;
+    let is_born_open = sandbox.makes(Namespace::User) && is_capable;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
     if sandbox.joins(Namespace::User) || is_born_open && (!has_maps || nix::unistd::geteuid().is_root()) {
         Some(Opens::AtBirth)
     } else if is_born_open {
         Some(Opens::WithMaps)
     } else {
-        sandbox.permitted.map(|_| Opens::LessCapable)
+        sandbox.permitted.filter(|_| is_capable).map(|_| Opens::LessCapable)
     }
 }
 
@@ -325,17 +328,20 @@ fn ranges(bits: u64) -> String {
 
 /// The capabilities that this kernel knows.
 fn known() -> u64 {
-    // They have no gaps, so a few questions find the last one.
-    let (mut there, mut count) = (0, 64);
-    while there < count {
-        let middle = (there + count) / 2;
-        if exists(middle) {
-            there = middle + 1;
-        } else {
-            count = middle;
+    static KNOWN: Once<u64> = Once::new();
+    *KNOWN.get_or(|| {
+        // They have no gaps, so a few questions find the last one.
+        let (mut there, mut count) = (0, 64);
+        while there < count {
+            let middle = (there + count) / 2;
+            if exists(middle) {
+                there = middle + 1;
+            } else {
+                count = middle;
+            }
         }
-    }
-    1_u64.checked_shl(count as u32).map_or(u64::MAX, |bit| bit - 1)
+        1_u64.checked_shl(count as u32).map_or(u64::MAX, |bit| bit - 1)
+    })
 }
 
 /// Restrictions come late, because they must not apply to the steps before. The seccomp filter is the last step

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::plan::compile::arena::{Arena, Arg};
 use crate::plan::compile::places::Places;
 use crate::request::command::values::Resource;
-use crate::request::command::{CallArg, Command, Isolation, Name, Setup};
+use crate::request::command::{CallArg, Command, Isolation, IsolationArg, IsolationVariable, Name, Setup};
 use crate::step::Step;
 use forkless_core::plan::{BEST_EFFORT, CALLER_VARIABLES, Op, OpCode};
 use forkless_core::sys::{prctl, uapi};
@@ -67,6 +67,13 @@ impl Steps<'_> {
         self.add(step, object, a);
     }
 
+    /// Stores the only argument.
+    fn store(&mut self, step: Step, object: &str, args: &[Arg], result: Option<u32>) {
+        let a = self.arena.call(0, args, result, 0);
+        self.arena.store(a);
+        self.add(step, object, a);
+    }
+
     /// Groups the ops from `start` on: if one of them fails as best effort, the rest of the group is skipped too.
     pub(super) fn belong(&mut self, start: usize) {
         let together = &mut self.ops[start..];
@@ -82,7 +89,16 @@ impl Steps<'_> {
     }
 
     fn add(&mut self, step: Step, object: &str, call: u32) {
-        let c = self.arena.text(object.as_bytes());
+        let c = match (&self.sandbox.init, &self.sandbox.pivot_root) {
+            // Of its paths, those in the new root are what the caller knows.
+            (Some(_), Some(root)) if object.contains('"') => {
+                let root = root.to_string_lossy();
+                let inside = object.replace(&format!(", looked up inside \"{root}\""), ", inside the sandbox");
+                let most = if step == Step::Symlink { 1 } else { usize::MAX };
+                self.arena.text(inside.replacen(&format!("\"{root}/"), "\"/", most).as_bytes())
+            }
+            _ => self.arena.text(object.as_bytes()),
+        };
         self.op(step, Op { a: call, b: step.code(), c, ..Op::new(OpCode::Call) });
     }
 }
@@ -279,9 +295,20 @@ pub(super) fn identity(steps: &mut Steps<'_>, ids: &Ids) {
 
 /// The system calls of a sandbox.
 pub(super) fn isolation_calls(steps: &mut Steps<'_>) {
+    let number = |variable: IsolationVariable| CALLER_VARIABLES as u32 + variable as u32;
     for call in &steps.sandbox.calls {
-        let args = arguments_of(steps, &call.args);
-        steps.call_into(call.step, call.object, call.number, &args, call.result);
+        let arg = |arg: &IsolationArg| match arg {
+            IsolationArg::Number(number) => Arg::Number(*number),
+            IsolationArg::Bytes(bytes) => Arg::Data(steps.arena.data(bytes)),
+            IsolationArg::Variable(variable) => Arg::Variable(number(*variable)),
+            IsolationArg::Address(variable) => Arg::Address(number(*variable)),
+        };
+        let args: Vec<Arg> = call.args.iter().map(arg).collect();
+        let result = call.result.map(number);
+        match call.number {
+            Some(number) => steps.call_into(call.step, call.object, number, &args, result),
+            None => steps.store(call.step, call.object, &args, result),
+        }
     }
 }
 

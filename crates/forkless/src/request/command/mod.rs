@@ -31,8 +31,8 @@ pub(crate) use paths::Paths;
 pub use sandbox::FilePlace;
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
 pub(crate) use sandbox::{
-    Confinement, Isolation, IsolationCall, MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile,
-    OVERLAY, SandboxInit,
+    Confinement, Isolation, IsolationArg, IsolationCall, IsolationVariable, MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC,
+    MS_REMOUNT, Mount, MountStep, NewFile, OVERLAY, SandboxInit,
 };
 pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};
@@ -207,7 +207,7 @@ pub(crate) struct Signals {
 }
 
 /// The default of [`Command::retry_busy`], in milliseconds.
-const BUSY_MS: u32 = 100;
+pub(crate) const BUSY_MS: u32 = 100;
 
 impl Command {
     /// Makes a command that runs `program`, by default without arguments, with the caller's environment, working

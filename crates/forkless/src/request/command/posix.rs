@@ -87,16 +87,9 @@ impl Command {
     }
 }
 
-/// For `forkless run`. The init of its sandbox starts one program in namespaces that were made for it.
+/// For the options of `forkless run`.
 #[doc(hidden)]
 impl Command {
-    /// Mounts and changes the root in the caller's own mount namespace, for a caller that was cloned into new namespaces to
-    /// start this one program in them. The caller's root changes, too.
-    pub fn mounts_here(&mut self) -> &mut Self {
-        self.sandbox.mounts_here = true;
-        self
-    }
-
     /// Sets the mode of a file or directory, among the mounts. A symbolic link at the end of the path is an error.
     pub fn set_mode<P: AsRef<Path>>(&mut self, path: P, mode: u32) -> &mut Self {
         self.sandbox.mounts.push(MountStep::Mode { path: path.as_ref().to_owned(), mode });

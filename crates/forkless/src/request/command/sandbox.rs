@@ -5,7 +5,6 @@
 use crate::error::Error;
 use crate::request::command::Command;
 use crate::request::command::capability::CapabilitySet;
-use crate::request::command::setup::CallArg;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -21,8 +20,6 @@ pub(crate) struct Isolation {
     pub(crate) joins: Vec<(Namespace, Arc<OwnedFd>)>,
     pub(crate) hostname: Option<OsString>,
     pub(crate) mounts: Vec<MountStep>,
-    /// The caller's own mount namespace is meant, which is owned by its user namespace.
-    pub(crate) mounts_here: bool,
     pub(crate) pivot_root: Option<PathBuf>,
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
     pub(crate) bounding: Option<CapabilitySet>,
@@ -55,10 +52,30 @@ pub(crate) struct IsolationCall {
     /// What errors say: the step, and what it was about.
     pub(crate) step: crate::step::Step,
     pub(crate) object: &'static str,
-    pub(crate) number: u32,
-    pub(crate) args: Vec<CallArg>,
+    /// `None`: the result is the first argument.
+    pub(crate) number: Option<u32>,
+    pub(crate) args: Vec<IsolationArg>,
     /// The variable that gets the result.
-    pub(crate) result: Option<u32>,
+    pub(crate) result: Option<IsolationVariable>,
+}
+
+/// An argument of such a call.
+#[derive(Clone)]
+pub(crate) enum IsolationArg {
+    Number(u64),
+    /// The address of a copy of these bytes, which are followed by a NUL byte.
+    Bytes(Vec<u8>),
+    Variable(IsolationVariable),
+    /// The address of the variable, which the others follow.
+    Address(IsolationVariable),
+}
+
+/// Where such calls store results. Each has a number that the caller cannot name.
+#[derive(Clone, Copy)]
+pub(crate) enum IsolationVariable {
+    Kept,
+    Word,
+    File,
 }
 
 /// A sandbox that is ready: it makes the command that runs in it.

@@ -1,7 +1,7 @@
 //! Programs in a sandbox of namespaces: what they see, and what their init does.
 
 use super::super::{Network, PreparedSandbox, Sandbox};
-use crate::{Capture, Command, Error, Launcher, Stdio, Step};
+use crate::{CapabilitySet, Capture, Command, Error, Launcher, Stdio, Step};
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -63,13 +63,17 @@ fn a_program_sees_what_it_was_given_and_nothing_else() {
     let Some(sandbox) = prepared(&sandbox) else { return };
     let line = format!(
         "cd {0}/inside; echo 1 > a && cat a && chmod 700 a && rm a; echo 2 > nested/b || echo nested; cat ../file; echo > ../file || echo file; \
-         ls {0} | tr '\\n' ' '; ls /home /root /var/lib 2> /dev/null; echo > /usr/x || echo > /x || echo root; ls / | tr '\\n' ' '",
+         ls {0} | tr '\\n' ' '; ls /home /root /var/lib 2> /dev/null; echo > /usr/x || echo > /x || echo root; ls / | tr '\\n' ' '; \
+         grep -o '^tmpfs / tmpfs ro,' /proc/self/mounts",
         place.display()
     );
     let found = lines_of(&sandbox, &line);
     let (start, end) = found.split_at(found.find("root").unwrap_or(0));
     assert_eq!(start, "1\nnested\ntextfile\nfile inside ", "{found}");
-    assert!(["dev", "etc", "proc", "run", "tmp", "usr", "var"].iter().all(|name| end.contains(name)), "{found}");
+    assert!(
+        ["dev", "etc", "proc", "run", "tmp", "usr", "var", "tmpfs / tmpfs ro,"].iter().all(|name| end.contains(name)),
+        "{found}"
+    );
     assert!(["home", "boot", "mnt", "sys"].iter().all(|name| !end.contains(name)), "{found}");
     std::fs::remove_dir_all(place).expect("removed");
 }
@@ -285,7 +289,9 @@ fn the_end_is_known_though_another_part_of_the_process_reaped_init() {
         let mut missing = Command::new("/no/such/program");
         let mut child = missing.current_dir("/").sandbox(&sandbox).pidfd(has_pidfd).launch().expect("launch");
         let pid = nix::unistd::Pid::from_raw(child.id() as i32);
-        assert_eq!(nix::sys::wait::waitpid(pid, None).expect("waitpid"), nix::sys::wait::WaitStatus::Exited(pid, 127));
+        // It may not have executed init yet, and has no exit signal until then.
+        let ended = nix::sys::wait::waitpid(pid, Some(nix::sys::wait::WaitPidFlag::__WALL)).expect("waitpid");
+        assert_eq!(ended, nix::sys::wait::WaitStatus::Exited(pid, 127));
         assert_eq!(child.wait().expect_err("no program").kind(), io::ErrorKind::NotFound, "{has_pidfd}");
     }
 }
@@ -445,12 +451,11 @@ fn settings_that_do_not_fit_are_refused() {
     let mut commands = [(); 6].map(|()| shell(&sandbox, "true"));
     commands[0].unshare(crate::Namespace::Network);
     commands[1].chroot("/");
-    commands[2].scripts_by_shell(true);
+    commands[2].retry_busy(Duration::from_secs(1));
     commands[3].user("nobody");
     commands[4].inherit_all(true);
     commands[5].current_dir("/home");
-    let words =
-        ["namespaces", "a root of its own", "by the shell", "by their numbers", "inherit_all", "not visible inside"];
+    let words = ["namespaces", "a root of its own", "100 ms", "by their numbers", "inherit_all", "not visible inside"];
     for (command, word) in commands.iter_mut().zip(words) {
         let error = command.status().expect_err(word);
         assert!(error.to_string().contains(word), "{error}");
@@ -508,9 +513,22 @@ fn what_a_machine_cannot_give_is_found_by_trying() {
     }
 }
 
+/// The memory that all children share may be non-dumpable because of one of them. Then the files of the ID maps of the others belong to root:
+/// as root, also as other users, without and with a capability.
 #[test]
 fn threads_use_one_sandbox_at_once() {
     let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    if nix::unistd::geteuid().is_root() {
+        for capabilities in [CapabilitySet::EMPTY, CapabilitySet::from_bits(1 << 13)] {
+            let mut other = Command::new("threads");
+            other.program_fd(std::fs::File::open("/proc/self/exe").expect("this program"));
+            other.args(["sandbox::namespaces::tests::threads_use_one_sandbox_at_once", "--exact"]).current_dir("/");
+            other.uid(12345).gid(12345).groups(&[]).inheritable(capabilities).ambient(capabilities);
+            let output = other.permitted(capabilities).effective(capabilities).output().expect("it starts");
+            let words = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && words.contains("1 passed"), "{words}");
+        }
+    }
     std::thread::scope(|scope| {
         for code in 0..4 {
             let sandbox = &sandbox;
@@ -522,4 +540,107 @@ fn threads_use_one_sandbox_at_once() {
             });
         }
     });
+}
+
+/// As execvp(3): what the kernel takes for no program may be a text for the shell.
+#[test]
+fn a_text_is_run_by_the_shell_on_request() {
+    let place = directory("text");
+    for (name, content) in
+        [("text", &b"echo by $0 $1; exit 3\n"[..]), ("late", b"exit 4\n\0"), ("binary", b"\x7fELF\0\n")]
+    {
+        std::fs::write(place.join("inside").join(name), content).expect("write");
+        let mode = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(place.join("inside").join(name), mode).expect("chmod");
+    }
+    let Some(sandbox) = prepared(Sandbox::new().read(place.join("inside"))) else { return };
+    let run = |name: &str, by_shell| {
+        let mut command = Command::new(place.join("inside").join(name));
+        command.arg("x").current_dir("/").sandbox(&sandbox).scripts_by_shell(by_shell).stdout(Stdio::piped());
+        command.spawn().and_then(|child| child.wait_with_output())
+    };
+    let output = run("text", true).expect("by the shell");
+    let wanted = format!("by {} x\n", place.join("inside/text").display());
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()), (Some(3), wanted));
+    assert_eq!(run("late", true).expect("by the shell").status.code(), Some(4));
+    for (name, by_shell) in [("binary", true), ("text", false)] {
+        let error = run(name, by_shell).expect_err("no program");
+        assert_eq!(Error::of(&error).and_then(Error::errno), Some(nix::libc::ENOEXEC), "{name}: {error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn mounts_of_the_command_are_made_in_its_root() {
+    let place = directory("mounts");
+    let (inside, outside) = (place.join("inside"), place.join("outside"));
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    let mut command = shell(
+        &sandbox,
+        "echo 1 > /work/x && cat /work/x; echo 2 > /work/in/y && echo written; echo 3 > /work/in/nested/z || echo fixed; \
+         mv /work/in/nested /work/in/moved || echo kept; ls -d /tmp/a/b /x/null; ls /x/proc 2>/dev/null; \
+         for one in /x /again; do echo > $one/new || echo fixed; done; cat /again/1/comm",
+    );
+    command.tmpfs("/work", "mode=777").bind(&inside, "/work/in").bind_read_only(&outside, "/work/in/nested");
+    command.make_dir("/tmp/a/b", 0o755).devices("/x").proc("/again").stderr(Stdio::null());
+    let output = command.output().expect("a launch");
+    let wanted = "1\nwritten\nfixed\nkept\n/tmp/a/b\n/x/null\nfixed\nfixed\n";
+    let found = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(found.starts_with(wanted) && found.len() > wanted.len(), "{found}");
+    assert!(inside.join("y").exists() && !outside.join("z").exists());
+    // On file systems of the host no mount point is made.
+    for (target, word) in [("/", "/"), ("/usr/forkless-no-such", "/usr/forkless-no-such")] {
+        let error = shell(&sandbox, "true").bind(&inside, target).status().expect_err("no place for it");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    let error = shell(&sandbox, "true").bind("/no/such/source", "/x").status().expect_err("no source");
+    assert!(error.to_string().contains("/no/such/source"), "{error}");
+    let mut linked = shell(&sandbox, "true");
+    linked.bind(&inside, "/w").make_symlink("nested", "/w/link").bind_read_only(&outside, "/w/link/b");
+    let error = linked.status().expect_err("a link that could be replaced");
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+/// A read-only mount does not keep anybody from writing to a FIFO.
+#[test]
+fn what_may_only_be_read_is_not_written_to_through_a_fifo() {
+    let place = directory("fifo");
+    let fifo = place.join("inside/fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o666);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("a FIFO");
+    std::fs::set_permissions(&fifo, PermissionsExt::from_mode(0o666)).expect("chmod");
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    if !sandbox.has_landlock() {
+        eprintln!("SKIPPED: no Landlock");
+        return;
+    }
+    let line = "echo x 1<> /shown/fifo && echo written";
+    let mut reads = shell(&sandbox, line);
+    reads.bind_read_only(place.join("inside"), "/shown").stderr(Stdio::null());
+    assert_eq!(reads.output().expect("a launch").stdout, b"");
+    let mut writes = shell(&sandbox, line);
+    assert_eq!(writes.bind(place.join("inside"), "/shown").output().expect("a launch").stdout, b"written\n");
+    // What is mounted over it takes the right away.
+    writes.bind_read_only(place.join("inside"), "/shown").stderr(Stdio::null());
+    assert_eq!(writes.output().expect("a launch").stdout, b"");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn strict_executes_nothing_that_the_program_has_written() {
+    let line = "cp /bin/true /tmp/true && /tmp/true && echo executed";
+    for (strict, wanted) in [(false, "executed\n"), (true, "")] {
+        match Sandbox::new().strict(strict).prepare() {
+            Ok(sandbox) => {
+                if shell(&sandbox, "true").status().is_ok() {
+                    assert_eq!(lines_of(&sandbox, line), wanted, "{strict}");
+                }
+            }
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}"),
+        }
+    }
+    let error = Sandbox::landlock().strict(true).prepare().expect_err("namespaces");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }

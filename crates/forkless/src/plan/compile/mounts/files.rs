@@ -57,7 +57,7 @@ fn mount_file(steps: &mut Steps<'_>, object: &str, content: &NewFile, data: Arg,
     let (tree, file) = (Arg::Variable(TREE), Arg::Variable(SECOND_TREE));
     let object = &format!("{object}{}", steps.places.describe(&content.path));
     let parent = content.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    configure(steps, "tmpfs", [("mode", Some(&b"755"[..]))].into_iter());
+    configure(steps, &content.path, "tmpfs", [("mode", Some(&b"755"[..]))].into_iter());
     create(steps, object, ATTR_NO_SUID, TREE);
     let name = steps.path(Path::new("content"));
     write(steps, object, content, data, [tree, name]);
