@@ -44,6 +44,8 @@ export interface SandboxOptions {
   keepEnv?: string | readonly string[];
   /** With namespaces: milliseconds that its other processes have when the program has ended (default: 200). */
   linger?: number;
+  /** With namespaces: what it writes to /tmp and /dev/shm cannot be executed, and Landlock of Linux 6.12 is required (default: false). */
+  strict?: boolean;
   /** With Landlock: it may change modes, owners and times; that then holds for every file of its user (default: false). */
   changeAttributes?: boolean;
 }

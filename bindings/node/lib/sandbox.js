@@ -27,7 +27,7 @@ function texts(value, name) {
 
 function checked(options) {
   if (options === null || typeof options !== 'object') throw new TypeError('the options of a sandbox are not an object');
-  const { mode = 'namespaces', read, write, project, network, keepEnv, changeAttributes = false, linger, ...others } = options;
+  const { mode = 'namespaces', read, write, project, network, keepEnv, changeAttributes = false, linger, strict = false, ...others } = options;
   const [unknown] = Object.keys(others);
   if (unknown !== undefined) throw new TypeError(`there is no option sandbox.${unknown}`);
   if (!MODES.includes(mode)) throw wrong('mode', "'namespaces' or 'landlock'");
@@ -37,7 +37,9 @@ function checked(options) {
   if (typeof changeAttributes !== 'boolean') throw wrong('changeAttributes', 'a boolean');
   if (linger != null && !(Number.isFinite(linger) && linger >= 0)) throw wrong('linger', 'a number of milliseconds');
   if (mode === 'landlock' && linger != null) throw wrong('linger', 'possible with Landlock, which ends nothing');
-  return { linger, mode, read: texts(read, 'read'), write: texts(write, 'write'), project: texts(project, 'project'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
+  if (typeof strict !== 'boolean') throw wrong('strict', 'a boolean');
+  if (mode === 'landlock' && strict) throw wrong('strict', 'for Landlock alone, which is required in any case');
+  return { linger, strict, mode, read: texts(read, 'read'), write: texts(write, 'write'), project: texts(project, 'project'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
 }
 
 /** What a program may do, prepared once for any number of launches. */

@@ -44,7 +44,8 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
     if let Some(linger) = options.get("linger").and_then(Value::as_f64) {
         sandbox.linger(Duration::try_from_secs_f64(linger / 1e3).unwrap_or(Duration::MAX));
     }
-    sandbox.change_attributes(options.get("changeAttributes") == Some(&Value::Bool(true)));
+    let is = |name: &str| options.get(name) == Some(&Value::Bool(true));
+    sandbox.change_attributes(is("changeAttributes")).strict(is("strict"));
     let sandbox = sandbox.prepare().map_err(|error| napi::Error::new(code(&error), error.to_string()))?;
     let keep_env = keep_env.into_iter().map(Into::into).collect();
     let mut all = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);

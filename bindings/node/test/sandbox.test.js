@@ -118,6 +118,20 @@ tests('other processes have a while when the program has ended', async () => {
   assert.throws(() => new Sandbox({ linger: 1, mode: 'landlock' }), /Landlock/);
 }, ['namespaces']);
 
+tests('strict executes nothing that the program has written', async () => {
+  assert.throws(() => new Sandbox({ strict: true, mode: 'landlock' }), /Landlock/);
+  assert.throws(() => new Sandbox({ strict: 1 }), /a boolean/);
+  let sandbox;
+  try {
+    sandbox = new Sandbox({ strict: true });
+  } catch (error) {
+    assert.strictEqual(error.code, 'EOPNOTSUPP');
+    return;
+  }
+  const line = 'cp /bin/true /tmp/true && /tmp/true 2>/dev/null || echo $?';
+  assert.strictEqual((await run('sh', ['-c', line], { sandbox, cwd: '/' })).stdout, '126\n');
+}, ['namespaces']);
+
 tests('what is obeyed outside stays read-only in a project', async () => {
   const place = places();
   const project = path.join(place, 'inside');

@@ -66,13 +66,19 @@ for my $mode (qw(namespaces landlock)) {
     is(output_of($line, {}), "done\nlate\n", 'other processes have a while to end');
     is(output_of($line, { linger => 0 }), "done\n", '… or none');
 
+    SKIP: {
+        my $strict = Forkless::Sandbox->new(strict => 1) or skip "$Forkless::error", 1;
+        $line = 'cp /bin/true /tmp/true && /tmp/true 2>/dev/null || echo $?';
+        is(output_of($line, $strict), "126\n", 'strict executes nothing that the program has written');
+    }
+
     my $ends = Forkless->new(cmd => ['sh', '-c', 'test $PPID = 1 && kill -TERM $$'], cwd => '/', sandbox => {});
     is($ends->status & 127, 15, 'a signal is a signal');
     is($ends->spawn->wait & 127, 15, '… of a child, too');
     ok(!defined Forkless->new(cmd => ['no-such-program'], cwd => '/', sandbox => {})->spawn, 'no such program');
     is($Forkless::error->errno, ENOENT, '… is an error');
 }
-for my $wrong ([mode => 'x'], [mode => 'landlock', bind => '.'], [mode => 'landlock', linger => 1], [mode => 'landlock', network => 'none'], [network => 'x'], [change_attributes => 1]) {
+for my $wrong ([mode => 'x'], [mode => 'landlock', bind => '.'], [mode => 'landlock', linger => 1], [mode => 'landlock', strict => 1], [mode => 'landlock', network => 'none'], [network => 'x'], [change_attributes => 1]) {
     ok(!eval { Forkless::Sandbox->new(@$wrong); 1 }, "refused: @$wrong");
 }
 ok(!eval { Forkless->new(cmd => ['true'], sandbox => 1); 1 }, 'no sandbox');

@@ -17,7 +17,8 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 /// loopback device alone; for namespaces, where it is the default), "refused" (no sockets) or "host". keep_env: names of variables to
 /// inherit beside PATH, HOME, TERM, LANG and the like. change_attributes: with Landlock, whether it may change modes, owners and times,
 /// which then holds for every file of its user. linger: with namespaces, the seconds that other processes have when the program has ended
-/// (default: 0.2). See docs/sandbox.md.
+/// (default: 0.2). strict: with namespaces, what it writes to /tmp and /dev/shm cannot be executed, and Landlock of Linux 6.12 is required.
+/// See docs/sandbox.md.
 ///
 /// Raises OSError if the kernel has no Landlock of Linux 6.2, if no program may be in memory (`vm.memfd_noexec`), or if a path does not
 /// exist. A launch raises it if namespaces are refused.
@@ -31,7 +32,7 @@ pub(crate) struct Sandbox {
 #[pymethods]
 impl Sandbox {
     #[new]
-    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, network=None, keep_env=None, change_attributes=false, linger=None))]
+    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, network=None, keep_env=None, change_attributes=false, linger=None, strict=false))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
@@ -43,6 +44,7 @@ impl Sandbox {
         keep_env: Option<Bound<'_, PyAny>>,
         change_attributes: bool,
         linger: Option<Bound<'_, PyAny>>,
+        strict: bool,
     ) -> PyResult<Self> {
         let (has_init, mut sandbox) = match mode {
             "namespaces" => (true, Builder::new()),
@@ -75,7 +77,7 @@ impl Sandbox {
         for name in &names {
             sandbox.keep_env(name.as_os_str());
         }
-        sandbox.change_attributes(change_attributes);
+        sandbox.change_attributes(change_attributes).strict(strict);
         if let Some(linger) = linger {
             sandbox.linger(seconds(&linger)?);
         }

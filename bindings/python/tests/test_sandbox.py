@@ -287,3 +287,15 @@ def test_other_processes_have_a_while_when_the_program_has_ended(namespaces):
             forkless.Sandbox(linger=wrong)
     with pytest.raises(OSError, match="needs namespaces"):
         forkless.Sandbox(mode="landlock", linger=1)
+
+
+def test_strict_executes_nothing_that_the_program_has_written(namespaces):
+    with pytest.raises(OSError, match="needs namespaces"):
+        forkless.Sandbox(mode="landlock", strict=True)
+    try:
+        sandbox = forkless.Sandbox(strict=True)
+    except OSError as error:
+        assert error.errno in (errno.EOPNOTSUPP, None)
+        return
+    line = ["sh", "-c", "cp /bin/true /tmp/true && /tmp/true 2>/dev/null || echo $?"]
+    assert forkless.run(line, sandbox=sandbox, **TEXT).stdout == b"126\n"

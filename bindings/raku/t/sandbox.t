@@ -45,6 +45,16 @@ subtest 'other processes' => {
     is shell($line, :out, :cwd</>, sandbox => { :linger(0) }).out.slurp, "done\n", 'or none';
 }
 
+subtest 'strict' => {
+    my $strict = try Forkless::Sandbox.new(:strict);
+    my $line = 'cp /bin/true /tmp/true && /tmp/true 2>/dev/null || echo $?';
+    if $strict.defined {
+        is shell($line, :out, :cwd</>, :sandbox($strict)).out.slurp, "126\n", 'executes nothing that the program has written';
+    } else {
+        like ~$!, /Landlock/, 'this kernel cannot';
+    }
+}
+
 subtest 'project' => {
     my $project = $place.add('project');
     for $project, $project.add('.git') { .mkdir; .chmod(0o777) }
@@ -139,6 +149,7 @@ subtest 'async' => {
 }
 
 subtest 'wrong arguments' => {
+    throws-like { Forkless::Sandbox.new(:mode<landlock>, :strict) }, X::AdHoc, message => /strict/;
     throws-like { Forkless::Sandbox.new(:mode<landlock>, :linger(1)) }, X::AdHoc, message => /linger/;
     throws-like { Forkless::Sandbox.new(:other) }, X::AdHoc, message => /'no such option'/;
     throws-like { Forkless::Sandbox.new(:mode<other>) }, X::AdHoc, message => /namespaces/;

@@ -893,8 +893,14 @@ int forkless_cgroup_terminate(const forkless_cgroup *cgroup, int number, int64_t
 
 /* NETWORK: the caller's network, without Unix sockets. NETWORK_REFUSED: no sockets but pairs, as with Landlock anyway; else, in
  * namespaces, one with a loopback device alone. CHANGE_ATTRIBUTES, for Landlock: it may change modes, owners, extended attributes and times,
- * which then holds for every file of its user. */
-enum { FORKLESS_SANDBOX_NETWORK = 1, FORKLESS_SANDBOX_CHANGE_ATTRIBUTES = 2, FORKLESS_SANDBOX_NETWORK_REFUSED = 4 };
+ * which then holds for every file of its user. STRICT, in namespaces: -ENOTSUP without Landlock of Linux 6.12, and what it writes to /tmp and
+ * /dev/shm cannot be executed. */
+enum {
+    FORKLESS_SANDBOX_NETWORK = 1,
+    FORKLESS_SANDBOX_CHANGE_ATTRIBUTES = 2,
+    FORKLESS_SANDBOX_NETWORK_REFUSED = 4,
+    FORKLESS_SANDBOX_STRICT = 8
+};
 
 /* Lists end in a null pointer; NULL: none. read, write: paths that the program may read, or also write to, with all below them. keep_env:
  * names of variables that it inherits beside PATH, HOME, TERM, LANG and the like. project: as write, in

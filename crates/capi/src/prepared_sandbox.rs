@@ -22,12 +22,13 @@ pub(crate) struct SandboxOptions {
 const NETWORK: c_int = 1;
 const CHANGE_ATTRIBUTES: c_int = 2;
 const NETWORK_REFUSED: c_int = 4;
+const STRICT: c_int = 8;
 
 impl SandboxOptions {
     /// # Safety
     /// The lists are null, or end in a null pointer.
     unsafe fn prepare(&self, mut sandbox: Sandbox) -> Result<PreparedSandbox, Failure> {
-        let known = NETWORK | CHANGE_ATTRIBUTES | NETWORK_REFUSED;
+        let known = NETWORK | CHANGE_ATTRIBUTES | NETWORK_REFUSED | STRICT;
         if self.size != size_of::<Self>() || self.flags & !known != 0 {
             return Err(bad("the options have an unknown size or unknown flags"));
         }
@@ -50,7 +51,7 @@ impl SandboxOptions {
         if let Ok(limit) = u64::try_from(self.linger_ms) {
             sandbox.linger(Duration::from_millis(limit));
         }
-        sandbox.change_attributes(self.flags & CHANGE_ATTRIBUTES != 0);
+        sandbox.change_attributes(self.flags & CHANGE_ATTRIBUTES != 0).strict(self.flags & STRICT != 0);
         match self.flags & (NETWORK | NETWORK_REFUSED) {
             0 => {}
             NETWORK => _ = sandbox.network(Network::Host),

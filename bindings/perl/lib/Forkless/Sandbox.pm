@@ -8,9 +8,9 @@ our $VERSION = '0.1.0';
 
 # Those of forkless.h.
 my %NETWORK = (none => 0, host => 1, refused => 4);
-use constant CHANGE_ATTRIBUTES => 2;
+use constant { CHANGE_ATTRIBUTES => 2, STRICT => 8 };
 
-my %OPTION = map { $_ => 1 } qw(mode read write project network keep_env change_attributes linger raise);
+my %OPTION = map { $_ => 1 } qw(mode read write project network keep_env change_attributes linger strict raise);
 
 sub new {
     my ($class, %how) = @_;
@@ -24,6 +24,8 @@ sub new {
     Forkless::_croak("network: 'none' needs mode => 'namespaces'") if $network eq 'none' && $mode eq 'landlock';
     Forkless::_croak("change_attributes: for mode => 'landlock' alone") if $how{change_attributes} && $mode ne 'landlock';
     Forkless::_croak("linger: for mode => 'namespaces' alone") if defined $how{linger} && $mode ne 'namespaces';
+    Forkless::_croak("strict: for mode => 'namespaces' alone") if $how{strict} && $mode ne 'namespaces';
+    $flags |= STRICT            if $how{strict};
     $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
     my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env project)};
     my $self  = $class->_prepare($mode eq 'landlock', @lists, $flags, $how{linger}) or return Forkless::Error::give(\%how);
@@ -100,6 +102,10 @@ With C<landlock>, whether the program may change modes, owners and times. It may
 =item linger
 
 In namespaces, how many seconds other processes have when the program has ended. Default: 0.2.
+
+=item strict
+
+In namespaces, whether Landlock of Linux 6.12 is required, and what the program writes to F</tmp> and F</dev/shm> cannot be executed.
 
 =item raise
 

@@ -117,6 +117,7 @@ class Sandbox:
         keep_env: str | Iterable[str] | None = None,
         change_attributes: bool = False,
         linger: float | None = None,
+        strict: bool = False,
     ) -> Self: ...
     def check(self) -> None: ...
 

@@ -9,6 +9,7 @@ constant ERROR = 512;
 # Those of forkless.h.
 my %network = none => 0, host => 1, refused => 4;
 constant CHANGE-ATTRIBUTES = 2;
+constant STRICT = 8;
 # sizeof(forkless_sandbox_options), and where its lists are.
 constant OPTIONS = 56;
 constant LISTS = 16;
@@ -21,7 +22,7 @@ has @!names;
 # The variables of the process, which %*ENV is a copy of.
 has %!inherited;
 
-method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$network, :$keep-env, Bool :$change-attributes, Real :$linger, *%others) {
+method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$network, :$keep-env, Bool :$change-attributes, Real :$linger, Bool :$strict, *%others) {
     die "no such option of a sandbox: {%others.keys.sort.join(', ')}" if %others;
     die "mode: expected 'namespaces' or 'landlock', not '$mode'" unless $mode eq 'namespaces' | 'landlock';
     my $landlock = $mode eq 'landlock';
@@ -30,11 +31,12 @@ method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$networ
     die "network: 'none' needs mode => 'namespaces'" if $landlock && $net eq 'none';
     die "change-attributes: for mode => 'landlock' alone" if $change-attributes && !$landlock;
     die "linger: seconds, for mode => 'namespaces' alone" if $linger.defined && ($landlock || $linger < 0);
+    die "strict: for mode => 'namespaces' alone" if $strict && $landlock;
     # $*CWD need not be the directory of the process.
     my @paths = ($read, $write, $project).map({ .defined ?? .list.map(*.IO.absolute).list !! () });
     my @names = $keep-env.defined ?? $keep-env.list.map(~*) !! ();
     self.bless(:$landlock, :@names, lists => (@paths[0], @paths[1], @names, @paths[2]),
-        linger => $linger.defined ?? ($linger * 1000).Int !! -1, flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0))
+        linger => $linger.defined ?? ($linger * 1000).Int !! -1, flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0) +| ($strict ?? STRICT !! 0))
 }
 
 submethod BUILD(:$landlock, :@!names, :@lists, :$flags, :$linger --> Nil) {
