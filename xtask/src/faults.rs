@@ -182,7 +182,15 @@ pub fn copy(root: &Path, to: &Path, faults: &[Fault]) -> Result<()> {
     }
     let mut list = Command::new("git");
     list.current_dir(root).args(["ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate"]);
-    for name in testing::output(&mut list).context("git ls-files")?.lines().map(Path::new) {
+    let list = testing::output(&mut list).context("git ls-files")?;
+    // Modules that have moved since the last copy.
+    let mut there = Command::new("find");
+    there.arg(to).args(["-name", "*.rs", "-printf", "%P\\n"]);
+    let names: BTreeSet<&str> = list.lines().collect();
+    for name in testing::output(&mut there).unwrap_or_default().lines().filter(|name| !names.contains(name)) {
+        fs::remove_file(to.join(name))?;
+    }
+    for name in list.lines().map(Path::new) {
         let (from, to) = (root.join(name), to.join(name));
         let text = match broken.remove(name) {
             Some(text) => text.into_bytes(),

@@ -169,15 +169,15 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
     }
     let sandbox = &command.sandbox;
     // Every process of the same user may access a caller without capabilities anyway.
-    let is_capable = kernel::capabilities()[1] != 0;
-    let is_born_open = sandbox.makes(Namespace::User) && is_capable;
+    let is_capable = || kernel::capabilities()[1] != 0;
+    let is_born_open = sandbox.makes(Namespace::User) && is_capable();
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
     if sandbox.joins(Namespace::User) || is_born_open && (!has_maps || nix::unistd::geteuid().is_root()) {
         Some(Opens::AtBirth)
     } else if is_born_open {
         Some(Opens::WithMaps)
     } else {
-        sandbox.permitted.filter(|_| is_capable).map(|_| Opens::LessCapable)
+        sandbox.permitted.filter(|_| is_capable()).map(|_| Opens::LessCapable)
     }
 }
 
