@@ -218,8 +218,8 @@ impl KeepDumpable {
     pub fn begin() -> Result<Self, i32> {
         let mut refused = Ok(());
         let rights = Rights::of_thread();
-        // One that begins meanwhile makes this launch none that is alone, too.
-        let begun = BEGUN.load(Ordering::SeqCst) + 1;
+        // One that begins meanwhile makes this launch none that is alone, too. An old number does the same.
+        let begun = BEGUN.load(Ordering::Relaxed) + 1;
         let alone = loop {
             let (word, note) = Note::load();
             if note.is_busy() {
