@@ -87,7 +87,7 @@ impl Sandbox {
     ///
     /// The program
     /// - sees `/usr`, `/etc`, `/bin`, `/lib*`, `/sbin`, `/nix/store` and `/gnu/store`, read-only, and what [`read`](Self::read) and
-    ///   [`write`](Self::write) give; all else does not exist. `/tmp`, `/dev`, `/proc`, `/run` and `/var` are new for each launch
+    ///   [`write`](Self::write) and mounts of the command give; all else does not exist. `/tmp`, `/dev`, `/proc`, `/run` and `/var` are new for each launch
     /// - must start in a directory that it sees: give the working directory, or set [`Command::current_dir`]
     /// - sees and signals no process outside. The first process of its PID namespace is an init, which reaps, passes on the
     ///   signals that the handle sends, and ends when the program (or 200 ms later: [`linger`](Self::linger)) or the caller ends. Then nothing

@@ -402,7 +402,11 @@ fn is_writable(step: &MountStep, path: &Path, later: &[MountStep]) -> bool {
 fn is_on_own_file_system(places: &[GivenPath], before: &[MountStep], path: &Path) -> bool {
     let of_host = SHOWN.iter().map(|shown| (PathBuf::from(shown), false));
     let of_places = places.iter().map(|place| (place.path.clone(), false));
-    let is_new = |step: &MountStep| matches!(step, MountStep::Mount(Mount { kind: Some(kind), .. }) if kind != OVERLAY);
+    let is_new = |step: &MountStep| match step {
+        MountStep::Mount(Mount { kind: Some(kind), .. }) => kind != OVERLAY,
+        MountStep::FileSystem { kind, .. } => kind != OVERLAY,
+        step => matches!(step, MountStep::Devices(_)),
+    };
     let of_steps = before.iter().filter(|step| step.attaches()).map(|step| (in_root(step.target()), is_new(step)));
     let all = NEW.iter().map(|new| (PathBuf::from(new), true)).chain(of_host).chain(of_places).chain(of_steps);
     let around = all.filter(|(other, _)| path != other && path.starts_with(other));

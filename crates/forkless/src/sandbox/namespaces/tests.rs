@@ -578,14 +578,20 @@ fn mounts_of_the_command_are_made_in_its_root() {
     let Some(sandbox) = prepared(&Sandbox::new()) else { return };
     let mut command = shell(
         &sandbox,
-        "echo 1 > /work/x && cat /work/x; echo 2 > /work/in/y && echo written; echo 3 > /work/in/nested/z || echo fixed; \
-         mv /work/in/nested /work/in/moved || echo kept; ls -d /tmp/a/b /x/null; ls /x/proc 2>/dev/null; \
+        "echo 1 > /own/x && cat /own/x; echo 2 > /own/in/y && echo written; echo 3 > /own/in/nested/z || echo fixed; \
+         mv /own/in/nested /own/in/moved || echo kept; ls -d /tmp/a/b /x/null /x/etc/passwd /fs/in/nested; ls /x/proc 2>/dev/null; \
          for one in /x /again; do echo > $one/new || echo fixed; done; cat /again/1/comm",
     );
-    command.tmpfs("/work", "mode=777").bind(&inside, "/work/in").bind_read_only(&outside, "/work/in/nested");
-    command.make_dir("/tmp/a/b", 0o755).devices("/x").proc("/again").stderr(Stdio::null());
+    command.tmpfs("/own", "mode=777").bind(&inside, "/own/in").bind_read_only(&outside, "/own/in/nested");
+    command.file_system("tmpfs", [("mode", Some("755"))], 0, "/fs").bind(&inside, "/fs/in");
+    command
+        .make_dir("/tmp/a/b", 0o755)
+        .devices("/x")
+        .bind_read_only("/etc", "/x/etc")
+        .proc("/again")
+        .stderr(Stdio::null());
     let output = command.output().expect("a launch");
-    let wanted = "1\nwritten\nfixed\nkept\n/tmp/a/b\n/x/null\nfixed\nfixed\n";
+    let wanted = "1\nwritten\nfixed\nkept\n/fs/in/nested\n/tmp/a/b\n/x/etc/passwd\n/x/null\nfixed\nfixed\n";
     let found = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(found.starts_with(wanted) && found.len() > wanted.len(), "{found}");
     assert!(inside.join("y").exists() && !outside.join("z").exists());
