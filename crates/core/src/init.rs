@@ -48,13 +48,10 @@ impl Started {
 /// milliseconds, less than 2²⁰, that other processes have when the program has ended. It ends with NUL.
 pub fn word(socket: i32, requested: u8, linger: u32) -> [u8; 9] {
     let digit = |number: u32, shift: u32| DIGIT + (number >> shift & 31) as u8;
-    let of_socket = [10, 5, 0].map(|shift| digit(socket as u32, shift));
-    let of_linger = [15, 10, 5, 0].map(|shift| digit(linger.min(MOST_LINGER), shift));
-    let mut word = [0; 9];
-    word[..3].copy_from_slice(&of_socket);
-    word[3] = DIGIT + requested;
-    word[4..8].copy_from_slice(&of_linger);
-    word
+    let (socket, linger) = (socket as u32, linger.min(MOST_LINGER));
+    let [a, b, c] = [10, 5, 0].map(|shift| digit(socket, shift));
+    let [d, e, f, g] = [15, 10, 5, 0].map(|shift| digit(linger, shift));
+    [a, b, c, DIGIT + requested, d, e, f, g, 0]
 }
 
 /// The most milliseconds that the word can say.
