@@ -1,8 +1,7 @@
 //! `forkless.Cgroup`: limits of all processes of a program together.
 
-use crate::convert::Text;
+use crate::convert::{Text, timeout as limit};
 use crate::error;
-use crate::settings::timeout as limit;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;

@@ -1,10 +1,9 @@
 //! `forkless.Child`: the handle of a child that was started by `Prepared`.
 
-use crate::convert::{Int, seconds};
+use crate::convert::{Int, seconds, timeout as limit};
 use crate::error;
 use crate::request::Names;
 use crate::run::code;
-use crate::settings::timeout as limit;
 use forkless::Usage;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};

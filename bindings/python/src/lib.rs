@@ -14,6 +14,7 @@ mod run;
 mod cgroup;
 mod child;
 mod prepared;
+mod pty;
 mod sandbox;
 mod warm;
 
@@ -32,6 +33,8 @@ mod _forkless {
     use crate::error::tell_of;
     #[pymodule_export]
     use crate::prepared::{Prepared, prepare, start};
+    #[pymodule_export]
+    use crate::pty::Pty;
     #[pymodule_export]
     use crate::run::run;
     #[pymodule_export]

@@ -6,7 +6,8 @@ use crate::error;
 use crate::request::{Names, Request};
 use crate::settings;
 use crate::spawn::statuses_are_lost;
-use forkless::{Child, Prepared, Step};
+use forkless::internal::is_for_the_shell;
+use forkless::{Child, Prepared, ShellCommand, ShellRoute, Step};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -16,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Output};
 use std::time::Duration;
 
 /// The return code and the captured streams.
@@ -71,14 +72,45 @@ pub(crate) fn run<'py>(
         if let Some(warm) = &warm {
             settings::apply(&mut request.command, "warm", warm)?;
         }
-        request.prepare()
+        let line =
+            if shell && warm.is_none() { ShellCommand::of(request.command) } else { Err(Box::new(request.command)) };
+        match line {
+            Ok(line) => Ok((Err(line), request.names)),
+            Err(command) => {
+                let (prepared, names) = Request { command: *command, names: request.names }.prepare()?;
+                Ok((Ok(prepared), names))
+            }
+        }
     };
-    let (prepared, names) = request().inspect_err(|error| {
+    let (what, names) = request().inspect_err(|error| {
         let first = if is_list { list.get_item(0).ok() } else { Some(list.clone()) };
         error::tell(py, error, executable.or(first).as_ref(), Step::Check.describe(), None);
     })?;
-    let finished = to_the_end(py, &prepared, &names, input)?;
+    let finished = match what {
+        Ok(prepared) => to_the_end(py, &prepared, &names, input)?,
+        Err(line) => line_to_its_end(py, line, &names, input)?,
+    };
     completed(py, args, finished).map(Some)
+}
+
+/// The same for a line, without the shell where the result is the same. The environment is copied at the launch, so the GIL is held.
+fn line_to_its_end<'py>(
+    py: Python<'py>,
+    mut line: ShellCommand,
+    names: &Names<'py>,
+    input: Option<&[u8]>,
+) -> PyResult<Finished<'py>> {
+    let (mut child, ending) = line.launch_captured().map_err(|error| names.error(error))?.into_parts();
+    let is_direct = line.taken() == Some(&ShellRoute::Direct);
+    // Its ends of the pipes are held until then.
+    match py.detach(|| child.wait_spawn()) {
+        Ok(()) => finish(py, || Ok(child), names, input, |output| ending.output(output)),
+        Err(error) if is_direct && is_for_the_shell(&error) => {
+            let child = line.settings().launch().map_err(|error| names.error(error))?;
+            finish(py, || Ok(child), names, input, Ok)
+        }
+        Err(error) => Err(names.error(error)),
+    }
 }
 
 /// Reaps, as the standard module does before each launch, the ended children of dropped `Popen` objects.
@@ -164,21 +196,40 @@ pub(crate) fn to_the_end<'py>(
     names: &Names<'py>,
     input: Option<&[u8]>,
 ) -> PyResult<Finished<'py>> {
+    finish(py, || prepared.launch(), names, input, Ok)
+}
+
+/// `start` starts it, without the GIL; `end` changes what has come of it.
+fn finish<'py>(
+    py: Python<'py>,
+    start: impl FnOnce() -> io::Result<Child> + Send,
+    names: &Names<'py>,
+    input: Option<&[u8]>,
+    end: impl FnOnce(Output) -> io::Result<Output> + Send,
+) -> PyResult<Finished<'py>> {
+    let mut start = Some(start);
     let mut begun = None;
     let mut input = input.unwrap_or(&[]);
     loop {
         let answer = py.detach(|| {
             let running = match &mut begun {
                 Some(running) => running,
-                none => none.insert(Running::new(prepared.launch()?)?),
+                none => {
+                    let start = start.take().ok_or(io::ErrorKind::Other)?;
+                    none.insert(Running::new(start()?)?)
+                }
             };
             running.go_on(&mut input)
         });
         match answer {
             Ok(status) => {
-                let outputs = begun.map_or([None, None], |running| running.outputs);
-                let [stdout, stderr] = outputs.map(|output| output.map(|output| PyBytes::new(py, &output.bytes)));
-                return Ok((code(status), stdout, stderr));
+                let streams = begun.map_or([None, None], |running| running.outputs);
+                let is_piped = [streams[0].is_some(), streams[1].is_some()];
+                let [stdout, stderr] = streams.map(|stream| stream.map_or(Vec::new(), |stream| stream.bytes));
+                let ended = py.detach(|| end(Output { status, stdout, stderr })).map_err(|error| names.error(error))?;
+                let bytes = |is_piped: bool, bytes: &[u8]| is_piped.then(|| PyBytes::new(py, bytes));
+                let [stdout, stderr] = [bytes(is_piped[0], &ended.stdout), bytes(is_piped[1], &ended.stderr)];
+                return Ok((code(ended.status), stdout, stderr));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 if let Err(raised) = py.check_signals() {
@@ -203,10 +254,10 @@ pub(crate) fn code(status: ExitStatus) -> i32 {
 struct Running {
     child: Child,
     stdin: Option<OwnedFd>,
-    outputs: [Option<Output>; 2],
+    outputs: [Option<Stream>; 2],
 }
 
-struct Output {
+struct Stream {
     /// None after end of file.
     pipe: Option<OwnedFd>,
     bytes: Vec<u8>,
@@ -224,7 +275,7 @@ impl Running {
         }
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
         let outputs =
-            outputs.map(|pipe: Option<OwnedFd>| pipe.map(|pipe| Output { pipe: Some(pipe), bytes: Vec::new() }));
+            outputs.map(|pipe: Option<OwnedFd>| pipe.map(|pipe| Stream { pipe: Some(pipe), bytes: Vec::new() }));
         Ok(Self { child, stdin, outputs })
     }
 
@@ -234,7 +285,7 @@ impl Running {
             if input.is_empty() {
                 self.stdin = None;
             }
-            let mut open: Vec<&mut Output> =
+            let mut open: Vec<&mut Stream> =
                 self.outputs.iter_mut().flatten().filter(|one| one.pipe.is_some()).collect();
             match (&self.stdin, open.as_mut_slice()) {
                 (None, []) => return self.child.wait_interruptible(),
@@ -291,7 +342,7 @@ impl Running {
     }
 }
 
-impl Output {
+impl Stream {
     fn read(&mut self) -> io::Result<()> {
         let Some(pipe) = &self.pipe else { return Ok(()) };
         self.bytes.reserve(CHUNK);

@@ -2,14 +2,13 @@
 
 use crate::convert::{Text, each, named, owned, pairs, seconds};
 use crate::error::{in_python, of_setting};
-use crate::{mounts, request, sandbox, warm};
+use crate::{mounts, pty, request, sandbox, warm};
 use forkless::{
     BpfInstruction, Capability, CapabilitySet, Command, IoClass, Launcher, Namespace, Resource, Scheduler, Step,
 };
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use std::time::Duration;
 
 /// Sets one; its value is not None.
 pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -34,6 +33,7 @@ fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
             command.inherit_signal_mask(false);
             signals(command, value, Command::signal_block)?;
         }
+        "pty" => pty::apply(command, value)?,
         "sandbox" => sandbox::apply(command, value)?,
         "warm" => warm::apply(command, value)?,
         "launcher" => _ = command.launcher(named(value, LAUNCHERS)?),
@@ -152,13 +152,6 @@ fn sandbox(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyRes
         _ => return simple(command, name, value),
     }
     Ok(true)
-}
-
-/// How long something may take, as the standard module has it: a time that is over is none at all, and one that never comes (not a
-/// number, too) has no end.
-pub(crate) fn timeout(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
-    let seconds: f64 = value.extract()?;
-    Ok(if seconds <= 0.0 { Some(Duration::ZERO) } else { Duration::try_from_secs_f64(seconds).ok() })
 }
 
 fn signals(

@@ -12,7 +12,9 @@ from typing_extensions import assert_type
 
 import forkless
 import forkless.asyncio as own
-from forkless import PIPE, CapturedProcess, Popen, Settings, call, check_call, check_output, prepare, run
+from forkless import (
+    PIPE, CapturedProcess, CompletedPipeline, Pipeline, Popen, Pty, Settings, call, check_call, check_output, prepare, run, run_pipeline,
+)  # fmt: skip
 
 # bytes or str, depending on the arguments.
 assert_type(run(["true"]), subprocess.CompletedProcess[bytes])
@@ -25,6 +27,12 @@ assert_type(run(["true"], input=b"x", memory_file=True), subprocess.CompletedPro
 assert_type(run(["true"], capture_output=True, max_output=10), CapturedProcess[bytes])
 assert_type(run(["true"], capture_output=True, max_output=10, text=True).stdout_cut, int)
 assert_type(run(["true"], text=len(sys.argv) > 1), subprocess.CompletedProcess[Any])
+assert_type(run_pipeline(["true"], ["true"], capture_output=True, pipefail=True), CompletedPipeline[bytes])
+assert_type(run_pipeline({"args": ["true"], "nice": 5}, "true", text=True, input="x", timeout=5).returncodes, list[int])
+assert_type(Pipeline(["true"], ["true"], encoding="utf-8", stdin=PIPE), Pipeline[str])
+with Pty(24, 80) as pty:
+    assert_type(pty.read_until_exit(Popen(["true"], pty=pty), timeout=5), bytes)
+    assert_type(pty.size, tuple[int, int])
 assert_type(Popen(["true"]), Popen[bytes])
 assert_type(Popen(["true"], text=True), Popen[str])
 assert_type(Popen(["true"], encoding="utf-8"), Popen[str])

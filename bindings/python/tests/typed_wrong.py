@@ -34,6 +34,9 @@ number: int = run(["true"], text=True).stdout  # wrong
 text: str = check_output(["true"])  # wrong
 child: Popen[str] = Popen(["true"])  # wrong
 forkless.no_such  # wrong
+forkless.run_pipeline(["true"], stdout="x")  # wrong
+forkless.run_pipeline(["true"], {"nice": 5})  # wrong
+forkless.Popen(["true"], pty=5)  # wrong
 
 
 async def main() -> None:

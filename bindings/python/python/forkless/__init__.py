@@ -26,11 +26,12 @@ from subprocess import (
     list2cmdline,
 )
 
-from ._forkless import Cgroup, Child, Prepared, Sandbox, Warm, reap_orphans
+from ._forkless import Cgroup, Child, Prepared, Pty, Sandbox, Warm, reap_orphans
 from ._install import install, is_installed, uninstall
-from ._popen import Popen, PreexecWarning
 from ._output import CapturedProcess
-from ._run import call, check_call, check_output, getoutput, getstatusoutput, prepare, run
+from ._pipeline import CompletedPipeline, Pipeline
+from ._popen import Popen, PreexecWarning
+from ._run import call, check_call, check_output, getoutput, getstatusoutput, prepare, run, run_pipeline
 
 
 __version__ = "0.1.0"
@@ -53,10 +54,13 @@ __all__ = [
     "CapturedProcess",
     "Cgroup",
     "Child",
+    "CompletedPipeline",
     "CompletedProcess",
+    "Pipeline",
     "Popen",
     "PreexecWarning",
     "Prepared",
+    "Pty",
     "Sandbox",
     "Settings",
     "SubprocessError",
@@ -73,5 +77,6 @@ __all__ = [
     "prepare",
     "reap_orphans",
     "run",
+    "run_pipeline",
     "uninstall",
 ]

@@ -17,7 +17,7 @@ from subprocess import (
     TimeoutExpired as TimeoutExpired,
     list2cmdline as list2cmdline,
 )
-from typing import IO, Any, AnyStr, Literal, Union, overload
+from typing import IO, Any, AnyStr, Literal, Union, overload, type_check_only
 
 from _typeshed import ReadableBuffer, StrOrBytesPath
 from typing_extensions import TypeAlias, Unpack
@@ -26,6 +26,7 @@ from ._forkless import (
     Cgroup as Cgroup,
     Child as Child,
     Prepared as Prepared,
+    Pty as Pty,
     Sandbox as Sandbox,
     Warm as Warm,
     reap_orphans as reap_orphans,
@@ -43,10 +44,13 @@ __all__ = [
     "CapturedProcess",
     "Cgroup",
     "Child",
+    "CompletedPipeline",
     "CompletedProcess",
+    "Pipeline",
     "Popen",
     "PreexecWarning",
     "Prepared",
+    "Pty",
     "Sandbox",
     "Settings",
     "SubprocessError",
@@ -63,6 +67,7 @@ __all__ = [
     "prepare",
     "reap_orphans",
     "run",
+    "run_pipeline",
     "uninstall",
 ]
 
@@ -150,6 +155,69 @@ class Popen(subprocess.Popen[AnyStr]):
     def fileno(self) -> int: ...
     def signal_group(self, number: int) -> None: ...
     def terminate_group(self, grace: float, number: int = ...) -> int: ...
+
+@type_check_only
+class _OfEach(Settings, total=False):
+    executable: StrOrBytesPath | None
+    preexec_fn: Callable[[], object] | None
+    close_fds: bool
+    shell: bool
+    cwd: StrOrBytesPath | None
+    env: _Environment | None
+    restore_signals: bool
+    start_new_session: bool
+    pass_fds: Collection[int]
+    user: str | int | None
+    group: str | int | None
+    extra_groups: Iterable[str | int] | None
+    umask: int
+    pipesize: int
+    process_group: int | None
+    kill_group: bool
+
+@type_check_only
+class _Program(_OfEach):
+    args: _Command
+
+@type_check_only
+class _OfPipeline(_OfEach, total=False):
+    bufsize: int
+
+@type_check_only
+class _OfRun(_OfPipeline, total=False):
+    stdin: _File
+    stdout: _File
+    stderr: _File
+    capture_output: bool
+    timeout: float | None
+    check: bool
+
+_Part: TypeAlias = Union[_Command, _Program]
+
+class CompletedPipeline(CapturedProcess[AnyStr]):
+    returncodes: list[int]
+
+class Pipeline(Popen[AnyStr]):
+    @overload
+    def __init__(
+        self: Pipeline[bytes], *commands: _Part, pipefail: bool = False, max_output: int | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, text: Literal[False] | None = None, encoding: None = None, errors: None = None,
+        **keywords: Unpack[_OfPipeline],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: Pipeline[str], *commands: _Part, pipefail: bool = False, max_output: int | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, text: Literal[True], encoding: str | None = None, errors: str | None = None,
+        **keywords: Unpack[_OfPipeline],
+    ) -> None: ...  # fmt: skip
+    @overload
+    def __init__(
+        self: Pipeline[str], *commands: _Part, pipefail: bool = False, max_output: int | None = None, stdin: _File = None,
+        stdout: _File = None, stderr: _File = None, text: bool | None = None, encoding: str, errors: str | None = None,
+        **keywords: Unpack[_OfPipeline],
+    ) -> None: ...  # fmt: skip
+    @property
+    def returncodes(self) -> list[int | None]: ...
 
 @overload
 def run(
@@ -330,6 +398,22 @@ def check_output(
     extra_groups: Iterable[str | int] | None = None, encoding: str | None = None, errors: str | None = None, text: bool | None = None,
     umask: int = -1, pipesize: int = -1, process_group: int | None = None, kill_group: bool = False, **settings: Unpack[Settings],
 ) -> Any: ...  # fmt: skip
+
+@overload
+def run_pipeline(
+    *commands: _Part, pipefail: bool = False, max_output: int | None = None, input: ReadableBuffer | None = None, text: Literal[False] | None = None, encoding: None = None, errors: None = None,
+    **keywords: Unpack[_OfRun],
+) -> CompletedPipeline[bytes]: ...  # fmt: skip
+@overload
+def run_pipeline(
+    *commands: _Part, pipefail: bool = False, max_output: int | None = None, input: str | None = None, text: Literal[True], encoding: str | None = None, errors: str | None = None,
+    **keywords: Unpack[_OfRun],
+) -> CompletedPipeline[str]: ...  # fmt: skip
+@overload
+def run_pipeline(
+    *commands: _Part, pipefail: bool = False, max_output: int | None = None, input: str | None = None, text: bool | None = None, encoding: str, errors: str | None = None,
+    **keywords: Unpack[_OfRun],
+) -> CompletedPipeline[str]: ...  # fmt: skip
 
 if sys.version_info >= (3, 11):
     def getstatusoutput(cmd: _Command, *, encoding: str | None = None, errors: str | None = None) -> tuple[int, str]: ...

@@ -60,7 +60,7 @@ class _Kept:
 
 
 class LimitedPopen(Popen):
-    """A Popen whose `communicate` keeps so many bytes of each stream."""
+    """A Popen whose `communicate` keeps so many bytes of each stream (None: all)."""
 
     def __init__(self, *args, max_output, **keywords):
         self._max_output = max_output
@@ -68,6 +68,8 @@ class LimitedPopen(Popen):
         super().__init__(*args, **keywords)
 
     def communicate(self, input=None, timeout=None):
+        if self._max_output is None:
+            return super().communicate(input, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         kept = {stream: _Kept(self._max_output) for stream in (self.stdout, self.stderr) if stream}
         try:

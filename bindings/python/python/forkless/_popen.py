@@ -24,8 +24,8 @@ class Popen(subprocess.Popen):
 
     In addition to the standard keywords it takes those of `forkless.Settings`, process_group and pipesize on every version of Python, and:
 
-    kill_group: the child leads a process group (process_group=0, unless process_group or start_new_session is given), and `kill()` kills
-    the whole group, also when `run` times out.
+    kill_group: the child leads a process group (process_group=0, unless process_group, start_new_session or pty is given), and `kill()`
+    kills the whole group, also when `run` times out.
     """
 
     _forkless_kept = None
@@ -45,7 +45,7 @@ class Popen(subprocess.Popen):
         if encoding is None and (text or universal_newlines or errors) and _launch.warns_of_encoding():
             _launch.warn("'encoding' argument not specified.", EncodingWarning)
             encoding = _launch.encoding()
-        if kill_group and process_group is None and not start_new_session:
+        if kill_group and process_group is None and not start_new_session and "pty" not in self._settings:
             process_group = 0
         self._kills_group = kill_group
         self._group = -1 if process_group is None else process_group

@@ -7,6 +7,7 @@ import types
 
 from . import _forkless, _launch
 from ._output import CapturedProcess, LimitedPopen
+from ._pipeline import CompletedPipeline, Pipeline
 from ._popen import Popen
 
 PIPE = subprocess.PIPE
@@ -152,6 +153,12 @@ def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
 
 def _limited(popenargs, max_output, input, capture_output, timeout, check, memory_file, kwargs):
     _check(popenargs, input, capture_output, kwargs)
+    _check_most(popenargs, max_output, capture_output, memory_file, kwargs)
+    words = dict(kwargs, input=input, capture_output=capture_output, timeout=timeout, check=check)
+    return _run_by(LimitedPopen, CapturedProcess, popenargs, max_output, words)[0]
+
+
+def _check_most(popenargs, max_output, capture_output, memory_file, kwargs):
     why = None
     if type(max_output) is not int or max_output < 1:
         why = "max_output must be a positive number of bytes"
@@ -163,17 +170,39 @@ def _limited(popenargs, max_output, input, capture_output, timeout, check, memor
         error = ValueError(why)
         _forkless.tell(error, _program(popenargs, kwargs))
         raise error
+
+
+def _run_by(popen, result, popenargs, max_output, words):
+    """The standard function with another class. Returns the result and the Popen."""
     begun = []
 
-    def popen(*args, **keywords):
-        begun.append(LimitedPopen(*args, max_output=max_output, **keywords))
+    def start(*args, **keywords):
+        begun.append(popen(*args, max_output=max_output, **keywords))
         return begun[0]
 
-    limited = types.FunctionType(_run.__code__, dict(_names, Popen=popen), "run", _run.__defaults__, _run.__closure__)
-    limited.__kwdefaults__ = _run.__kwdefaults__
-    done = limited(*popenargs, input=input, capture_output=capture_output, timeout=timeout, check=check, **kwargs)
-    made = CapturedProcess(done.args, done.returncode, done.stdout, done.stderr)
+    run = types.FunctionType(_run.__code__, dict(_names, Popen=start), "run", _run.__defaults__, _run.__closure__)
+    run.__kwdefaults__ = _run.__kwdefaults__
+    done = run(*popenargs, **words)
+    made = result(done.args, done.returncode, done.stdout, done.stderr)
     made.stdout_cut, made.stderr_cut = (begun[0].cut.get(name, 0) for name in ("stdout", "stderr"))
+    return made, begun[0]
+
+
+def run_pipeline(*commands, pipefail=False, max_output=None, input=None, text=None, encoding=None, errors=None, **kwargs):
+    """Runs programs at the same time, each of which reads what the one before it writes, and waits for their end. It takes the commands and
+    keywords of `Pipeline`, and those of `run`. Returns a `CompletedPipeline`.
+    """
+    kwargs.update(input=input, text=text, encoding=encoding, errors=errors)
+    capture_output, popenargs = kwargs.get("capture_output"), commands[:1]
+    _check(popenargs, input, capture_output, kwargs)
+    if max_output is not None:
+        _check_most(popenargs, max_output, capture_output, False, kwargs)
+
+    def popen(*args, **keywords):
+        return Pipeline(*args, pipefail=pipefail, **keywords)
+
+    made, pipeline = _run_by(popen, CompletedPipeline, commands, max_output, kwargs)
+    made.returncodes = pipeline.returncodes
     return made
 
 

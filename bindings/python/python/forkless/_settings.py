@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Literal, 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike, StrOrBytesPath
 
-    from ._forkless import Sandbox, Warm
+    from ._forkless import Pty, Sandbox, Warm
 
 
 class Settings(TypedDict, total=False):
@@ -33,6 +33,8 @@ class Settings(TypedDict, total=False):
     """Signals that are blocked, in place of the caller's mask."""
     launcher: Literal['clone', 'fork', 'posix_spawn'] | None
     """"clone", "fork" or "posix_spawn"."""
+    pty: Pty | None
+    """A `forkless.Pty`: the session, the controlling terminal, and the standard streams that are not set otherwise."""
     sandbox: bool | Sandbox | None
     """A `forkless.Sandbox`: what the program may do, if it is not trusted. True: `Sandbox()`."""
     warm: bool | Warm | None

@@ -5,6 +5,7 @@ The running event loop (also uvloop) watches the child's pidfd: no thread, no si
 
 import asyncio
 import concurrent.futures
+import errno
 import os
 import signal
 import subprocess
@@ -12,9 +13,9 @@ import warnings
 import weakref
 
 from . import _forkless, _launch
-from ._popen import Popen
+from ._popen import Popen, _Descriptor
 
-__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "create_subprocess_exec", "create_subprocess_shell"]
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "PtyStream", "create_subprocess_exec", "create_subprocess_shell", "open_pty"]
 
 PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
 
@@ -38,6 +39,56 @@ async def create_subprocess_shell(cmd, stdin=None, stdout=None, stderr=None, lim
         raise ValueError("cmd must be a string")
     program = kwargs.get("executable") or "/bin/sh"
     return await _create([program, "-c", cmd], stdin, stdout, stderr, limit, kwargs)
+
+
+class PtyStream(asyncio.StreamReader):
+    """The caller's side of a terminal, from `open_pty`: a StreamReader of what is on the screen. It ends when the process and all others that
+    have the terminal open have ended.
+    """
+
+    def __init__(self, pty, limit, loop):
+        super().__init__(limit=limit, loop=loop)
+        self._fd = _Descriptor(os.dup(pty.fileno()))
+        self._writing = asyncio.Lock()
+
+    async def write(self, data):
+        """Types the bytes. It waits while the program does not read them."""
+        loop, left = asyncio.get_running_loop(), memoryview(data)
+        async with self._writing:
+            while left:
+                if self._fd is None:
+                    raise ValueError("the stream has been closed")
+                fd = self._fd.number
+                try:
+                    left = left[os.write(fd, left) :]
+                except BlockingIOError:
+                    ready = loop.create_future()
+                    loop.add_writer(fd, _wake, ready)
+                    try:
+                        await ready
+                    finally:
+                        loop.remove_writer(fd)
+
+    def close(self):
+        """Closes it. The terminal hangs up when the Pty is closed, too."""
+        self._fd = None
+        self._transport.close()
+
+
+async def open_pty(pty, process, limit=_LIMIT):
+    """Opens the `forkless.Pty` of a process, which is non-blocking from then on: returns a `PtyStream`."""
+    loop = asyncio.get_running_loop()
+    stream = PtyStream(pty, limit, loop)
+    # Held open so that reads do not end while the process runs: it may open the terminal as /dev/tty.
+    held = [_Descriptor(pty.follower())]
+    copy = open(os.dup(pty.fileno()), "rb", buffering=0)
+    try:
+        await loop.connect_read_pipe(lambda: _Screen(pty, stream, loop), copy)
+    except BaseException:
+        copy.close()
+        raise
+    process._ended.add_done_callback(lambda _: held.clear())
+    return stream
 
 
 async def _create(words, stdin, stdout, stderr, limit, kwargs):
@@ -272,6 +323,25 @@ class Process:
 
 async def _read(stream):
     return None if stream is None else await stream.read()
+
+
+class _Screen(asyncio.StreamReaderProtocol):
+    """The protocol of a terminal. When nobody has it open, a read fails with EIO."""
+
+    def __init__(self, pty, reader, loop):
+        super().__init__(reader, loop=loop)
+        self._pty = pty
+
+    def connection_lost(self, exc):
+        if isinstance(exc, OSError) and exc.errno == errno.EIO:
+            exc = None
+            try:
+                # Written between the kernel's two looks.
+                while rest := self._pty.read():
+                    self.data_received(rest)
+            except (OSError, ValueError):
+                pass  # it is open again, or has been closed
+        super().connection_lost(exc)
 
 
 class _Input(asyncio.streams.FlowControlMixin, asyncio.Protocol):

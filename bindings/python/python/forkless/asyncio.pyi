@@ -5,9 +5,10 @@ from typing import IO, Any
 from _typeshed import StrOrBytesPath
 from typing_extensions import Unpack
 
+from ._forkless import Pty
 from ._settings import AsyncSettings
 
-__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "create_subprocess_exec", "create_subprocess_shell"]
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "PtyStream", "create_subprocess_exec", "create_subprocess_shell", "open_pty"]
 
 class Process:
     pid: int
@@ -22,6 +23,11 @@ class Process:
     def send_signal(self, signal: int) -> None: ...
     def terminate(self) -> None: ...
     def kill(self) -> None: ...
+
+class PtyStream(asyncio.StreamReader):
+    def __init__(self, pty: Pty, limit: int, loop: asyncio.AbstractEventLoop) -> None: ...
+    async def write(self, data: bytes | bytearray | memoryview) -> None: ...
+    def close(self) -> None: ...
 
 async def create_subprocess_exec(
     program: StrOrBytesPath,
@@ -40,3 +46,4 @@ async def create_subprocess_shell(
     limit: int = 65536,
     **settings: Unpack[AsyncSettings],
 ) -> Process: ...
+async def open_pty(pty: Pty, process: Process, limit: int = 65536) -> PtyStream: ...
