@@ -8,6 +8,7 @@ const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
 const { begin, coldReason, mayLaunch, ours, packed, toOptions: toLow, toRequest } = require('./handle.js');
+const { Pty } = require('./pty.js');
 const { Sandbox } = require('./sandbox.js');
 const { settingsOf } = require('./settings.js');
 
@@ -23,6 +24,8 @@ class Child extends ChildProcess {
     this[kFailure] = undefined;
     /** Why the launch was not warm. Undefined if it was, or if `warm` was not set. */
     this.coldReason = undefined;
+    /** The stream of its terminal, with the option `pty`. */
+    this.pty = undefined;
   }
 
   // Node makes the error of a failed launch from its errno; this one says more.
@@ -94,7 +97,7 @@ function variablesOf(env) {
 // What child_process makes of a caller's arguments, and the settings.
 function toOptions(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
-  const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, sandbox: given, ...others } = options ?? {};
+  const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, sandbox: given, pty, ...others } = options ?? {};
   const sandbox = given == null || given === false ? undefined : Sandbox.of(given);
   if (typeof file !== 'string' || file === '') throw new TypeError('file is not a string, or empty');
   noNul(file, 'file');
@@ -115,13 +118,22 @@ function toOptions(file, args, options) {
     detached: Boolean(detached),
     uid,
     gid,
-    stdio: stdio ?? 'pipe',
+    ...(pty ? onTerminal(pty, stdio) : { stdio: stdio ?? 'pipe' }),
     serialization: serialization ?? 'json',
     settings: settingsOf(sandbox ? { ...others, sandbox: Sandbox.toSetting(sandbox, env == null) } : others),
     // Its number is valid as long as the object exists.
     sandbox,
     ...others,
   };
+}
+
+// The standard streams that are not set otherwise are the terminal; Node takes them for `ignore`.
+function onTerminal(pty, stdio) {
+  if (pty !== true && typeof pty !== 'object') throw new TypeError('pty is not true, nor an object with rows and columns');
+  const given = typeof stdio === 'string' ? [stdio, stdio, stdio] : Array.from(stdio ?? []);
+  const streams = [0, 1, 2].filter((number) => given[number] == null);
+  for (const number of streams) given[number] = 'ignore';
+  return { stdio: given, terminal: { size: pty, streams } };
 }
 
 // `launch(request)` starts it by the addon; `request()` is what the addon is asked for.
@@ -190,8 +202,28 @@ function limit(child, { timeout, killSignal, signal }) {
 }
 
 /** Starts a program: child_process.spawn with the settings of forkless. */
-function spawn(file, args, options) {
-  return start(toOptions(file, args, options), (request) => native.launch(packed(request())));
+function spawn(file, args, given) {
+  const options = toOptions(file, args, given);
+  const launch = (request) => native.launch(packed(request()));
+  if (!options.terminal) return start(options, launch);
+  const pty = new Pty(options.terminal.size);
+  try {
+    options.settings = { ...options.settings, pty: Pty.toSetting(pty, options.terminal.streams) };
+    const child = start(options, launch);
+    if (child.pid === undefined) pty.destroy();
+    else child.once('exit', () => Pty.released(pty));
+    child.pty = pty;
+    return child;
+  } catch (error) {
+    pty.destroy();
+    throw error;
+  }
+}
+
+// Where a child has pipes, or there is no child yet.
+function noTerminal(options) {
+  if (options?.terminal ?? options?.pty) throw new TypeError('pty is an option of spawn()');
+  return options;
 }
 
 // The same for run(), beside the event loop where the launch takes long: a promise of the child.
@@ -209,7 +241,7 @@ class Prepared {
   #plan;
 
   constructor(file, args, options) {
-    this.#options = toOptions(file, args, options);
+    this.#options = noTerminal(toOptions(file, args, options));
   }
 
   /** Starts it once. */
@@ -230,4 +262,4 @@ function prepare(file, args, options) {
   return new Prepared(file, args, options);
 }
 
-module.exports = { Child, LONGEST, Prepared, after, checkSignal, prepare, spawn, spawnAhead };
+module.exports = { Child, LONGEST, Prepared, after, checkSignal, noTerminal, prepare, spawn, spawnAhead };

@@ -1,4 +1,5 @@
 /// <reference types="node" />
+import { type ReadStream } from 'node:tty';
 import { ChildProcess, type IOType, type SerializationType, type StdioOptions } from 'node:child_process';
 import type { Settings } from './settings.js';
 
@@ -12,6 +13,8 @@ export interface SpawnOptions extends Settings {
   /** All variables of the child (default: `process.env`). */
   env?: NodeJS.ProcessEnv;
   gid?: number;
+  /** A new terminal (pts(4)) for the standard streams that `stdio` does not set, in a session of its own: `pty` of the child. For `spawn`. */
+  pty?: boolean | { rows?: number; columns?: number };
   killSignal?: NodeJS.Signals | number;
   /** What the program may do, if it is not trusted: a `Sandbox`, or the options of one for this launch. True: `{}`. */
   sandbox?: Sandbox | SandboxOptions | boolean;
@@ -121,6 +124,25 @@ export class Child extends ChildProcess {
   killGroup(signal?: NodeJS.Signals | number): boolean;
   /** Why the launch was not warm. Undefined if it was, or if `warm` was not set. */
   readonly coldReason?: string;
+  /** The caller's side of its terminal, with the option `pty`. */
+  readonly pty?: Pty;
+}
+
+/**
+ * A terminal, of which a child has the other side: what is written is typed, what is read is on the screen. It ends when the child and all others
+ * that have it open have ended. `destroy()` hangs it up. `setRawMode(true)`: bytes pass unchanged.
+ */
+export interface Pty extends ReadStream {
+  /** `/dev/pts/N`. */
+  readonly path: string;
+  readonly rows: number;
+  readonly columns: number;
+  /** Changes the size. The programs in the foreground get SIGWINCH. */
+  resize(rows: number, columns: number): void;
+  /** Whether typed bytes come back (default: yes). */
+  echo(on: boolean): void;
+  /** Types the end-of-file character, which ends one read of one program. */
+  sendEof(): void;
 }
 
 /** A command that is compiled once and started any number of times. */
@@ -129,7 +151,7 @@ export class Prepared {
   spawn(): Child;
 }
 
-export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization'> {
+export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization' | 'pty'> {
   /** Reject with an `ExitError` unless the program exits with 0 within its limits (default: false). */
   check?: boolean;
   /** Milliseconds after `killSignal`, at a limit, until SIGKILL follows (default: never). */
@@ -192,6 +214,23 @@ export function run(file: string, args: readonly string[], options: RunOptions &
 export function run(file: string, options: RunOptions & { encoding: 'buffer' }): Promise<Result<Buffer>>;
 export function run(file: string, args?: readonly string[], options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
 export function run(file: string, options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
+
+/** A program of a pipeline: its file and arguments, or these with options for it alone. */
+export type PipelineProgram = readonly [file: string, ...args: string[]] | (Omit<SpawnOptions, 'stdio' | 'pty' | 'timeout' | 'signal'> & { file: string; args?: readonly string[] });
+
+export interface PipelineOptions extends RunOptions {
+  /** The last program that failed counts, as with a shell's `set -o pipefail` (default: the last program). */
+  pipefail?: boolean;
+}
+
+/** The last program's end and output, the standard errors of all, and how each has ended. */
+export interface PipelineResult<Output> extends Result<Output> {
+  ends: Exit[];
+}
+
+/** Runs programs at the same time, each of which reads what the one before it writes, to the end of all. The limits are for all together. */
+export function runPipeline(programs: Iterable<PipelineProgram>, options: PipelineOptions & { encoding: 'buffer' }): Promise<PipelineResult<Buffer>>;
+export function runPipeline(programs: Iterable<PipelineProgram>, options?: PipelineOptions & { encoding?: BufferEncoding }): Promise<PipelineResult<string>>;
 
 /** A part of a command: one argument, or a part of one. A result is what the program has printed, without newlines at its end. */
 export type TemplateValue = string | number | bigint | Result<string>;

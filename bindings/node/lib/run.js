@@ -1,21 +1,25 @@
 'use strict';
 
-// run(): a program to its end, with its output.
+// run() and runPipeline(): programs to their end, with their output.
 
+const fs = require('node:fs');
+const native = require('./native.js');
 const { ExitError } = require('./error.js');
-const { LONGEST, after, checkSignal, spawn, spawnAhead } = require('./child.js');
+const { LONGEST, after, checkSignal, noTerminal, spawn, spawnAhead } = require('./child.js');
 
 const MAX_BUFFER = 1024 * 1024;
 
-// What a stream writes, up to a limit that all streams of a run share.
-function collect(stream, room, onFull) {
+// What streams write, up to a limit that all streams of a run share.
+function collect(streams, room, onFull) {
   const chunks = [];
-  stream?.on('data', (chunk) => {
-    const kept = chunk.subarray(0, room.left);
-    room.left -= kept.length;
-    if (kept.length > 0) chunks.push(kept);
-    if (kept.length < chunk.length) onFull();
-  });
+  for (const stream of streams) {
+    stream?.on('data', (chunk) => {
+      const kept = chunk.subarray(0, room.left);
+      room.left -= kept.length;
+      if (kept.length > 0) chunks.push(kept);
+      if (kept.length < chunk.length) onFull();
+    });
+  }
   return () => Buffer.concat(chunks);
 }
 
@@ -45,43 +49,102 @@ function check({ input, killSignal, grace, encoding }) {
   }
 }
 
+// The options of a run, and those of its launches.
+function split(options) {
+  const {
+    input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', grace, killGroup = false, encoding = 'utf8', check: mustSucceed = false,
+    signal, ...others
+  } = noTerminal(options) ?? {};
+  if (killGroup) others.detached = true;
+  signal?.throwIfAborted();
+  check({ input, killSignal, grace, encoding });
+  return [{ input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, signal }, others];
+}
+
 /**
  * Runs a program to its end. The promise has its exit code or signal and its output. It is rejected if the program cannot be
  * started, and with `check: true` if it does not exit with 0.
  */
 async function run(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
-  const {
-    input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', grace, killGroup = false, encoding = 'utf8', check: mustSucceed = false,
-    signal, ...others
-  } = options ?? {};
-  if (killGroup) others.detached = true;
-  signal?.throwIfAborted();
-  check({ input, killSignal, grace, encoding });
-  const launch = { stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'], ...others };
+  const [how, others] = split(options);
+  const launch = { stdio: [how.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'], ...others };
   // A sandbox takes milliseconds, in which the event loop has other work.
   const child = others.sandbox && !others.stdio ? await spawnAhead(file, args, launch) : spawn(file, args, launch);
+  return complete([child], how, file, ([end]) => end);
+}
+
+/**
+ * Runs programs at the same time, each of which reads what the one before it writes, to the end of all. Each is an array of a file and its
+ * arguments, or an object with these as `file` and `args`, and with options for this program alone. The result is that of `run` with the last
+ * program's end and output, everyone's standard error, and `ends`. With `pipefail: true` the last program that failed counts.
+ */
+async function runPipeline(programs, options) {
+  const { pipefail = false, ...more } = options ?? {};
+  const [how, others] = split(more);
+  const each = Array.from(programs, (one) => (Array.isArray(one) ? { file: one[0], args: one.slice(1) } : { ...one }));
+  if (each.length === 0) throw new TypeError('a pipeline needs a program');
+  if ([others, ...each].some((one) => one.stdio != null)) throw new TypeError('the streams of a pipeline are its own: stdio is not possible');
+  const children = [];
+  let source = how.input === undefined ? 'ignore' : 'pipe';
+  try {
+    for (const [n, { file, args, ...own }] of each.entries()) {
+      const [next, sink] = n + 1 < each.length ? native.pipe() : [undefined, 'pipe'];
+      try {
+        const child = spawn(file, args, noTerminal({ ...others, ...own, stdio: [source, sink, 'pipe'] }));
+        if (child.pid === undefined) throw await new Promise((resolve) => child.once('error', resolve));
+        children.push(child);
+      } finally {
+        // The child has them. An open writing end would keep the next program from the end of its input.
+        close(source, sink);
+        source = next;
+      }
+    }
+  } catch (error) {
+    close(source);
+    for (const child of children) {
+      child.on('error', () => {});
+      if (how.killGroup) child.killGroup();
+      else child.kill('SIGKILL');
+    }
+    throw error;
+  }
+  const last = (ends) => ends.at(-1);
+  const failed = (ends) => ends.filter(({ code }) => code !== 0).at(-1) ?? last(ends);
+  return complete(children, how, each.at(-1).file, (ends) => ({ ...(pipefail ? failed : last)(ends), ends }));
+}
+
+function close(...ends) {
+  for (const end of ends) if (typeof end === 'number') fs.closeSync(end);
+}
+
+// Waits for all programs, with the limits. `pick` says whose end counts.
+function complete(children, { input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, signal }, file, pick) {
+  const child = children.at(-1);
   return new Promise((resolve, reject) => {
     const state = { timedOut: false, truncated: false };
-    const kill = (number) => (killGroup ? child.killGroup(number) : child.kill(number));
+    const kill = (number) => children.forEach((one) => (killGroup ? one.killGroup(number) : one.kill(number)));
+    const hasEnded = (one) => one.exitCode !== null || one.signalCode !== null;
     let last;
     const stop = (why) => {
       if (state[why]) return;
       state[why] = true;
       kill(killSignal);
       if (grace !== undefined) last ??= setTimeout(() => kill('SIGKILL'), Math.min(grace, LONGEST));
-      // What the program has started may hold the pipes for as long as it likes.
-      const letGo = () => {
-        if (grace !== undefined && killGroup) endGroup(child.pid);
-        [child.stdout, child.stderr].forEach((stream) => stream?.destroy());
-      };
-      if (child.exitCode === null && child.signalCode === null) child.once('exit', letGo);
-      else letGo();
+      for (const one of children) {
+        // What the program has started may hold the pipes for as long as it likes.
+        const letGo = () => {
+          if (grace !== undefined && killGroup) endGroup(one.pid);
+          [one.stdout, one.stderr].forEach((stream) => stream?.destroy());
+        };
+        if (hasEnded(one)) letGo();
+        else one.once('exit', letGo);
+      }
     };
     const room = { left: maxBuffer };
-    const stdout = collect(child.stdout, room, () => stop('truncated'));
-    const stderr = collect(child.stderr, room, () => stop('truncated'));
-    feed(child.stdin, input);
+    const stdout = collect([child.stdout], room, () => stop('truncated'));
+    const stderr = collect(children.map((one) => one.stderr), room, () => stop('truncated'));
+    feed(children[0].stdin, input);
     const timer = after(timeout, () => stop('timedOut'));
     const abort = () => stop('aborted');
     if (signal?.aborted) abort();
@@ -91,28 +154,35 @@ async function run(file, args, options) {
       clearTimeout(last);
       signal?.removeEventListener('abort', abort);
     };
-    // More than one may come: each limit sends a signal, which may be refused.
-    child.on('error', (error) => {
-      settle();
-      reject(error);
-    });
-    child.once('close', (code, killedBy) => {
+    const finish = () => {
       settle();
       if (state.aborted) return reject(signal.reason);
       const decode = (bytes) => (encoding === 'buffer' ? bytes : bytes.toString(encoding));
+      const ends = children.map((one) => ({ code: one.exitCode, signal: one.signalCode }));
       const result = {
         pid: child.pid,
-        code,
-        signal: killedBy,
+        ...pick(ends),
         stdout: decode(stdout()),
         stderr: decode(stderr()),
         timedOut: state.timedOut,
         truncated: state.truncated,
       };
-      const failed = code !== 0 || state.timedOut || state.truncated;
+      const failed = result.code !== 0 || state.timedOut || state.truncated;
       return mustSucceed && failed ? reject(new ExitError(file, result)) : resolve(result);
-    });
+    };
+    let open = children.length;
+    for (const one of children) {
+      // More than one may come: each limit sends a signal, which may be refused.
+      one.on('error', (error) => {
+        settle();
+        reject(error);
+      });
+      one.once('close', () => {
+        open -= 1;
+        if (open === 0) finish();
+      });
+    }
   });
 }
 
-module.exports = { run };
+module.exports = { run, runPipeline };

@@ -13,6 +13,7 @@ mod request;
 mod settings;
 mod sandbox;
 mod cgroup;
+mod pty;
 mod error;
 mod watch;
 mod spawn;

@@ -1,6 +1,6 @@
 //! Builds a command from what JavaScript has prepared.
 
-use crate::{sandbox, settings};
+use crate::{pty, sandbox, settings};
 use forkless::{
     Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step,
     internal::{is_for_the_shell, preset::keeps},
@@ -156,8 +156,12 @@ impl Request {
     /// The line, if this is what `exec` and `shell: true` start, and nothing in it is between the shell and its program:
     /// the caller of a session kills its group, and further descriptors are the shell's too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
-        // A sandbox is for the shell, too.
-        if self.settings.as_ref().is_some_and(|settings| settings.contains_key("sandbox")) {
+        // They are for the shell, too.
+        if self
+            .settings
+            .as_ref()
+            .is_some_and(|settings| ["sandbox", "pty"].iter().any(|name| settings.contains_key(*name)))
+        {
             return Ok(None);
         }
         if !is_shell(&self.file) || self.detached || self.uid.is_some() || self.gid.is_some() || self.stdio.len() > 3 {
@@ -198,7 +202,7 @@ impl Request {
         self.identity(command, sandbox.is_some())?;
         for (number, what) in (0..).zip(&self.stdio) {
             match *what {
-                NULL if number > 2 => {}
+                NULL if number > 2 || pty::is_stream(self.settings.as_ref(), number) => {}
                 // As libuv does; ours would be open for writing, too.
                 NULL if number == 0 => _ = command.fd(null_for_reading()?, number),
                 NULL => _ = command.fd(Stdio::null(), number),

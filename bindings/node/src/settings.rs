@@ -39,6 +39,7 @@ fn set(command: &mut Command, name: &str, value: &Value) -> Done<bool> {
         }
         // Part of the request: it also decides on the environment.
         "sandbox" => {}
+        "pty" => crate::pty::apply(command, value)?,
         "launcher" => _ = command.launcher(named(value, LAUNCHERS)?),
         "best_effort" => {
             for words in each(value)? {

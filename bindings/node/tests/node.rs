@@ -98,6 +98,16 @@ fn programs_run_in_sandboxes() {
 }
 
 #[test]
+fn programs_have_terminals() {
+    passes("pty.test.js");
+}
+
+#[test]
+fn pipelines_run() {
+    passes("pipeline.test.js");
+}
+
+#[test]
 fn programs_run_in_cgroups() {
     passes("cgroup.test.js");
 }

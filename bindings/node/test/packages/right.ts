@@ -1,4 +1,4 @@
-import { $, Child, ExitError, LaunchError, install, prepare, run, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
+import { $, Child, ExitError, LaunchError, install, prepare, run, runPipeline, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
 
 const settings: Settings = { nice: 5, rlimits: { nofile: [10, 'unlimited'], as: 1n << 40n }, unshare: ['user', 'net'], uidMap: [[0, 1000, 1]], seccomp: new Uint8Array(8), noNewPrivs: true };
 
@@ -9,6 +9,11 @@ async function use(): Promise<void> {
   const raw: Result<Buffer> = await $({ encoding: 'buffer', cwd: '/', grace: 100 })`ls ${listed}`;
   const child: Child = spawn('ls', { stdio: ['ignore', 'pipe', 2], cwd: new URL('file:///') });
   const { code, signal } = await child.wait();
+  const piped = await runPipeline([['sort'], { file: 'uniq', args: ['-c'], nice: 5 }], { input: 'b', pipefail: true, timeout: 500 });
+  const counts: (number | null)[] = piped.ends.map((end) => end.code);
+  const pty = spawn('sh', [], { pty: { rows: 24, columns: 80 }, stdio: [null, 'pipe'] }).pty;
+  pty?.resize(50, 120);
+  pty?.write(`${piped.stdout} ${counts.length} ${pty.path}`, () => pty.sendEof());
   child.killGroup('SIGTERM');
   prepare('true', [], settings).spawn().kill();
   const installed: boolean = install();

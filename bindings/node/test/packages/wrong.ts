@@ -1,6 +1,9 @@
-import { $, Prepared, prepare, run, spawn } from '../../lib/index.js';
+import { $, Prepared, prepare, run, runPipeline, spawn } from '../../lib/index.js';
 
 run(['ls']); // wrong
+run('ls', { pty: true }); // wrong
+runPipeline([{ args: ['x'] }]); // wrong
+spawn('ls', { pty: 'yes' }); // wrong
 run('ls', { nice: 'high' }); // wrong
 spawn('ls', { unshare: ['everything'] }); // wrong
 spawn('ls', { nonsense: true }); // wrong

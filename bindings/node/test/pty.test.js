@@ -1,0 +1,84 @@
+'use strict';
+
+// Children on a terminal.
+
+const assert = require('node:assert');
+const fs = require('node:fs');
+const { once } = require('node:events');
+const { test } = require('node:test');
+const { LaunchError, prepare, run, runPipeline, spawn } = require('..');
+
+async function screen(pty) {
+  let text = '';
+  for await (const chunk of pty) text += chunk;
+  return text;
+}
+
+test('a program has the terminal', async () => {
+  const line = 'tty; tty <&2; stty size; ps -o stat= -p $$ | cut -c2; test -t 1 && echo yes > /dev/tty';
+  const child = spawn('sh', ['-c', line], { pty: { rows: 30, columns: 100 } });
+  const { path } = child.pty;
+  assert.match(path, /^\/dev\/pts\/\d+$/);
+  assert.strictEqual(child.stdin, null);
+  assert.deepStrictEqual((await screen(child.pty)).split('\r\n'), [path, path, '30 100', 's', 'yes', '']);
+  assert.deepStrictEqual(await child.wait(), { code: 0, signal: null });
+});
+
+test('what is typed, sizes, and keys that signal', async () => {
+  const child = spawn('wc', ['-l'], { pty: true });
+  child.pty.echo(false);
+  child.pty.write('one\ntwo\n', () => child.pty.sendEof());
+  assert.strictEqual(await screen(child.pty), '2\r\n');
+  const sleep = spawn('sleep', ['60'], { pty: true, killGroup: true });
+  sleep.pty.resume();
+  sleep.pty.write('\x03');
+  assert.deepStrictEqual(await sleep.wait(), { code: null, signal: 'SIGINT' });
+  const sized = spawn('sh', ['-c', "trap 'stty size; exit' WINCH; echo; while :; do sleep 0.01; done"], { pty: true });
+  await once(sized.pty, 'readable');
+  sized.pty.resize(50, 120);
+  assert.deepStrictEqual([sized.pty.rows, sized.pty.columns], [50, 120]);
+  assert.strictEqual(await screen(sized.pty), '\r\n50 120\r\n');
+});
+
+test('streams that are set stay', async () => {
+  const child = spawn('sh', ['-c', 'test -t 0 && echo out; echo err >&2'], { pty: true, stdio: [null, 'pipe'] });
+  let out = '';
+  child.stdout.on('data', (chunk) => { out += chunk; });
+  assert.strictEqual(await screen(child.pty), 'err\r\n');
+  await child.wait();
+  assert.strictEqual(out, 'out\n');
+  const none = spawn('sh', ['-c', 'cat; test -t 0 || echo null > /dev/tty'], { pty: true, stdio: 'ignore' });
+  assert.strictEqual(await screen(none.pty), 'null\r\n');
+});
+
+test('much output, and no end, is lost', async () => {
+  const child = spawn('seq', ['100000'], { pty: true });
+  assert.strictEqual(await screen(child.pty), Array.from({ length: 100000 }, (_, n) => `${n + 1}\r\n`).join(''));
+});
+
+test('destroy() hangs up, and nothing is left', async () => {
+  const count = () => fs.readdirSync('/proc/self/fd').filter((fd) => {
+    try {
+      return fs.readlinkSync(`/proc/self/fd/${fd}`).includes('pt');
+    } catch {
+      return false;
+    }
+  }).length;
+  const before = count();
+  const child = spawn('sleep', ['60'], { pty: true });
+  child.pty.destroy();
+  assert.deepStrictEqual(await child.wait(), { code: null, signal: 'SIGHUP' });
+  assert.throws(() => spawn('true', { pty: true, noSuchOption: 1 }), /noSuchOption|no_such_option/);
+  const missing = spawn('/nonexistent/program', [], { pty: true });
+  const [error] = await once(missing, 'error');
+  assert.ok(error instanceof LaunchError);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.strictEqual(count(), before);
+});
+
+test('where it is not possible, an error says so', async () => {
+  for (const pty of ['yes', { rows: -1 }, { columns: 1.5 }]) assert.throws(() => spawn('true', [], { pty }), /^TypeError: pty/);
+  assert.throws(() => prepare('true', [], { pty: true }), /pty is an option of spawn/);
+  await assert.rejects(run('true', [], { pty: true }), /pty is an option of spawn/);
+  await assert.rejects(runPipeline([['true']], { pty: true }), /pty is an option of spawn/);
+});
