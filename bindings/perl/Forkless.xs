@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <forkless.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,6 +74,8 @@ HANDLE(waitset, forkless_waitset_free)
 HANDLE(warm, forkless_warm_free)
 HANDLE(sandbox, forkless_sandbox_free)
 HANDLE(cgroup, forkless_cgroup_free)
+HANDLE(pty, forkless_pty_free)
+HANDLE(pipeline, forkless_pipeline_free)
 
 static void put(pTHX_ SV *object, MGVTBL *kind, void *pointer) {
     sv_magicext(SvRV(object), NULL, PERL_MAGIC_ext, kind, pointer, 0)->mg_flags |= MGf_DUP;
@@ -99,6 +102,8 @@ static MAGIC *magic_of(pTHX_ SV *object, MGVTBL *kind, const char *what) {
 #define WARM(object) ((forkless_warm *)magic_of(aTHX_ object, &warm_magic, "Forkless::Warm")->mg_ptr)
 #define SANDBOX(object) ((forkless_sandbox *)magic_of(aTHX_ object, &sandbox_magic, "Forkless::Sandbox")->mg_ptr)
 #define CGROUP(object) ((forkless_cgroup *)magic_of(aTHX_ object, &cgroup_magic, "Forkless::Cgroup")->mg_ptr)
+#define PTY(object) ((forkless_pty *)magic_of(aTHX_ object, &pty_magic, "Forkless::Pty")->mg_ptr)
+#define PIPELINE(object) ((forkless_pipeline *)magic_of(aTHX_ object, &pipeline_magic, "Forkless::Pipeline")->mg_ptr)
 #define WAITSET(object) ((forkless_waitset *)magic_of(aTHX_ object, &waitset_magic, "Forkless::WaitSet")->mg_ptr)
 
 /* ---- Perl values to C ---- */
@@ -299,6 +304,18 @@ static SV *output_object(pTHX_ forkless_output *output) {
     STORE(hash, "usage", usage_hash(aTHX_ &output->usage));
     forkless_output_free(output);
     return sv_bless(newRV_noinc((SV *)hash), gv_stashpvs("Forkless::Output", GV_ADD));
+}
+
+static int is_of(pTHX_ SV *object, MGVTBL *kind) {
+    return SvROK(object) && SvTYPE(SvRV(object)) >= SVt_PVMG && mg_findext(SvRV(object), PERL_MAGIC_ext, kind) != NULL;
+}
+
+/* The number of programs of a pipeline, and a place for their statuses, which perl frees. */
+static int room_of(pTHX_ SV *pipeline, int **statuses) {
+    int count = forkless_pipeline_count(PIPELINE(pipeline));
+    SV *room = sv_2mortal(newSV((count + 1) * sizeof(int)));
+    *statuses = (int *)SvPVX(room);
+    return count;
 }
 
 /* A handle as of open on a pipe: close waits for the program. */
@@ -558,6 +575,12 @@ PPCODE:
     XSRETURN_YES;
 
 void
+_pty(SV *self, SV *pty)
+PPCODE:
+    ANSWER(forkless_command_pty(COMMAND(self), PTY(pty)), NULL, "pty");
+    XSRETURN_YES;
+
+void
 _call(SV *self, unsigned number, int result, ...)
 PREINIT:
     forkless_call_arg args[6];
@@ -629,11 +652,19 @@ CODE:
     how.grace_ms = ms_of(aTHX_ grace);
     how.linger_ms = ms_of(aTHX_ linger);
     PERL_FLUSHALL_FOR_CHILD;
-    if (SvROK(self) && mg_findext(SvRV(self), PERL_MAGIC_ext, &prepared_magic) != NULL)
+    AV *statuses = NULL;
+    if (is_of(aTHX_ self, &prepared_magic)) {
         ANSWER(forkless_prepared_capture(PREPARED(self), &how, &output, &error), &error, NULL);
-    else
+    } else if (is_of(aTHX_ self, &pipeline_magic)) {
+        int *all, count = room_of(aTHX_ self, &all);
+        ANSWER(forkless_pipeline_capture(PIPELINE(self), &how, count, all, &output, &error), &error, NULL);
+        statuses = newAV();
+        for (int n = 0; n < count; n++) av_push(statuses, newSViv(all[n]));
+    } else {
         ANSWER(forkless_command_capture(COMMAND(self), &how, &output, &error), &error, NULL);
+    }
     RETVAL = output_object(aTHX_ output);
+    if (statuses != NULL) (void)hv_stores((HV *)SvRV(RETVAL), "statuses", newRV_noinc((SV *)statuses));
 OUTPUT:
     RETVAL
 
@@ -1015,6 +1046,130 @@ PPCODE:
     magic->mg_ptr = NULL;
     ANSWER(forkless_cgroup_end(group, &error), &error, NULL);
     XSRETURN_YES;
+
+MODULE = Forkless    PACKAGE = Forkless::Pty
+
+PROTOTYPES: DISABLE
+
+SV *
+_new(const char *class, unsigned short rows, unsigned short columns)
+PREINIT:
+    forkless_error error;
+    forkless_pty *pty;
+    struct winsize size = { 0 };
+CODE:
+    size.ws_row = rows;
+    size.ws_col = columns;
+    ANSWER(forkless_pty_open(&size, &pty, &error), &error, NULL);
+    RETVAL = make(aTHX_ class, &pty_magic, pty);
+OUTPUT:
+    RETVAL
+
+void
+_number(SV *self, int argument = 0)
+ALIAS:
+    _fd = 0
+    _send_eof = 1
+    _make_raw = 2
+    _echo = 3
+PPCODE:
+    const forkless_pty *pty = PTY(self);
+    int answer = ix == 0   ? forkless_pty_fd(pty)
+                 : ix == 1 ? forkless_pty_send_eof(pty)
+                 : ix == 2 ? forkless_pty_make_raw(pty)
+                           : forkless_pty_echo(pty, argument);
+    ANSWER(answer, NULL, GvNAME(CvGV(cv)) + 1);
+    mXPUSHi(answer);
+
+void
+_size(SV *self)
+PREINIT:
+    struct winsize size;
+PPCODE:
+    ANSWER(forkless_pty_size(PTY(self), &size), NULL, "size");
+    mXPUSHi(size.ws_row);
+    mXPUSHi(size.ws_col);
+
+void
+_resize(SV *self, unsigned short rows, unsigned short columns)
+PREINIT:
+    struct winsize size = { 0 };
+PPCODE:
+    size.ws_row = rows;
+    size.ws_col = columns;
+    ANSWER(forkless_pty_resize(PTY(self), &size), NULL, "resize");
+    XSRETURN_YES;
+
+void
+_path(SV *self)
+PREINIT:
+    char path[64];
+PPCODE:
+    ANSWER(forkless_pty_path(PTY(self), path, sizeof path), NULL, "path");
+    mXPUSHp(path, strlen(path));
+
+void
+_read_until_exit(SV *self, SV *child, SV *linger)
+PREINIT:
+    forkless_error error;
+    forkless_output *output;
+PPCODE:
+    ANSWER(forkless_pty_read_until_exit(PTY(self), CHILD(child), SvOK(linger) ? ms_of(aTHX_ linger) : 0, &output, &error), &error, NULL);
+    SV *out = sv_2mortal(newSVpvn(output->out, output->out_size));
+    SvTAINTED_on(out);
+    XPUSHs(out);
+    mXPUSHi(output->status);
+    forkless_output_free(output);
+
+MODULE = Forkless    PACKAGE = Forkless::Pipeline
+
+PROTOTYPES: DISABLE
+
+SV *
+_new(const char *class, bool pipefail)
+PREINIT:
+    forkless_pipeline *pipeline;
+CODE:
+    ANSWER(forkless_pipeline_new(&pipeline), NULL, "pipeline");
+    forkless_pipeline_pipefail(pipeline, pipefail);
+    RETVAL = make(aTHX_ class, &pipeline_magic, pipeline);
+OUTPUT:
+    RETVAL
+
+void
+_add(SV *self, SV *command)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    if (is_of(aTHX_ command, &prepared_magic))
+        ANSWER(forkless_pipeline_prepared(PIPELINE(self), PREPARED(command)), NULL, "pipeline");
+    else
+        ANSWER(forkless_pipeline_command(PIPELINE(self), COMMAND(command), &error), &error, NULL);
+    XSRETURN_YES;
+
+void
+_status(SV *self)
+PREINIT:
+    forkless_error error;
+    int *statuses, status;
+PPCODE:
+    int count = room_of(aTHX_ self, &statuses);
+    PERL_FLUSHALL_FOR_CHILD;
+    ANSWER(forkless_pipeline_status(PIPELINE(self), count, statuses, &status, &error), &error, NULL);
+    mXPUSHi(status);
+    for (int n = 0; n < count; n++) mXPUSHi(statuses[n]);
+
+void
+_spawn(SV *self)
+PREINIT:
+    forkless_error error;
+PPCODE:
+    int count = forkless_pipeline_count(PIPELINE(self));
+    SV *room = sv_2mortal(newSV((count + 1) * sizeof(forkless_child *)));
+    forkless_child **children = (forkless_child **)SvPVX(room);
+    PERL_FLUSHALL_FOR_CHILD;
+    ANSWER(forkless_pipeline_spawn(PIPELINE(self), count, children, &error), &error, NULL);
+    for (int n = 0; n < count; n++) mXPUSHs(make(aTHX_ "Forkless::Child", &child_magic, children[n]));
 
 MODULE = Forkless    PACKAGE = Forkless::WaitSet
 

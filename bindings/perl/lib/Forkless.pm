@@ -252,6 +252,14 @@ Limits of all processes of a program together. Load it with C<use Forkless::Cgro
 
 What a program may do that is not trusted. Load it with C<use Forkless::Sandbox>.
 
+=item L<Forkless::Pipeline>
+
+Programs, each of which reads what the one before it writes. Load it with C<use Forkless::Pipeline>.
+
+=item L<Forkless::Pty>
+
+A pseudo-terminal for a program. Load it with C<use Forkless::Pty>.
+
 =item L<Forkless::Pipe>
 
 C<popen>, C<open2>, C<open3>.

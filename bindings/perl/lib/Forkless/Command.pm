@@ -55,6 +55,7 @@ sub _setting {
     return $self->environment($value)                           if $name eq 'environment';
     return $self->warm($value)                                  if $name eq 'warm';
     return $self->sandbox($value)                               if $name eq 'sandbox';
+    return $self->pty($value)                                   if $name eq 'pty';
     return $self->cgroup($value)                                if $name eq 'cgroup' && ref $value ne 'ARRAY';
     my $kinds = Forkless::Command::_kinds($name) // Forkless::_croak("no such setting: $name");
     return $self->set($name, $value) if ref $value ne 'ARRAY' || $kinds =~ /\A[LNB]\z/;
@@ -119,6 +120,14 @@ sub sandbox {
     return $self->_sandbox($sandbox) ? $self : Forkless::Error::give($self);
 }
 
+# A Forkless::Pty. It lives as long as the command and its children.
+sub pty {
+    my ($self, $pty) = @_;
+    return $self if !defined $pty;
+    $self->{pty} = $pty;
+    return $self->_pty($pty) ? $self : Forkless::Error::give($self);
+}
+
 # A Forkless::Cgroup, or a handle or the number of a descriptor of the directory of one.
 sub cgroup {
     my ($self, $group) = @_;
@@ -163,12 +172,14 @@ sub stream {
 sub spawn {
     my ($self) = @_;
     my $child = $self->_spawn or return Forkless::Error::give($self);
+    $child->{pty} = $self->{pty};
     return $child->_pass_on($self->{raise});
 }
 
 sub launch {
     my ($self) = @_;
     my $child = $self->_launch or return Forkless::Error::give($self);
+    $child->{pty} = $self->{pty};
     return $child->_pass_on($self->{raise});
 }
 
@@ -184,6 +195,7 @@ sub prepare {
     my $prepared = $self->_prepare or return Forkless::Error::give($self);
     $prepared->{raise}   = $self->{raise};
     $prepared->{handles} = { %{ $self->{handles} // {} } };
+    $prepared->{pty}     = $self->{pty};
     return $prepared;
 }
 
@@ -296,6 +308,11 @@ Experimental.
 
 A L<Forkless::Sandbox>, or a reference to a hash of the options of one: what the program may do, if it is not trusted.
 
+=item pty
+
+A L<Forkless::Pty>: the program starts a session on this terminal, which is its controlling terminal, and those of its standard streams that are
+not set otherwise.
+
 =item raise
 
 With a true value, errors are thrown as L<Forkless::Error> objects.
@@ -341,6 +358,12 @@ Redirects a descriptor of the program, with the values of C<stdout> above.
     $command->sandbox({ mode => 'landlock', write => ['.'] });
 
 The setting C<sandbox>.
+
+=head2 pty($pty)
+
+    $command->pty(Forkless::Pty->new);
+
+The setting C<pty>.
 
 =head2 warm($warm)
 
