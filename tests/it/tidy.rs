@@ -3,7 +3,7 @@
 testing::usual_surroundings!();
 
 use forkless_tests::modules::Modules;
-use forkless_tests::public;
+use forkless_tests::{features, public};
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -405,4 +405,54 @@ fn resources_have_the_names_of_the_library_in_perl() {
     let list = after.split_once("qw(").and_then(|(_, rest)| rest.split_once(')')).expect("names").0;
     let names: Vec<String> = list.split_whitespace().map(str::to_lowercase).collect();
     assert_eq!(names, forkless::Resource::ALL.map(forkless::Resource::name));
+}
+
+/// A feature of the Rust library is a row of the table, and each language has it, or a reason.
+#[test]
+fn each_language_has_each_feature_or_a_reason() {
+    let root = root();
+    let places: [(&str, &str, &[&str]); 5] = [
+        ("c", "crates/capi/include", &["h"]),
+        ("python", "bindings/python/python", &["pyi", "py"]),
+        ("node", "bindings/node/lib", &["ts"]),
+        ("perl", "bindings/perl/lib", &["pm"]),
+        ("raku", "bindings/raku/lib", &["rakumod"]),
+    ];
+    let read = |(language, below, endings): &(&'static str, &str, &[&str])| {
+        let all = endings.iter().flat_map(|ending| files(ending)).filter(|path| path.starts_with(root.join(below)));
+        (*language, all.map(|path| fs::read_to_string(path).expect("a source")).collect::<String>())
+    };
+    let mut sources: BTreeMap<&str, String> = places.iter().map(read).collect();
+    let exported = public::exported(&root.join("crates/forkless/src/lib.rs"));
+    let functions = public::functions(&root.join("crates/forkless/src"), &["lib.rs"]);
+    let names = functions.iter().map(|one| format!("fn {}\n", one.name.rsplit("::").next().unwrap_or_default()));
+    sources.insert("rust", exported.iter().map(|name| format!("pub {name}\n")).chain(names).collect());
+
+    let features = features::all();
+    let rows: Vec<&String> = features.iter().flat_map(|feature| &feature.items).collect();
+    for name in &exported {
+        assert_eq!(rows.iter().filter(|row| **row == name).count(), 1, "{name} is of no feature: tests/features.toml");
+    }
+    for row in &rows {
+        assert!(exported.contains(*row), "{row} of a feature is not exported");
+    }
+    for feature in &features {
+        assert_eq!(feature.cells.len(), features::LANGUAGES.len(), "{feature:?}");
+        for (language, _) in features::LANGUAGES {
+            let cell = &feature.cells[language];
+            match cell.strip_prefix('–') {
+                Some(why) => assert!(why.starts_with(": ") && why.len() > 8, "{language}: {cell:?} has no reason"),
+                None => assert_named(cell, language, &sources[language]),
+            }
+        }
+    }
+}
+
+/// Each name in backticks is of the language's package. What follows a name is an example of its use.
+fn assert_named(cell: &str, language: &str, source: &str) {
+    for code in cell.split('`').skip(1).step_by(2) {
+        let name = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':').next();
+        let name = name.unwrap_or_default().trim_matches(':').rsplit("::").next().unwrap_or_default();
+        assert!(!name.is_empty() && source.contains(name), "{language}: no {name:?} of {code:?} in its package");
+    }
 }

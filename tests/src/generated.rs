@@ -1,5 +1,7 @@
-//! `cargo xtask settings`: what other languages and the docs have of the library's table of settings, written between marks in their files.
+//! `cargo xtask settings`: what other languages and the docs have of the library's tables of settings and features, written between marks
+//! in their files.
 
+use crate::features;
 use forkless::Step;
 use forkless::settings::{Row, TABLE};
 use std::fmt::Write;
@@ -29,6 +31,12 @@ const PARTS: &[Part] = &[
         begin: "  // settings: begin\n",
         end: "  // settings: end",
         text: node,
+    },
+    Part {
+        file: "docs/faq.md",
+        begin: "<!-- features: begin -->\n",
+        end: "<!-- features: end -->",
+        text: features::table,
     },
     Part { file: "docs/settings.md", begin: "<!-- settings: begin -->\n", end: "<!-- settings: end -->", text: docs },
 ];

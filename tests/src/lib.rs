@@ -6,6 +6,7 @@
 
 pub mod attributes;
 pub mod filter;
+pub mod features;
 pub mod generated;
 pub mod matrix;
 pub mod modules;

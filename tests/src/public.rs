@@ -37,6 +37,19 @@ pub fn functions(src: &Path, roots: &[&str]) -> Vec<Function> {
     found
 }
 
+/// What a root declares or exports as public, with its public modules.
+pub fn exported(root: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(root).expect("a source");
+    let mut found = names(&text);
+    let mut is_hidden = false;
+    for line in text.lines() {
+        let module = line.strip_prefix("pub mod ").filter(|_| !is_hidden);
+        found.extend(module.map(|name| name.trim_end_matches(';').to_owned()));
+        is_hidden = line == "#[doc(hidden)]" || is_hidden && line.starts_with('#');
+    }
+    found
+}
+
 /// What a root declares or exports as public.
 fn names(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
