@@ -1,4 +1,5 @@
 /// <reference types="node" />
+import { type Readable } from 'node:stream';
 import { type ReadStream } from 'node:tty';
 import { ChildProcess, type IOType, type SerializationType, type StdioOptions } from 'node:child_process';
 import type { Settings } from './settings.js';
@@ -156,12 +157,14 @@ export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization'
   check?: boolean;
   /** Milliseconds after `killSignal`, at a limit, until SIGKILL follows (default: never). */
   grace?: number;
-  /** What the program reads (default: nothing). */
-  input?: string | Uint8Array;
+  /** What the program reads (default: nothing). A stream may be that of a file. */
+  input?: string | Uint8Array | Readable;
   /** The process leads a session, which is killed at a limit unless the process itself has ended (default: false). */
   killGroup?: boolean;
   /** The most bytes of both outputs together; at more the program is killed (default: 1 MiB). */
   maxBuffer?: number;
+  /** Show the output of the program as that of this process, too (default: false). */
+  show?: boolean;
 }
 
 export interface Result<Output> extends Exit {
@@ -214,6 +217,13 @@ export function run(file: string, args: readonly string[], options: RunOptions &
 export function run(file: string, options: RunOptions & { encoding: 'buffer' }): Promise<Result<Buffer>>;
 export function run(file: string, args?: readonly string[], options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
 export function run(file: string, options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
+
+/**
+ * The lines that a program writes, without their ends, while it runs. A caller that takes no more ends the program. Rejects as `run` does, with
+ * an `ExitError` unless `check` is false. `maxBuffer` is for standard error.
+ */
+export function lines(file: string, args?: readonly string[], options?: RunOptions & { encoding?: BufferEncoding }): AsyncGenerator<string, void, void>;
+export function lines(file: string, options?: RunOptions & { encoding?: BufferEncoding }): AsyncGenerator<string, void, void>;
 
 /** A program of a pipeline: its file and arguments, or these with options for it alone. */
 export type PipelineProgram = readonly [file: string, ...args: string[]] | (Omit<SpawnOptions, 'stdio' | 'pty' | 'timeout' | 'signal'> & { file: string; args?: readonly string[] });

@@ -1,8 +1,10 @@
 'use strict';
 
-// run() and runPipeline(): programs to their end, with their output.
+// run(), runPipeline() and lines(): programs to their end, with their output.
 
 const fs = require('node:fs');
+const readline = require('node:readline');
+const { Readable, pipeline } = require('node:stream');
 const native = require('./native.js');
 const { ExitError } = require('./error.js');
 const { LONGEST, after, checkSignal, noTerminal, spawn, spawnAhead } = require('./child.js');
@@ -24,10 +26,12 @@ function collect(streams, room, onFull) {
 }
 
 function feed(stdin, input) {
-  if (!stdin) return;
+  if (!stdin) return undefined;
   // A program need not read its input.
   stdin.on('error', () => {});
-  stdin.end(input);
+  if (!(input instanceof Readable)) return stdin.end(input);
+  // An error of the stream ends the input.
+  return pipeline(input, stdin, () => {});
 }
 
 // Kills what is left of the group of a program that has ended, but for other users' processes.
@@ -44,8 +48,8 @@ function check({ input, killSignal, grace, encoding }) {
   checkSignal(killSignal);
   if (grace !== undefined && !(typeof grace === 'number' && grace >= 0)) throw new TypeError('grace is not a number of milliseconds');
   if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) throw new TypeError(`Unknown encoding: ${encoding}`);
-  if (input != null && typeof input !== 'string' && !ArrayBuffer.isView(input)) {
-    throw new TypeError('input is not a string or bytes');
+  if (input != null && typeof input !== 'string' && !ArrayBuffer.isView(input) && !(input instanceof Readable)) {
+    throw new TypeError('input is not a string, bytes or a readable stream');
   }
 }
 
@@ -53,12 +57,12 @@ function check({ input, killSignal, grace, encoding }) {
 function split(options) {
   const {
     input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', grace, killGroup = false, encoding = 'utf8', check: mustSucceed = false,
-    signal, ...others
+    show = false, signal, ...others
   } = noTerminal(options) ?? {};
   if (killGroup) others.detached = true;
   signal?.throwIfAborted();
   check({ input, killSignal, grace, encoding });
-  return [{ input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, signal }, others];
+  return [{ input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, show, signal }, others];
 }
 
 /**
@@ -66,12 +70,40 @@ function split(options) {
  * started, and with `check: true` if it does not exit with 0.
  */
 async function run(file, args, options) {
+  const [child, how] = await begin(file, args, options);
+  return complete([child], how, file, ([end]) => end);
+}
+
+async function begin(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const [how, others] = split(options);
   const launch = { stdio: [how.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'], ...others };
   // A sandbox takes milliseconds, in which the event loop has other work.
-  const child = others.sandbox && !others.stdio ? await spawnAhead(file, args, launch) : spawn(file, args, launch);
-  return complete([child], how, file, ([end]) => end);
+  return [others.sandbox && !others.stdio ? await spawnAhead(file, args, launch) : spawn(file, args, launch), how];
+}
+
+/**
+ * The lines that a program writes, while it runs, for `for await`: `run` with `check: true` by default, and maxBuffer for standard error
+ * alone. A caller that takes no more lines ends the program.
+ */
+async function* lines(file, args, options) {
+  if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
+  const [child, how] = await begin(file, args, { check: true, ...options });
+  const interface_ = readline.createInterface({ input: child.stdout.setEncoding(how.encoding), crlfDelay: Infinity });
+  const ended = complete([child], { ...how, isRead: true }, file, ([end]) => end);
+  ended.catch(() => {});
+  let isWhole = false;
+  try {
+    yield* interface_;
+    isWhole = true;
+  } finally {
+    if (!isWhole) {
+      child.stdout.destroy();
+      if (how.killGroup) child.killGroup();
+      else child.kill('SIGKILL');
+    }
+  }
+  await ended;
 }
 
 /**
@@ -119,7 +151,8 @@ function close(...ends) {
 }
 
 // Waits for all programs, with the limits. `pick` says whose end counts.
-function complete(children, { input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, signal }, file, pick) {
+// `isRead`: the caller has the output.
+function complete(children, { input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, show, isRead, signal }, file, pick) {
   const child = children.at(-1);
   return new Promise((resolve, reject) => {
     const state = { timedOut: false, truncated: false };
@@ -142,8 +175,12 @@ function complete(children, { input, timeout, maxBuffer, killSignal, grace, kill
       }
     };
     const room = { left: maxBuffer };
-    const stdout = collect([child.stdout], room, () => stop('truncated'));
+    const stdout = collect(isRead ? [] : [child.stdout], room, () => stop('truncated'));
     const stderr = collect(children.map((one) => one.stderr), room, () => stop('truncated'));
+    if (show) {
+      child.stdout?.pipe(process.stdout, { end: false });
+      children.forEach((one) => one.stderr?.pipe(process.stderr, { end: false }));
+    }
     feed(children[0].stdin, input);
     const timer = after(timeout, () => stop('timedOut'));
     const abort = () => stop('aborted');
@@ -185,4 +222,4 @@ function complete(children, { input, timeout, maxBuffer, killSignal, grace, kill
   });
 }
 
-module.exports = { run, runPipeline };
+module.exports = { lines, run, runPipeline };

@@ -27,6 +27,44 @@ test('run feeds a large input and reads a large output', async () => {
   assert.ok(stdout.equals(input));
 });
 
+test('run takes a stream as input, and shows what it keeps', async () => {
+  const { Readable } = require('node:stream');
+  const file = path.join(os.tmpdir(), `forkless-input-${process.pid}`);
+  fs.writeFileSync(file, 'x'.repeat(1 << 20));
+  assert.strictEqual((await run('wc', ['-c'], { input: fs.createReadStream(file) })).stdout, `${1 << 20}\n`);
+  fs.rmSync(file);
+  assert.strictEqual((await run('cat', { input: Readable.from(['a', 'b']) })).stdout, 'ab');
+  assert.strictEqual((await run('cat', { input: fs.createReadStream('/nonexistent/file') })).stdout, '');
+  assert.strictEqual((await run('true', { input: Readable.from(['a'.repeat(1 << 20)]) })).code, 0);
+  await assert.rejects(run('cat', { input: {} }), /input is not/);
+  const code = `require(${JSON.stringify(path.join(__dirname, '..'))}).run('sh', ['-c', 'echo out; echo err >&2'], { show: true }).then((r) => console.log(JSON.stringify(r.stdout + r.stderr)))`;
+  const shown = await run(process.execPath, ['-e', code]);
+  assert.deepStrictEqual([shown.stdout, shown.stderr], ['out\n"out\\nerr\\n"\n', 'err\n']);
+});
+
+test('lines come while the program runs', async () => {
+  const { lines } = forkless;
+  const seen = [];
+  const begun = performance.now();
+  for await (const line of lines('sh', ['-c', 'echo one; echo "two\r"; printf "\\303"; sleep 0.2; printf "\\244"; exec sleep 1'])) seen.push([line, performance.now() - begun < 900]);
+  assert.deepStrictEqual(seen.slice(0, 2), [['one', true], ['two', true]]);
+  assert.deepStrictEqual(seen.slice(2).map(([line]) => line), ['ä']);
+  // More than maxBuffer, and the caller has had enough.
+  let count = 0;
+  let pid;
+  for await (const line of lines('sh', ['-c', 'echo $$; exec yes'], { maxBuffer: 10 })) {
+    pid ??= Number(line);
+    count += 1;
+    if (count === 100_000) break;
+  }
+  for (let n = 0; n < 500 && fs.existsSync(`/proc/${pid}`); n++) await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.ok(!fs.existsSync(`/proc/${pid}`), 'it runs');
+  await assert.rejects(async () => { for await (const _ of lines('sh', ['-c', 'echo x; echo why >&2; exit 3'])); }, (error) => error instanceof ExitError && error.code === 3 && error.stderr === 'why\n');
+  for await (const line of lines('sh', ['-c', 'echo x; exit 3'], { check: false })) assert.strictEqual(line, 'x');
+  await assert.rejects(async () => { for await (const _ of lines('/no/such/program')); }, LaunchError);
+  await assert.rejects(async () => { for await (const _ of lines('sleep', ['60'], { timeout: 50 })); }, /timed out/);
+});
+
 test('run is not disturbed by a program that does not read its input', async () => {
   assert.strictEqual((await run('true', { input: Buffer.alloc(5 << 20) })).code, 0);
 });

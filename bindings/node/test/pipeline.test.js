@@ -58,7 +58,7 @@ test('options of all and of one; standard errors', async () => {
 
 test('limits are for all together', async () => {
   const late = await runPipeline([['sh', '-c', 'echo some; sleep 60 & wait'], ['cat']], { timeout: 300, killGroup: true });
-  assert.deepStrictEqual([late.stdout, late.timedOut, late.signal], ['some\n', true, 'SIGKILL']);
+  assert.deepStrictEqual([late.stdout, late.timedOut, late.ends[0].signal], ['some\n', true, 'SIGKILL']);
   assert.ok((await runPipeline([['sleep', '60'], ['true']], { timeout: 200 })).timedOut);
   const long = await runPipeline([['yes'], ['cat']], { maxBuffer: 10 });
   assert.deepStrictEqual([long.stdout, long.truncated], ['y\n'.repeat(5), true]);

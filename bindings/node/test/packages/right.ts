@@ -1,4 +1,4 @@
-import { $, Child, ExitError, LaunchError, install, prepare, run, runPipeline, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
+import { $, Child, ExitError, LaunchError, install, lines, prepare, run, runPipeline, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
 
 const settings: Settings = { nice: 5, rlimits: { nofile: [10, 'unlimited'], as: 1n << 40n }, unshare: ['user', 'net'], uidMap: [[0, 1000, 1]], seccomp: new Uint8Array(8), noNewPrivs: true };
 
@@ -13,6 +13,8 @@ async function use(): Promise<void> {
   const counts: (number | null)[] = piped.ends.map((end) => end.code);
   const pty = spawn('sh', [], { pty: { rows: 24, columns: 80 }, stdio: [null, 'pipe'] }).pty;
   pty?.resize(50, 120);
+  for await (const line of lines('ls', ['-l'], { timeout: 500 })) console.log(line.length);
+  await run('sort', { input: process.stdin, show: true });
   pty?.write(`${piped.stdout} ${counts.length} ${pty.path}`, () => pty.sendEof());
   child.killGroup('SIGTERM');
   prepare('true', [], settings).spawn().kill();
