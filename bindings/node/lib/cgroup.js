@@ -3,7 +3,6 @@
 // Cgroups: limits of all processes of a program together.
 
 const os = require('node:os');
-const { setTimeout: sleep } = require('node:timers/promises');
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 
@@ -83,6 +82,7 @@ class Cgroup {
   }
 
   async waitEmpty(timeout = Infinity) {
+    const { setTimeout: sleep } = require('node:timers/promises');
     const end = performance.now() + timeout;
     for (let pause = 1; this.counters('cgroup.events').populated !== 0; pause = Math.min(2 * pause, 50)) {
       const left = end - performance.now();

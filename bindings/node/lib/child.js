@@ -8,8 +8,6 @@ const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
 const { begin, coldReason, mayLaunch, ours, packed, toOptions: toLow, toRequest } = require('./handle.js');
-const { Pty } = require('./pty.js');
-const { Sandbox } = require('./sandbox.js');
 const { settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
@@ -98,7 +96,9 @@ function variablesOf(env) {
 function toOptions(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, sandbox: given, pty, ...others } = options ?? {};
-  const sandbox = given == null || given === false ? undefined : Sandbox.of(given);
+  // Loaded when it is first used, as the terminals.
+  const Sandbox = given == null || given === false ? undefined : require('./sandbox.js').Sandbox;
+  const sandbox = Sandbox?.of(given);
   if (typeof file !== 'string' || file === '') throw new TypeError('file is not a string, or empty');
   noNul(file, 'file');
   if (others.killSignal != null) checkSignal(others.killSignal);
@@ -206,6 +206,7 @@ function spawn(file, args, given) {
   const options = toOptions(file, args, given);
   const launch = (request) => native.launch(packed(request()));
   if (!options.terminal) return start(options, launch);
+  const { Pty } = require('./pty.js');
   const pty = new Pty(options.terminal.size);
   try {
     options.settings = { ...options.settings, pty: Pty.toSetting(pty, options.terminal.streams) };

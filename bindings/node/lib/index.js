@@ -1,11 +1,19 @@
 'use strict';
 
-const { Cgroup } = require('./cgroup.js');
-const { Child, Prepared, prepare, spawn } = require('./child.js');
-const { ExitError, LaunchError } = require('./error.js');
-const { install, uninstall } = require('./install.js');
-const { lines, run, runPipeline } = require('./run.js');
-const { Sandbox } = require('./sandbox.js');
-const { $ } = require('./template.js');
-
-module.exports = { $, Cgroup, Child, ExitError, LaunchError, Prepared, Sandbox, install, lines, prepare, run, runPipeline, spawn, uninstall };
+// Each part is loaded when it is first used.
+module.exports = {
+  get $() { return require('./template.js').$; },
+  get Cgroup() { return require('./cgroup.js').Cgroup; },
+  get Child() { return require('./child.js').Child; },
+  get ExitError() { return require('./error.js').ExitError; },
+  get LaunchError() { return require('./error.js').LaunchError; },
+  get Prepared() { return require('./child.js').Prepared; },
+  get Sandbox() { return require('./sandbox.js').Sandbox; },
+  get install() { return require('./install.js').install; },
+  get lines() { return require('./run.js').lines; },
+  get prepare() { return require('./child.js').prepare; },
+  get run() { return require('./run.js').run; },
+  get runPipeline() { return require('./run.js').runPipeline; },
+  get spawn() { return require('./child.js').spawn; },
+  get uninstall() { return require('./install.js').uninstall; },
+};

@@ -3,7 +3,6 @@
 // run(), runPipeline() and lines(): programs to their end, with their output.
 
 const fs = require('node:fs');
-const readline = require('node:readline');
 const { Readable, pipeline } = require('node:stream');
 const native = require('./native.js');
 const { ExitError } = require('./error.js');
@@ -89,7 +88,7 @@ async function begin(file, args, options) {
 async function* lines(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const [child, how] = await begin(file, args, { check: true, ...options });
-  const interface_ = readline.createInterface({ input: child.stdout.setEncoding(how.encoding), crlfDelay: Infinity });
+  const interface_ = require('node:readline').createInterface({ input: child.stdout.setEncoding(how.encoding), crlfDelay: Infinity });
   const ended = complete([child], { ...how, isRead: true }, file, ([end]) => end);
   ended.catch(() => {});
   let isWhole = false;
