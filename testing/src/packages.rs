@@ -27,6 +27,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("libio-async-perl", "the perl distribution's tests"),
     ("libmojolicious-perl", "the perl distribution's tests"),
     ("libtest-pod-perl", "the perl distribution's tests"),
+    ("libjna-java", "the C library's example in Java, where a JDK is installed"),
     ("php-cli", "tests of real programs"),
     ("lua5.4", "tests of real programs"),
     ("gawk", "tests of real programs"),

@@ -160,6 +160,56 @@ fn the_examples_in_the_documentation_work() {
     }
 }
 
+/// The programs of the pages about Go and Java. Each shows that its program is in a sandbox.
+#[test]
+fn the_examples_in_go_and_java_work() {
+    let Some(prefix) = prefix() else { return };
+    let directory = temporary();
+    let place = directory.path();
+    let example = |page: &str, fence: &str| {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).expect("the page");
+        let code = text.split_once(fence).expect("an example").1;
+        code.split_once("```").expect("its end").0.to_owned()
+    };
+    let has = |program: &str, option: &str| {
+        Command::new(program).arg(option).output().is_ok_and(|found| found.status.success())
+    };
+    let seen = |program: &mut Command| {
+        let output = output(program.current_dir(place).env("LD_LIBRARY_PATH", prefix.join("lib")));
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        // As the test of sandboxes in C: where user namespaces are refused.
+        let is_refused = text.contains("clone");
+        if is_refused {
+            say(&format!("SKIPPED: sandboxes in another language because {text}"));
+        }
+        (!is_refused).then_some(text)
+    };
+    if has("go", "version") {
+        fs::write(place.join("main.go"), example("../../docs/go.md", "```go\n")).expect("write");
+        fs::write(place.join("go.mod"), "module example\n\ngo 1.18\n").expect("write");
+        let mut build = Command::new("go");
+        build
+            .args(["build", "-o", "from-go", "."])
+            .current_dir(place)
+            .env("GOTOOLCHAIN", "local")
+            .env("GOCACHE", place.join("cache"));
+        must(build.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+        let seen = seen(&mut Command::new(place.join("from-go")));
+        assert!(seen.as_deref().is_none_or(|seen| seen == "1\nno homes\n"), "{seen:?}");
+    } else {
+        say("SKIPPED: the example in Go because go is not installed");
+    }
+    let jna = "/usr/share/java/jna.jar";
+    if has("javac", "-version") && Path::new(jna).exists() {
+        fs::write(place.join("Launch.java"), example("../../docs/java.md", "```java\n")).expect("write");
+        must(Command::new("javac").args(["-cp", jna, "Launch.java"]).current_dir(place));
+        let seen = seen(Command::new("java").args(["-cp", &format!("{jna}:."), "Launch"]));
+        assert!(seen.as_deref().is_none_or(|seen| seen == "1\n64\nno homes\n"), "{seen:?}");
+    } else {
+        say("SKIPPED: the example in Java because javac or libjna-java is not installed");
+    }
+}
+
 /// Finds invalid accesses, double frees and leaks. Only functions that do not launch: valgrind does not support this kind of
 /// clone.
 #[test]

@@ -134,7 +134,7 @@ fn module<'a>(built: &'a Built, what: &str) -> Option<&'a Path> {
 /// A block in a language that nothing runs would not be noticed.
 #[test]
 fn each_language_has_a_test() {
-    let known = ["rust", "rust,no_run", "sh", "text", "toml", "c", "python", "js", "perl", "raku"];
+    let known = ["rust", "rust,no_run", "sh", "text", "toml", "c", "python", "js", "perl", "raku", "go", "java"];
     let tests = fs::read_to_string(root().join("tests/src/lib.rs")).expect("the documentation tests");
     for block in blocks() {
         // Only the drawing of a launch has no language.

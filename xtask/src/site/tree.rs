@@ -47,6 +47,8 @@ const PARTS: &[(&str, &[&str])] = &[
             "docs/settings.md",
             COMMANDS,
             "docs/c.md",
+            "docs/go.md",
+            "docs/java.md",
             HEADER,
             RUST,
             "bindings/python/README.md",
