@@ -62,6 +62,8 @@ def test_settings_of_all_and_of_one():
             run_pipeline(["true"], wrong)
     with pytest.raises(ValueError, match="needs programs"):
         run_pipeline()
+    with forkless.Pty() as pty, pytest.raises(ValueError, match="or a terminal"):
+        run_pipeline(["true"], ["true"], pty=pty)
     with pytest.raises(ValueError, match="may not both be used"):
         run_pipeline(["true"], ["true"], input=b"", stdin=PIPE)
 

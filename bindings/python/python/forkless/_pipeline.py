@@ -7,6 +7,8 @@ import time
 from ._output import CapturedProcess, LimitedPopen
 from ._popen import Popen
 
+_NOT_OF_ONE = ("stdin", "stdout", "stderr", "pty")
+
 # The place of `errwrite` in the arguments of Popen._execute_child.
 _ERRORS = 15
 
@@ -38,8 +40,8 @@ class Pipeline(LimitedPopen):
     ):  # fmt: skip
         keywords.update(text=text, encoding=encoding, errors=errors)
         each = [{**keywords, **(command if isinstance(command, dict) else {"args": command})} for command in commands]
-        if not each or not all("args" in words and words.keys().isdisjoint(("stdin", "stdout", "stderr")) for words in each):
-            raise ValueError("a pipeline needs programs, each with args, and without streams of its own")
+        if not each or not all("args" in words and words.keys().isdisjoint(_NOT_OF_ONE) for words in each):
+            raise ValueError("a pipeline needs programs, each with args, and without a stream or a terminal of its own")
         self._pipefail, self._before, self._first, self._links = pipefail, [], (each[:-1], stdin), []
         try:
             for _ in each[1:]:
