@@ -3,14 +3,14 @@
 use std::{
     ffi::{OsStr, OsString},
     os::fd::{AsRawFd, OwnedFd},
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
 use forkless::{
     Command, Namespace, Network,
     internal::{
         FilePlace,
-        preset::{NOBODY, SHOWN},
+        preset::{NOBODY, SHOWN, plain, shows},
     },
     mount_attribute,
 };
@@ -156,12 +156,7 @@ impl<'a> Sandbox<'a> {
     /// Is the path visible to the program? The places that the preset shows, and those of the options that mount.
     fn shows(&self, path: &Path) -> bool {
         let path = plain(path);
-        // New file systems, which are empty.
-        let new = ["/", "/tmp", "/var/tmp", "/dev", "/dev/shm", "/proc", "/run", "/var"]
-            .iter()
-            .any(|new| path == Path::new(new));
-        let mut shown = SHOWN.iter().map(PathBuf::from).chain(self.options.mounts.targets().map(absolute));
-        new || shown.any(|shown| path.starts_with(shown))
+        shows(&path) || self.options.mounts.targets().map(absolute).any(|target| path.starts_with(target))
     }
 
     /// Describes the sandbox, for `--explain`.
@@ -235,19 +230,6 @@ fn word(word: &OsStr) -> String {
 /// A path of the program: relative ones start from the working directory of forkless.
 fn absolute(path: &Path) -> PathBuf {
     plain(&std::env::current_dir().unwrap_or_default().join(path))
-}
-
-/// A path without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut found = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => found.push(name),
-            Component::ParentDir => _ = found.pop(),
-            _ => {}
-        }
-    }
-    found
 }
 
 /// The program of a shell line: init always starts a shell.

@@ -1,7 +1,7 @@
 //! The mounts of a sandbox: those of all sandboxes, its places, and those of the command.
 
 use super::landlock::{LayerAccess, LayerRule};
-use super::preset::{HIDDEN, MASKED, SHOWN};
+use super::preset::{self, HIDDEN, MASKED, NEW, SHOWN, plain};
 use super::{GivenPath, Network};
 use crate::error::{Error, reworded};
 use crate::procfs;
@@ -17,14 +17,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where the new root is put together. A procfs is needed anyway, and nobody binds files of it.
 pub(super) const PLACE: &str = procfs::ROOT;
-
-/// Directories that are new in every sandbox.
-const NEW: [&str; 9] = ["/", procfs::ROOT, "/dev", "/dev/shm", "/tmp", "/var", "/var/tmp", "/run", "/var/run"];
 
 pub(super) const OF_PLACES: u64 = mount_attribute::NO_SUID | mount_attribute::NO_DEV;
 
@@ -35,23 +32,10 @@ const READ_ONLY: u64 = 1;
 
 /// Whether the program sees the path.
 pub(super) fn shows(places: &[GivenPath], own: &[MountStep], path: &Path) -> bool {
-    let path = plain(path);
-    let given = places.iter().any(|place| path.starts_with(&place.path))
-        || own.iter().any(|step| path.starts_with(in_root(step.target())));
-    given || NEW.iter().any(|new| path == Path::new(new)) || SHOWN.iter().any(|shown| path.starts_with(shown))
-}
-
-/// A path without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut found = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => found.push(name),
-            Component::ParentDir => _ = found.pop(),
-            _ => {}
-        }
-    }
-    found
+    let path = &plain(path);
+    preset::shows(path)
+        || places.iter().any(|place| path.starts_with(&place.path))
+        || own.iter().any(|step| path.starts_with(in_root(step.target())))
 }
 
 /// The path in the new root, while that is being put together.

@@ -1,6 +1,8 @@
 //! What every sandboxed program may see, by value and by the command alike.
 
+use crate::procfs;
 use std::ffi::{OsStr, OsString};
+use std::path::{Component, Path, PathBuf};
 
 /// Directories of programs and their settings, read-only, as far as they exist. Nothing where daemons have their sockets: a
 /// program can connect to a socket that it sees, whatever a mount says.
@@ -17,6 +19,28 @@ pub const SHOWN: [&str; 11] = [
     "/lib64",
     "/libx32",
 ];
+
+/// Directories that are new in every sandbox.
+pub(super) const NEW: [&str; 9] =
+    ["/", procfs::ROOT, "/dev", "/dev/shm", "/tmp", "/var", "/var/tmp", "/run", "/var/run"];
+
+/// Does every sandbox show this path, which has no `.` and `..`?
+pub fn shows(path: &Path) -> bool {
+    NEW.iter().any(|new| path == Path::new(new)) || SHOWN.iter().any(|shown| path.starts_with(shown))
+}
+
+/// A path without `.` and `..`.
+pub fn plain(path: &Path) -> PathBuf {
+    let mut found = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => found.push(name),
+            Component::ParentDir => _ = found.pop(),
+            _ => {}
+        }
+    }
+    found
+}
 
 /// What is hidden of what is shown: a program can connect to a socket that it sees.
 pub const HIDDEN: [&str; 1] = ["/usr/local/var"];
