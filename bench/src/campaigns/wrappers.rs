@@ -1,5 +1,5 @@
-//! `forkless run` beside the wrappers that it replaces: env, nice, setpriv, prlimit, timeout and bwrap, and a sandbox of the library
-//! beside bwrap. All run the same program.
+//! `forkless run` beside the wrappers that it replaces: env, nice, setpriv, prlimit, timeout and bwrap; and the sandboxes of the library,
+//! firejail, unshare and a program in C beside bwrap. All run the same program.
 
 use std::{
     fs::{self, File},
@@ -34,7 +34,7 @@ pub(crate) struct Options {
 const PROGRAM: &str = "/bin/true";
 
 /// Another wrapper, and ours for the same job.
-const PAIRS: [(&str, &str); 9] = [
+const PAIRS: [(&str, &str); 12] = [
     ("env", "forkless run"),
     ("nice -n 1", "forkless run --nice 1"),
     ("setpriv --no-new-privs", "forkless run --no-new-privs"),
@@ -44,7 +44,20 @@ const PAIRS: [(&str, &str); 9] = [
     ("bwrap", NAMESPACES),
     ("bwrap", REFUSED),
     ("bwrap", LANDLOCK),
+    ("bwrap", C),
+    ("bwrap", "firejail"),
+    ("bwrap", UNSHARE),
 ];
+
+/// The namespaces and mounts of bwrap below and an init, by bench/c/namespaces.c.
+const C: &str = "namespaces.c";
+
+/// The same namespaces, without a root of its own and a filter.
+const UNSHARE: &str = "unshare --user --map-root-user --pid --fork --mount-proc --net --ipc --uts --cgroup";
+
+/// Its mounts, filter and namespaces that are nearest to those of bwrap below.
+const FIREJAIL: &str =
+    "--quiet --noprofile --net=none --private-dev --private-tmp --ipc-namespace --caps.drop=all --nonewprivs --seccomp";
 
 /// Launches by the library, without a wrapper.
 const NAMESPACES: &str = "Sandbox::new()";
@@ -67,16 +80,18 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     // As it is installed.
     let ours = session.place.join("forkless");
     output(std::process::Command::new("strip").arg("-o").arg(&ours).arg(session.forkless()?))?;
+    session.unpack(&[("namespaces.c", include_str!("../../c/namespaces.c"))])?;
+    let in_c = session.cc("namespaces", [""; 0])?;
     let filter = session.place.join("filter");
     let bytes = std::process::Command::new(&ours).arg("sandbox-filter").output()?.stdout;
     ensure!(!bytes.is_empty(), "forkless sandbox-filter writes nothing");
     fs::write(&filter, bytes)?;
-    let mut all = vec![CampaignContestant::new(PROGRAM, || Wrapper::new("", &ours, &filter).run())];
+    let mut all = vec![CampaignContestant::new(PROGRAM, || Wrapper::new("", [&ours, &in_c, &filter]).run())];
     let mut lines: Vec<_> = PAIRS.iter().flat_map(|(theirs, ours)| [*theirs, *ours]).collect();
     let mut seen = std::collections::HashSet::new();
     lines.retain(|line| seen.insert(*line));
     for line in lines {
-        let wrapper = Wrapper::new(line, &ours, &filter);
+        let wrapper = Wrapper::new(line, [&ours, &in_c, &filter]);
         if let Err(error) = wrapper.run() {
             session.record.skip(format!("{line}: {error:#}"));
             continue;
@@ -104,7 +119,8 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         Figure::ratio(5, "added CPU µs"),
     ];
     let about = "Each beside the wrapper that it replaces; \"added\": to the program alone. bwrap has the filter of --sandbox. \
-         Sandbox::new() and Sandbox::landlock() are settings of the library's launch: namespaces and an init, and neither.";
+         Sandbox::new() and Sandbox::landlock() are settings of the library's launch: namespaces and an init, and neither. namespaces.c has \
+         the namespaces, mounts and filter of bwrap; firejail and unshare have less.";
     session.record.tables.push(Table::new(PROGRAM, about, &figures, &all));
     let bytes = fs::metadata(&ours)?.len();
     session.record.about.push(("forkless, stripped".to_owned(), format!("{:.1} MB", bytes as f64 / 1e6)));
@@ -116,35 +132,40 @@ struct Wrapper<'a> {
     words: Vec<&'a str>,
     /// Of a launch by the library.
     sandbox: Option<std::io::Result<PreparedSandbox>>,
-    ours: &'a Path,
-    filter: &'a Path,
+    /// The command, the program in C, and the filter.
+    files: [&'a Path; 3],
 }
 
 impl<'a> Wrapper<'a> {
-    fn new(line: &'a str, ours: &'a Path, filter: &'a Path) -> Self {
-        let more = if line == "bwrap" { BWRAP } else { "" };
+    fn new(line: &'a str, files: [&'a Path; 3]) -> Self {
+        let more = match line {
+            "bwrap" => BWRAP,
+            "firejail" => FIREJAIL,
+            _ => "",
+        };
         let sandbox = match line {
             NAMESPACES => Some(Sandbox::new().prepare()),
             REFUSED => Some(Sandbox::new().network(Network::Refused).prepare()),
             LANDLOCK => Some(Sandbox::landlock().prepare()),
             _ => None,
         };
-        Self { words: [line, more].into_iter().flat_map(str::split_whitespace).collect(), sandbox, ours, filter }
+        Self { words: [line, more].into_iter().flat_map(str::split_whitespace).collect(), sandbox, files }
     }
 
     /// The wrapper, with this program.
     fn command(&self, program: &[&str]) -> Result<Command> {
         let mut words = self.words.iter().skip(usize::from(self.sandbox.is_some())).chain(program);
         let mut command = match words.next().context("no program")? {
-            &"forkless" => Command::new(self.ours),
+            &"forkless" => Command::new(self.files[0]),
+            &C => Command::new(self.files[1]),
             other => Command::new(other),
         };
         command.args(words);
         if let Some(sandbox) = &self.sandbox {
             command.current_dir("/").sandbox(sandbox.as_ref().map_err(|error| anyhow!("{error}"))?);
         }
-        if self.words.first() == Some(&"bwrap") {
-            command.fd(Stdio::copy_of(File::open(self.filter)?.as_fd())?, FILTER_FD);
+        if self.words.first().is_some_and(|word| ["bwrap", C].contains(word)) {
+            command.fd(Stdio::copy_of(File::open(self.files[2])?.as_fd())?, FILTER_FD);
         }
         Ok(command)
     }
