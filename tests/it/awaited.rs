@@ -4,7 +4,7 @@
 testing::usual_surroundings!();
 
 use forkless::tokio::{Child, Command, Prepared, Stdio};
-use forkless::{Error, Step};
+use forkless::{Capture, Error, Step};
 use std::future::Future;
 use std::io::{ErrorKind, Result};
 use std::os::unix::process::ExitStatusExt;
@@ -73,6 +73,9 @@ on_both_runtimes! {
     children_get_any_descriptor_at_any_number
     blocking_children_can_be_awaited
     settings_are_available_through_the_async_command
+    captures_have_input_limits_and_a_timeout
+    a_capture_leaves_the_runtime_to_other_tasks
+    a_dropped_capture_ends_its_program
 }
 
 fn sh(script: &str) -> Command {
@@ -383,6 +386,68 @@ async fn settings_are_available_through_the_async_command() {
     }
 }
 
+async fn captures_have_input_limits_and_a_timeout() {
+    let much = vec![b'x'; 5 << 20];
+    let copied = Command::new("cat").capture(&Capture::new().input(much.clone())).await.expect("capture");
+    assert!(copied.stdout[..] == much[..] && copied.status.success() && copied.input_left == 0);
+    let both =
+        sh("yes out | head -c 300000; yes err | head -c 300000 >&2").capture(&Capture::new()).await.expect("capture");
+    assert_eq!([both.stdout.len(), both.stderr.len()], [300_000; 2]);
+    let merged = sh("echo out; echo err >&2").capture(&Capture::new().merged(true)).await.expect("capture");
+    assert_eq!(&merged.stdout[..], b"out\nerr\n");
+    let cut = Command::new("yes").capture(&Capture::new().limit(10).kill_at_limit(true)).await.expect("capture");
+    assert_eq!((cut.stdout.len(), cut.status.signal()), (10, Some(9)));
+    let how = Capture::new().timeout(Duration::from_millis(200)).terminate(15, Duration::from_secs(50));
+    let late = sh("trap 'echo ended; exit 3' TERM; while :; do sleep 0.01; done").capture(&how).await.expect("capture");
+    assert!(late.timed_out && late.status.code() == Some(3) && late.stdout[..] == *b"ended\n", "{late:?}");
+    let held = sh("sleep 1000 & echo $!").capture(&Capture::new().linger(SHORT)).await.expect("capture");
+    assert!(held.held_open && held.status.success());
+    forkless::Command::new("kill").arg(held.text()).status().expect("kill");
+    let file = sh("echo in memory").capture(&Capture::new().memory_file(true)).await.expect("capture");
+    assert_eq!(&file.stdout[..], b"in memory\n");
+    let unread = Command::new("true").capture(&Capture::new().input(much)).await.expect("capture");
+    assert!(unread.status.success() && unread.input_left > 0);
+    let none = Command::new("/no/such/program").capture(&Capture::new()).await.expect_err("no program");
+    assert_eq!(none.kind(), ErrorKind::NotFound);
+    let prepared = Command::new("cat").prepare().expect("prepare");
+    let mut all = JoinSet::new();
+    for n in 0..200 {
+        all.spawn(prepared.capture(&Capture::new().input(n.to_string()).timeout(LIMIT)));
+    }
+    let mut seen: Vec<usize> =
+        all.join_all().await.into_iter().map(|one| one.expect("capture").text().parse().expect("a number")).collect();
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..200));
+}
+
+/// Also while programs write without end.
+async fn a_capture_leaves_the_runtime_to_other_tasks() {
+    let mut zeroes = sh("for n in 1 2 3 4 5 6; do cat /dev/zero & done; wait");
+    let how = Capture::new().limit(10).timeout(Duration::from_millis(300));
+    let endless = tokio::spawn(zeroes.process_group(0).capture(&how));
+    let sleeping = tokio::spawn(Command::new("sleep").arg("0.3").capture(&Capture::new()));
+    let mut turns = 0;
+    while !endless.is_finished() || !sleeping.is_finished() {
+        tokio::task::yield_now().await;
+        turns += 1;
+    }
+    assert!(turns > 20, "{turns} turns");
+    assert!(endless.await.expect("no panic").expect("capture").timed_out);
+    assert!(sleeping.await.expect("no panic").expect("capture").status.success());
+}
+
+async fn a_dropped_capture_ends_its_program() {
+    let (read, write) = std::io::pipe().expect("a pipe");
+    let mut command = sh("sleep 1000 & wait");
+    command.fd(std::os::fd::OwnedFd::from(write), 3).process_group(0);
+    let capture = command.capture(&Capture::new());
+    drop(command);
+    assert!(timeout(SHORT, capture).await.is_err());
+    let mut end = forkless::tokio::ChildStdout::from_std(std::os::fd::OwnedFd::from(read).into()).expect("a stream");
+    let ended = timeout(LIMIT, end.read_to_end(&mut Vec::new())).await;
+    assert_eq!(ended.expect("its group lives on").expect("read"), 0);
+}
+
 #[test]
 fn handles_can_be_moved_between_tasks() {
     fn goes<T: Send + Sync + 'static>(_: &T) {}
@@ -395,6 +460,7 @@ fn handles_can_be_moved_between_tasks() {
     goes(&command.spawn().expect("spawn"));
     moves(&command.status());
     moves(&command.output());
+    moves(&command.capture(&Capture::new()));
     moves(&command.spawn().expect("spawn").wait_with_output());
 }
 

@@ -1,11 +1,17 @@
 //! A command for callers that await its child.
 
+#[cfg(feature = "capture")]
+use super::capture::capture;
 use super::child::Child;
 use crate::Stdio;
 use crate::launch::pipes::Defaults;
 use crate::launch::run::LaunchForm;
+#[cfg(feature = "capture")]
+use crate::output::capture::{Capture, Captured};
 use crate::plan::compile::compile;
 use crate::request::command::Command as Blocking;
+#[cfg(feature = "capture")]
+use crate::start::Pidfd;
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io;
@@ -335,6 +341,32 @@ impl Command {
         Ok(self.inner.prepare()?.into())
     }
 
+    /// Runs the program to its end with input, limits and a timeout, like [`Command::capture`](crate::Command::capture), while
+    /// the runtime has other work. Dropping the future kills the program, with its process group if it leads one.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// use forkless::{Capture, tokio::Command};
+    /// use std::time::Duration;
+    /// let how = Capture::new().input("b\na\n").limit(1 << 20).timeout(Duration::from_secs(10));
+    /// let sorted = Command::new("sort").capture(&how).await?;
+    /// assert_eq!(sorted.text(), "a\nb");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Command::capture`](crate::Command::capture).
+    ///
+    /// # Panics
+    /// When it is awaited in no runtime, or in one without I/O, or, with a limit of time, without a timer.
+    #[cfg(feature = "capture")]
+    pub fn capture(&mut self, how: &Capture) -> impl Future<Output = io::Result<Captured>> + use<> {
+        let plan = compile(&self.inner, false).map(Arc::new);
+        capture(plan.and_then(|plan| how.begin(&plan, Pidfd::Always)))
+    }
+
     fn start(&mut self, form: LaunchForm) -> io::Result<Child> {
         let plan = Arc::new(compile(&self.inner, false)?);
         Child::start(&plan, form, Defaults::Inherit, plan.kill_on_drop)
@@ -472,6 +504,28 @@ impl Prepared {
     /// In a runtime without I/O.
     pub fn output(&self) -> impl Future<Output = io::Result<Output>> + use<> {
         output(self.start(LaunchForm::Launch, Defaults::Capture))
+    }
+
+    /// Runs the program to its end, like [`Command::capture`].
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// # use forkless::{Capture, tokio::Command};
+    /// let upper = Command::new("tr").args(["a-z", "A-Z"]).prepare()?;
+    /// assert_eq!(upper.capture(&Capture::new().input("one")).await?.text(), "ONE");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Command::capture`].
+    ///
+    /// # Panics
+    /// As for [`Command::capture`].
+    #[cfg(feature = "capture")]
+    pub fn capture(&self, how: &Capture) -> impl Future<Output = io::Result<Captured>> + use<> {
+        capture(how.begin(self.inner.plan(), Pidfd::Always))
     }
 
     fn start(&self, form: LaunchForm, defaults: Defaults) -> io::Result<Child> {

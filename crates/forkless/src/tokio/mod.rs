@@ -23,7 +23,7 @@
 //! parts of the program have started. The runtime must have I/O enabled, as for `tokio::process`.
 //!
 //! # Blocking calls
-//! - [`Command::status`], [`Command::output`] and [`Command::launch`] block the calling thread for the clone and, if
+//! - [`Command::status`], [`Command::output`], [`Command::capture`] and [`Command::launch`] block the calling thread for the clone and, if
 //!   descriptors are passed, until the child has taken them: some 10 to 25 µs. The future reports why a program could
 //!   not be executed.
 //! - [`Command::spawn`] reports that at once. So it blocks the calling thread until the program has been executed: some
@@ -40,6 +40,8 @@
 
 mod command;
 mod child;
+#[cfg(feature = "capture")]
+mod capture;
 mod process;
 mod stream;
 

@@ -110,7 +110,7 @@ impl Drop for Content {
 }
 
 /// A memfd for a program to write to. It cannot become longer than its limit.
-pub(super) struct MemoryFile {
+pub(crate) struct MemoryFile {
     file: OwnedFd,
     limit: u64,
 }

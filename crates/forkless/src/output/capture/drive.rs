@@ -108,8 +108,16 @@ enum Stage {
     Killed,
 }
 
+/// What the loop does next.
+pub(crate) enum Next {
+    /// Nothing. Does another process hold the streams open?
+    Done(bool),
+    /// A turn, which may take so long.
+    Turn(Option<Duration>),
+}
+
 /// The state of the loop.
-struct CaptureRun<'a> {
+pub(crate) struct CaptureRun<'a> {
     drive: Drive,
     children: &'a mut [Child],
     stage: Stage,
@@ -135,40 +143,58 @@ impl Drive {
     /// # Errors
     /// A launch that failed, and errors of reading. The children have been killed and reaped then.
     pub(crate) fn run(self, children: &mut [Child]) -> io::Result<Driven> {
-        let deadline = self.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
-        let input_left = self.input_left;
-        let stage = Stage::Runs(deadline);
-        let polled = Vec::with_capacity(4);
-        let mut run =
-            CaptureRun { drive: self, children, stage, timed_out: false, input_left, sent: None, polled, ended: None };
-        match run.go() {
-            Ok(held_open) => {
-                let input_left = run.input_left + run.end_input();
-                let CaptureRun { drive, timed_out, sent, .. } = run;
-                Ok(Driven { readers: drive.readers, input_left, timed_out, held_open, sent })
-            }
-            Err(error) => {
-                if run.signal(SIGKILL).is_ok() {
-                    // All of them are waited for. The first error is reported, not one of these waits.
-                    run.children.iter_mut().for_each(|child| _ = child.wait());
-                }
-                Err(error)
-            }
-        }
+        let mut run = CaptureRun::new(self, children);
+        let answer = run.go();
+        run.conclude(answer)
     }
 }
 
 /// A descriptor of the poll.
 #[derive(Debug, Clone, Copy)]
-enum What {
+pub(crate) enum What {
     Input,
     Output(usize),
     End(usize),
 }
 
-impl CaptureRun<'_> {
+impl<'a> CaptureRun<'a> {
+    pub(crate) fn new(drive: Drive, children: &'a mut [Child]) -> Self {
+        let deadline = drive.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let (stage, input_left, polled) = (Stage::Runs(deadline), drive.input_left, Vec::with_capacity(4));
+        Self { drive, children, stage, timed_out: false, input_left, sent: None, polled, ended: None }
+    }
+
+    /// The result of the loop, or the error that has ended it: the children are killed and reaped then.
+    pub(crate) fn conclude(mut self, answer: io::Result<bool>) -> io::Result<Driven> {
+        match answer {
+            Ok(held_open) => {
+                let input_left = self.input_left + self.end_input();
+                let CaptureRun { drive, timed_out, sent, .. } = self;
+                Ok(Driven { readers: drive.readers, input_left, timed_out, held_open, sent })
+            }
+            Err(error) => {
+                if self.signal(SIGKILL).is_ok() {
+                    // All of them are waited for. The first error is reported, not one of these waits.
+                    self.children.iter_mut().for_each(|child| _ = child.wait());
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// Returns whether another process holds the streams open.
     fn go(&mut self) -> io::Result<bool> {
+        let is_blind = self.begin()?;
+        loop {
+            match self.next()? {
+                Next::Done(held_open) => return Ok(held_open),
+                Next::Turn(patience) => _ = self.turn(patience, is_blind)?,
+            }
+        }
+    }
+
+    /// Before the first turn. Returns whether a child has no pidfd.
+    pub(crate) fn begin(&mut self) -> io::Result<bool> {
         if let Some(input) = &self.drive.input {
             ioctl_fionbio(&input.pipe, true)?;
         }
@@ -178,23 +204,37 @@ impl CaptureRun<'_> {
         }
         // Most programs take a short input at once.
         self.feed()?;
-        let blind = self.drive.watches && self.children.iter_mut().any(|child| child.pidfd_or_open().is_err());
-        loop {
-            let reads = self.drive.readers.iter().flatten().any(|reader| reader.open().is_some());
-            let busy = reads || self.drive.input.is_some();
-            if !self.drive.watches && !busy {
-                return Ok(false);
-            }
-            if self.drive.watches && self.ended.is_some() && !reads {
-                self.end_groups()?;
-                return Ok(false);
-            }
-            let patience = self.patience()?;
-            if self.ended.is_some() && patience == Some(Duration::ZERO) {
-                return self.drain();
-            }
-            self.turn(patience, blind)?;
+        Ok(self.drive.watches && self.children.iter_mut().any(|child| child.pidfd_or_open().is_err()))
+    }
+
+    pub(crate) fn next(&mut self) -> io::Result<Next> {
+        let reads = self.drive.readers.iter().flatten().any(|reader| reader.open().is_some());
+        let busy = reads || self.drive.input.is_some();
+        if !self.drive.watches && !busy {
+            return Ok(Next::Done(false));
         }
+        if self.drive.watches && self.ended.is_some() && !reads {
+            self.end_groups()?;
+            return Ok(Next::Done(false));
+        }
+        let patience = self.patience()?;
+        if self.ended.is_some() && patience == Some(Duration::ZERO) {
+            return self.drain().map(Next::Done);
+        }
+        Ok(Next::Turn(patience))
+    }
+
+    /// The descriptors of a turn, and what they are awaited for.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = (What, PollFd<'_>)> {
+        let input = self.drive.input.iter().map(|input| (What::Input, PollFd::new(&input.pipe, PollFlags::OUT)));
+        let opened =
+            self.drive.readers.iter().enumerate().filter_map(|(n, reader)| Some((n, reader.as_ref()?.open()?)));
+        let outputs = opened.map(|(n, fd)| (What::Output(n), PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let is_waiting = self.drive.watches && self.ended.is_none();
+        let running = self.children.iter().enumerate().filter(move |(_, child)| is_waiting && child.is_running());
+        let ends = running
+            .filter_map(|(n, child)| Some((What::End(n), PollFd::from_borrowed_fd(child.pidfd()?, PollFlags::IN))));
+        input.chain(outputs).chain(ends)
     }
 
     /// Reads what is in the streams now, and no more: all that the ended children have written, however much others go
@@ -291,39 +331,19 @@ impl CaptureRun<'_> {
         told
     }
 
-    /// Sleeps until something happens, or for so long, and handles it.
-    fn turn(&mut self, patience: Option<Duration>, blind: bool) -> io::Result<()> {
-        /// The interval at which children without a pidfd are looked at.
-        const POLL_INTERVAL: Duration = Duration::from_millis(20);
-        let patience = if blind && self.ended.is_none() {
-            Some(patience.map_or(POLL_INTERVAL, |time| time.min(POLL_INTERVAL)))
-        } else {
-            patience
-        };
+    /// Sleeps until something happens, or for so long, and handles it. Returns whether something has happened.
+    pub(crate) fn turn(&mut self, patience: Option<Duration>, blind: bool) -> io::Result<bool> {
+        let patience = self.limited(patience, blind);
         let mut polled = std::mem::take(&mut self.polled);
         polled.clear();
         let mut fds = Vec::with_capacity(4);
-        if let Some(input) = &self.drive.input {
-            polled.push((What::Input, PollFlags::empty()));
-            fds.push(PollFd::new(&input.pipe, PollFlags::OUT));
-        }
-        for (n, reader) in self.drive.readers.iter().enumerate() {
-            if let Some(fd) = reader.as_ref().and_then(Reader::open) {
-                polled.push((What::Output(n), PollFlags::empty()));
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            }
-        }
-        if self.drive.watches && self.ended.is_none() {
-            for (n, child) in self.children.iter().enumerate().filter(|(_, child)| child.is_running()) {
-                if let Some(pidfd) = child.pidfd() {
-                    polled.push((What::End(n), PollFlags::empty()));
-                    fds.push(PollFd::from_borrowed_fd(pidfd, PollFlags::IN));
-                }
-            }
+        for (what, fd) in self.watched() {
+            polled.push((what, PollFlags::empty()));
+            fds.push(fd);
         }
         let limit = patience.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut fds, limit.as_ref()) {
-            Err(Errno::INTR) => return Ok(()),
+            Err(Errno::INTR) => return Ok(true),
             answer => answer?,
         };
         polled.iter_mut().zip(&fds).for_each(|((_, events), fd)| *events = fd.revents());
@@ -335,6 +355,7 @@ impl CaptureRun<'_> {
                 What::End(n) => self.reap_if_ended(n)?,
             }
         }
+        let has_happened = polled.iter().any(|(_, events)| !events.is_empty());
         self.polled = polled;
         if blind {
             (0..self.children.len()).try_for_each(|n| self.reap_if_ended(n))?;
@@ -344,7 +365,14 @@ impl CaptureRun<'_> {
             // No child is left to read it.
             self.input_left += self.end_input();
         }
-        Ok(())
+        Ok(has_happened)
+    }
+
+    /// Children without a pidfd are looked at again and again.
+    pub(crate) fn limited(&self, patience: Option<Duration>, blind: bool) -> Option<Duration> {
+        const POLL_INTERVAL: Duration = Duration::from_millis(20);
+        let is_looked_at = blind && self.ended.is_none();
+        if is_looked_at { Some(patience.map_or(POLL_INTERVAL, |time| time.min(POLL_INTERVAL))) } else { patience }
     }
 
     /// Reaps the child if it has ended.

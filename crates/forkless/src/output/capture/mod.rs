@@ -6,7 +6,7 @@ mod content;
 pub(crate) mod drive;
 pub(crate) mod reader;
 #[cfg(feature = "capture")]
-mod run;
+pub(crate) mod run;
 
 #[cfg(feature = "capture")]
 pub use self::{

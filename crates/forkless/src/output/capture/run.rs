@@ -1,5 +1,6 @@
 //! Running a program to its end with input, limits and a timeout, and capturing what it writes.
 
+use crate::child::Child;
 use crate::error::Error;
 use crate::launch::pipes::{DefaultStream, Defaults};
 use crate::launch::run::LaunchForm;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::content::{Content, MemoryFile};
-use super::drive::{Drive, Input, Timing};
+use super::drive::{Drive, Driven, Input, Timing};
 use super::reader::{self, Reader};
 
 /// How to run a program and what of its output to keep: for [`Command::capture`] and [`Prepared::capture`].
@@ -52,6 +53,34 @@ impl Default for Capture {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// A program that has been started.
+pub(crate) struct Begun {
+    pub(crate) child: Child,
+    pub(crate) drive: Drive,
+    pub(crate) files: [Option<MemoryFile>; 2],
+}
+
+/// Waits for the child, and puts together what has come of it.
+pub(crate) fn finish(child: &mut Child, driven: Driven, files: [Option<MemoryFile>; 2]) -> io::Result<Captured> {
+    let status = driven.status(child.wait())?;
+    let [stdout, stderr] = driven.readers;
+    let (stdout, stdout_cut) = reader::finish(stdout);
+    let (stderr, stderr_cut) = reader::finish(stderr);
+    let [mapped_out, mapped_err] = files;
+    Ok(Captured {
+        status,
+        stdout: mapped_out.map_or(Ok(stdout.into()), MemoryFile::content)?,
+        stderr: mapped_err.map_or(Ok(stderr.into()), MemoryFile::content)?,
+        stdout_cut,
+        stderr_cut,
+        input_left: driven.input_left,
+        timed_out: driven.timed_out,
+        held_open: driven.held_open,
+        usage: child.usage().copied(),
+        skipped: child.skipped().to_vec(),
+    })
 }
 
 impl Capture {
@@ -221,6 +250,15 @@ impl Capture {
 
     /// Runs a plan.
     pub(crate) fn run(&self, plan: &Arc<Plan>) -> io::Result<Captured> {
+        let Begun { child, drive, files } = self.begin(plan, Pidfd::Unless(self.watches() || sigchld_discards()))?;
+        let mut children = [child];
+        let driven = drive.run(&mut children)?;
+        let [mut child] = children;
+        finish(&mut child, driven, files)
+    }
+
+    /// Starts the program.
+    pub(crate) fn begin(&self, plan: &Arc<Plan>, pidfd: Pidfd) -> io::Result<Begun> {
         if self.merged && plan.fds.stdio[1] == PlannedStream::Compiled && plan.fds.stdio[2] == PlannedStream::Unset {
             let why =
                 "merged, though the command says what standard output is: stderr(Stdio::dup_of(1)) lets it follow";
@@ -235,32 +273,12 @@ impl Capture {
         let defaults = Defaults::Each([stdin, file(0).unwrap_or(DefaultStream::Piped), stderr]);
         // Only before it is reaped can be seen whether a filter killed it in exec.
         let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
-        let pidfd = Pidfd::Unless(self.watches() || sigchld_discards());
         let mut child = Start::new(form).with(defaults).pidfd(pidfd).child(plan)?;
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
         let drive = self.drive(outputs, child.stdin.take().map(Into::into));
         // Nothing is written to its sockets: without this, a child that reads one to its end would never end.
         child.end_input();
-        let mut children = [child];
-        let driven = drive.run(&mut children)?;
-        let [mut child] = children;
-        let status = driven.status(child.wait())?;
-        let [stdout, stderr] = driven.readers;
-        let (stdout, stdout_cut) = reader::finish(stdout);
-        let (stderr, stderr_cut) = reader::finish(stderr);
-        let [mapped_out, mapped_err] = files;
-        Ok(Captured {
-            status,
-            stdout: mapped_out.map_or(Ok(stdout.into()), MemoryFile::content)?,
-            stderr: mapped_err.map_or(Ok(stderr.into()), MemoryFile::content)?,
-            stdout_cut,
-            stderr_cut,
-            input_left: driven.input_left,
-            timed_out: driven.timed_out,
-            held_open: driven.held_open,
-            usage: child.usage().copied(),
-            skipped: child.skipped().to_vec(),
-        })
+        Ok(Begun { child, drive, files })
     }
 
     /// Whether the children's ends matter, and not only those of their streams.
