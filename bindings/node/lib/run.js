@@ -69,16 +69,18 @@ function split(options) {
  * started, and with `check: true` if it does not exit with 0.
  */
 async function run(file, args, options) {
-  const [child, how] = await begin(file, args, options);
+  const [started, how] = begin(file, args, options);
+  const child = started instanceof Promise ? await started : started;
   return complete([child], how, file, ([end]) => end);
 }
 
-async function begin(file, args, options) {
+// A child, or a promise of one. The error of a launch comes at the next tick: a child must have its listeners before that.
+function begin(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const [how, others] = split(options);
   const launch = { stdio: [how.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'], ...others };
   // A sandbox takes milliseconds, in which the event loop has other work.
-  return [others.sandbox && !others.stdio ? await spawnAhead(file, args, launch) : spawn(file, args, launch), how];
+  return [others.sandbox && !others.stdio ? spawnAhead(file, args, launch) : spawn(file, args, launch), how];
 }
 
 /**
@@ -87,10 +89,11 @@ async function begin(file, args, options) {
  */
 async function* lines(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
-  const [child, how] = await begin(file, args, { check: true, ...options });
-  const interface_ = require('node:readline').createInterface({ input: child.stdout.setEncoding(how.encoding), crlfDelay: Infinity });
+  const [started, how] = begin(file, args, { check: true, ...options });
+  const child = started instanceof Promise ? await started : started;
   const ended = complete([child], { ...how, isRead: true }, file, ([end]) => end);
   ended.catch(() => {});
+  const interface_ = require('node:readline').createInterface({ input: child.stdout.setEncoding(how.encoding), crlfDelay: Infinity });
   let isWhole = false;
   try {
     yield* interface_;

@@ -42,6 +42,16 @@ test('run takes a stream as input, and shows what it keeps', async () => {
   assert.deepStrictEqual([shown.stdout, shown.stderr], ['out\n"out\\nerr\\n"\n', 'err\n']);
 });
 
+test('a launch that fails rejects, where nothing was awaited before', async () => {
+  // The main script is no continuation of a promise, so the error event comes before any.
+  const own = JSON.stringify(path.join(__dirname, '..'));
+  const calls = ["run('/no/such')", "run('/no/such', { sandbox: true, cwd: '/' })", "runPipeline([['/no/such'], ['cat']])", "runPipeline([['cat'], ['/no/such']])", "lines('/no/such').next()", '$`/no/such`', "spawn('/no/such').wait()", "prepare('/no/such').spawn().wait()"];
+  for (const call of calls) {
+    const { stdout, stderr } = await run(process.execPath, ['-e', `const { $, lines, prepare, run, runPipeline, spawn } = require(${own}); ${call}.catch((why) => console.log(why.name, why.program ?? why.code))`]);
+    assert.match(stdout, /^LaunchError /, `${call}: ${stderr}`);
+  }
+});
+
 test('lines come while the program runs', async () => {
   const { lines } = forkless;
   const seen = [];

@@ -15,7 +15,7 @@ async function screen(pty) {
 }
 
 test('a program has the terminal', async () => {
-  const line = 'tty; tty <&2; stty size; ps -o stat= -p $$ | cut -c2; test -t 1 && echo yes > /dev/tty';
+  const line = 'tty; tty <&2; stty size; test $(ps -o sid= -p $$) = $$ && echo s; test -t 1 && echo yes > /dev/tty';
   const child = spawn('sh', ['-c', line], { pty: { rows: 30, columns: 100 } });
   const { path } = child.pty;
   assert.match(path, /^\/dev\/pts\/\d+$/);

@@ -6,7 +6,7 @@ use Forkless;
 use Forkless::Pty;
 
 my $pty   = Forkless::Pty->new(rows => 30, columns => 100, raise => 1);
-my $line  = 'tty; stty size; ps -o stat= -p $$ | cut -c2; test -t 1 && echo yes >/dev/tty';
+my $line  = 'tty; stty size; test $(ps -o sid= -p $$) = $$ && echo s; test -t 1 && echo yes >/dev/tty';
 my $child = Forkless->new(cmd => ['sh', '-c', $line], pty => $pty, raise => 1)->spawn;
 my $path  = $pty->path;
 like($path, qr{\A/dev/pts/\d+\z}, 'it has a path');

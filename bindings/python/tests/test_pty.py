@@ -16,7 +16,7 @@ from forkless.asyncio import create_subprocess_exec, open_pty
 def test_a_program_has_the_terminal():
     with forkless.Pty(30, 100) as pty:
         assert pty.size == (30, 100) and pty.path.startswith("/dev/pts/") and pty.path in repr(pty)
-        words = "tty; tty <&2; stty size; ps -o stat= -p $$ | cut -c2; test -t 1 && echo yes >/dev/tty"
+        words = "tty; tty <&2; stty size; test $(ps -o sid= -p $$) = $$ && echo s; test -t 1 && echo yes >/dev/tty"
         with forkless.Popen(["sh", "-c", words], pty=pty) as child:
             lines = pty.read_until_exit(child).decode().split("\r\n")
         path = pty.path.encode().decode()
