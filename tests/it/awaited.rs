@@ -441,6 +441,8 @@ async fn a_dropped_capture_ends_its_program() {
     let mut command = sh("sleep 1000 & wait");
     command.fd(std::os::fd::OwnedFd::from(write), 3).process_group(0);
     let capture = command.capture(&Capture::new());
+    // One that was never polled.
+    drop(command.capture(&Capture::new()));
     drop(command);
     assert!(timeout(SHORT, capture).await.is_err());
     let mut end = forkless::tokio::ChildStdout::from_std(std::os::fd::OwnedFd::from(read).into()).expect("a stream");

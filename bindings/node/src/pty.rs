@@ -112,6 +112,13 @@ impl NativePty {
     }
 }
 
+/// Of a worker that has been ended, which does not close its streams.
+impl Drop for NativePty {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 /// The setting: the terminal's number, and the standard streams that it is.
 pub(crate) fn apply(command: &mut Command, value: &Value) -> Result<(), String> {
     let number = value.get("number").and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());

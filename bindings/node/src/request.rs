@@ -157,11 +157,8 @@ impl Request {
     /// the caller of a session kills its group, and further descriptors are the shell's too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
         // They are for the shell, too.
-        if self
-            .settings
-            .as_ref()
-            .is_some_and(|settings| ["sandbox", "pty"].iter().any(|name| settings.contains_key(*name)))
-        {
+        let has = |name: &str| self.settings.as_ref().is_some_and(|settings| settings.contains_key(name));
+        if has("sandbox") || has("pty") {
             return Ok(None);
         }
         if !is_shell(&self.file) || self.detached || self.uid.is_some() || self.gid.is_some() || self.stdio.len() > 3 {

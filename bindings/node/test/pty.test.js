@@ -76,6 +76,17 @@ test('destroy() hangs up, and nothing is left', async () => {
   assert.strictEqual(count(), before);
 });
 
+test('the end of a worker hangs up its terminals', async () => {
+  const own = JSON.stringify(require('node:path').join(__dirname, '..'));
+  const code = `const { pid } = require(${own}).spawn('sleep', ['60'], { pty: true }); require('node:worker_threads').parentPort.postMessage(pid); setInterval(() => {}, 1000)`;
+  const worker = new (require('node:worker_threads').Worker)(code, { eval: true });
+  const [pid] = await once(worker, 'message');
+  await worker.terminate();
+  const runs = () => fs.existsSync(`/proc/${pid}`) && !/State:\s[ZX]/.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+  for (let n = 0; n < 500 && runs(); n += 1) await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.ok(!runs(), 'it runs');
+});
+
 test('where it is not possible, an error says so', async () => {
   for (const pty of ['yes', { rows: -1 }, { columns: 1.5 }]) assert.throws(() => spawn('true', [], { pty }), /^TypeError: pty/);
   assert.throws(() => prepare('true', [], { pty: true }), /pty is an option of spawn/);

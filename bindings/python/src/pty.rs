@@ -164,9 +164,12 @@ impl Pty {
                 let [has_bytes, has_ended] = ready(py, watched, deadline)?;
                 if has_ended {
                     break;
-                } else if has_bytes {
+                }
+                if has_bytes {
                     bytes.extend_from_slice(self.read(py, 8192)?.as_bytes());
-                } else {
+                }
+                // Also of a program that writes without end.
+                if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                     let class = py.import("subprocess")?.getattr("TimeoutExpired")?;
                     let args = child.getattr("args").unwrap_or_else(|_| child.clone());
                     return Err(PyErr::from_value(class.call1((args, timeout, PyBytes::new(py, &bytes)))?));

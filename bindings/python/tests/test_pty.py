@@ -75,6 +75,14 @@ def test_the_end_with_background_processes_and_limits():
         assert pty.read_until_exit(child) == b""
 
 
+def test_a_limit_holds_for_a_program_that_writes_without_end():
+    with forkless.Pty() as pty, forkless.Popen(["yes"], pty=pty) as child:
+        with pytest.raises(subprocess.TimeoutExpired) as raised:
+            pty.read_until_exit(child, timeout=0.3)
+        assert raised.value.output.startswith(b"y\r\n")
+        child.kill()
+
+
 def test_much_output_and_no_end_is_lost():
     with forkless.Pty() as pty:
         with forkless.Popen(["seq", "100000"], pty=pty) as child:

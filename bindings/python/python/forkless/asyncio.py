@@ -56,9 +56,11 @@ class PtyStream(asyncio.StreamReader):
         loop, left = asyncio.get_running_loop(), memoryview(data)
         async with self._writing:
             while left:
-                if self._fd is None:
+                # Open as long as it is awaited.
+                descriptor = self._fd
+                if descriptor is None:
                     raise ValueError("the stream has been closed")
-                fd = self._fd.number
+                fd = descriptor.number
                 try:
                     left = left[os.write(fd, left) :]
                 except BlockingIOError:

@@ -6,6 +6,7 @@ use crate::output::capture::Captured;
 use crate::output::capture::drive::{CaptureRun, Next, What};
 use crate::output::capture::run::{Begun, finish};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -25,16 +26,18 @@ impl Drop for Running {
     }
 }
 
-/// Runs what has been started to its end. Dropping the future ends it.
-pub(super) async fn capture(started: io::Result<Begun>) -> io::Result<Captured> {
-    let Begun { child, mut drive, files } = started?;
-    // The end is awaited, and not waited for.
-    drive.watches = true;
-    let mut running = Running(Some(child));
-    let mut run = CaptureRun::new(drive, running.0.as_mut_slice());
-    let answer = to_the_end(&mut run).await;
-    let driven = run.conclude(answer)?;
-    running.0.as_mut().map_or(Err(io::ErrorKind::Other.into()), |child| finish(child, driven, files))
+/// Runs what has been started to its end. Dropping the future ends it, also before it was polled.
+pub(super) fn capture(started: io::Result<Begun>) -> impl Future<Output = io::Result<Captured>> {
+    let started = started.map(|Begun { child, drive, files }| (Running(Some(child)), drive, files));
+    async move {
+        let (mut running, mut drive, files) = started?;
+        // The end is awaited, and not waited for.
+        drive.watches = true;
+        let mut run = CaptureRun::new(drive, running.0.as_mut_slice());
+        let answer = to_the_end(&mut run).await;
+        let driven = run.conclude(answer)?;
+        running.0.as_mut().map_or(Err(io::ErrorKind::Other.into()), |child| finish(child, driven, files))
+    }
 }
 
 /// The loop of a blocking capture, with turns that do not sleep.
