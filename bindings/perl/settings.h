@@ -27,6 +27,7 @@
     ONE(inheritable, "U"), \
     ONE(ambient, "U"), \
     ONE(securebits, "u"), \
+    ONE(kill_tree, "i"), \
     ONE(landlock, "f"), \
 
 /* settings: end */

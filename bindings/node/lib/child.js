@@ -13,6 +13,7 @@ const { settingsOf } = require('./settings.js');
 const { ChildProcess } = childProcess;
 
 const kFailure = Symbol('forkless.failure');
+const kTree = Symbol('forkless.tree');
 
 /** A child process: Node's ChildProcess, and a promise of its end. */
 class Child extends ChildProcess {
@@ -20,6 +21,7 @@ class Child extends ChildProcess {
     super();
     Object.assign(this._handle, ours);
     this[kFailure] = undefined;
+    this[kTree] = false;
     /** Why the launch was not warm. Undefined if it was, or if `warm` was not set. */
     this.coldReason = undefined;
     /** The stream of its terminal, with the option `pty`. */
@@ -48,6 +50,8 @@ class Child extends ChildProcess {
   /** Kills the child and what is left of its process group, if it leads one. */
   killGroup(signal = 'SIGKILL') {
     if (this.pid === undefined || this._handle === null) return false;
+    // Below an init, the kill must go by the handle.
+    if (this[kTree] && (signal === 9 || `${signal}`.toUpperCase() === 'SIGKILL')) return this.kill(signal);
     try {
       return process.kill(-this.pid, signal);
     } catch (error) {
@@ -144,6 +148,7 @@ function start(options, launch) {
     throw new Error('this process may not launch programs');
   }
   const child = new Child();
+  child[kTree] = Boolean(options.settings?.killTree);
   child._handle.spawn = function spawn(...args) {
     const low = toLow(args);
     const request = () => requested(low, options.settings);

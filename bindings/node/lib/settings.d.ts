@@ -99,6 +99,8 @@ export interface Settings {
   ambient?: Iterable<string> | number | bigint;
   /** Set the securebits: capabilities(7). */
   securebits?: number;
+  /** End all that the program has started together with it: Linux 6.12, or a sandbox of namespaces. */
+  killTree?: boolean;
   /** Restrict the child by a Landlock ruleset: landlock(7). */
   landlock?: FileLike;
   // settings: end

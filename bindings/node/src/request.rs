@@ -117,7 +117,7 @@ impl Request {
     fn command_with(&self, pipe: impl FnMut(RawFd) -> Result<Stdio, Errno>) -> Result<Command, Refusal> {
         let mut command = Command::new(&self.file);
         self.fill(&mut command, pipe)?;
-        command.any_file_by_shell(self.scripts_by_shell && !self.has_init());
+        command.any_file_by_shell(self.scripts_by_shell && !self.has_init() && !self.has("kill_tree"));
         Ok(command)
     }
 
@@ -149,6 +149,10 @@ impl Request {
     }
 
     /// Whether the program is executed by the init of a sandbox. It takes the files that the kernel takes.
+    fn has(&self, setting: &str) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.contains_key(setting))
+    }
+
     fn has_init(&self) -> bool {
         sandbox::of(self.settings.as_ref()).is_ok_and(|found| found.is_some_and(|(sandbox, _)| sandbox.has_init))
     }
@@ -157,8 +161,7 @@ impl Request {
     /// the caller of a session kills its group, and further descriptors are the shell's too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
         // They are for the shell, too.
-        let has = |name: &str| self.settings.as_ref().is_some_and(|settings| settings.contains_key(name));
-        if has("sandbox") || has("pty") {
+        if ["sandbox", "pty", "kill_tree"].iter().any(|name| self.has(name)) {
             return Ok(None);
         }
         if !is_shell(&self.file) || self.detached || self.uid.is_some() || self.gid.is_some() || self.stdio.len() > 3 {

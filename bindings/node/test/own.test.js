@@ -167,6 +167,32 @@ test('run with killGroup ends what the program has started', async () => {
   fs.rmSync(place, { recursive: true });
 });
 
+test('killTree ends all that the program has started', async (context) => {
+  const line = '(setsid sleep 1000 & echo $!); sleep 1000; sleep 1000';
+  const options = { timeout: 300, killTree: true };
+  let first;
+  try {
+    first = await run('sh', ['-c', line], options);
+  } catch (error) {
+    assert.match(error.message, /Landlock/);
+    return context.skip(error.message);
+  }
+  const runs = (pid) => fs.existsSync(`/proc/${pid}`) && !/State:\sZ/.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+  for (const { timedOut, signal, stdout } of [first, await run('sh', ['-c', line], { ...options, killGroup: true })]) {
+    assert.deepStrictEqual([timedOut, signal], [true, 'SIGKILL']);
+    assert.match(stdout, /^\d+\n$/);
+    assert.ok(!runs(stdout.trim()));
+  }
+  for (const end of [(child) => child.kill('SIGKILL'), (child) => child.kill(9), (child) => child.killGroup(), (child) => child.killGroup(9)]) {
+    const child = spawn('sh', ['-c', line], { killTree: true, stdio: ['ignore', 'pipe', 'inherit'], detached: true });
+    const [pid] = await once(child.stdout.setEncoding('utf8'), 'data');
+    assert.ok(runs(pid.trim()));
+    assert.strictEqual(end(child), true);
+    assert.deepStrictEqual(await child.wait(), { code: null, signal: 'SIGKILL' });
+    assert.ok(!runs(pid.trim()));
+  }
+});
+
 test('a warm launch is as a cold one', async () => {
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(LD|MALLOC)_/.test(name)));
   const words = ['-c', 'echo "$0 $*"; cat; echo error >&2; exit 3', 'name', 'one  two'];

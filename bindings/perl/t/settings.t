@@ -33,7 +33,7 @@ my %good = (
     scripts_by_shell => [1],
     uid => [0], gid => [0], groups => [[0, 1]], user => ['root'], group => ['root'], umask => [022], rlimit => ['AS', 1 << 40, 1 << 40],
     scheduler => ['other', 0], cpu_affinity => [[0]], io_priority => ['best_effort', 4],
-    no_new_privs => [1], parent_death_signal => ['KILL'], thread_death_signal => ['KILL'],
+    no_new_privs => [1], kill_tree => [1], parent_death_signal => ['KILL'], thread_death_signal => ['KILL'],
     unshare => ['user'], join => ['user', 0], map_uid => [0, 0, 1], map_gid => [0, 0, 1], hostname => ['x'],
     mount => [undef, '/x', 'tmpfs', 0, undef], bind => ['/', '/x'], bind_read_only => ['/', '/x'], read_only => ['/x'],
     mount_attributes => ['/x', 1, 0], file_system => ['tmpfs', ['size=1m'], 0, '/x'], attach_mount => [0, '/x'],
@@ -66,6 +66,21 @@ SKIP: {
         skip 'no user namespace', 1;
     }
     is($seen->stdout, "0\nelsewhere\n99\nNoNewPrivs:\t1\n", 'a namespace, a host name, a limit and no_new_privs take effect');
+}
+SKIP: {
+    my $tree = Forkless->new(cmd => ['sh', '-c', '(setsid sleep 50 & echo $!); sleep 50; sleep 50'], kill_tree => 1);
+    my $ended = $tree->capture(timeout => 0.5);
+    if (!$ended) {
+        like($Forkless::error, qr/Landlock/, 'kill_tree needs Landlock');
+        diag("SKIPPED: $Forkless::error");
+        skip "no kill_tree", 1;
+    }
+    my $runs = sub { open my $file, '<', "/proc/$_[0]/status" or return 0; return !grep {/^State:\sZ/} <$file> };
+    chomp(my $left = $ended->stdout);
+    ok($ended->timed_out && $left =~ /^\d+\z/ && !$runs->($left), 'kill_tree ends all that was started');
+    my $child = $tree->stdout('pipe')->spawn;
+    chomp($left = readline $child->stdout);
+    ok($runs->($left) && $child->kill && $child->wait && !$runs->($left), 'so does kill');
 }
 my $call = Forkless->new(cmd => ['sh', '-c', 'nice'])->call(141, undef, 0, 0, 5);
 SKIP: {

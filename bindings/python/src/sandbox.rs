@@ -120,10 +120,14 @@ pub(crate) fn apply(command: &mut Command, value: &Bound<'_, PyAny>) -> PyResult
     Ok(())
 }
 
-/// Whether the program has an init, which reports its end to the handle alone.
-pub(crate) fn has_init(settings: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+/// Whether the program has an init, which reports its end to the handle alone; and whether it has a root of its own.
+pub(crate) fn has_init(settings: Option<&Bound<'_, PyDict>>) -> PyResult<(bool, bool)> {
+    let kills_tree = settings.map(|settings| settings.get_item("kill_tree")).transpose()?.flatten();
+    let kills_tree = kills_tree.is_some_and(|value| value.is_truthy().unwrap_or(true));
     let Some(value) = settings.map(|settings| settings.get_item("sandbox")).transpose()?.flatten() else {
-        return Ok(false);
+        return Ok((kills_tree, false));
     };
-    Ok(value.cast::<Sandbox>().map_or_else(|_| value.is_truthy().unwrap_or(true), |sandbox| sandbox.get().has_init))
+    let has_root =
+        value.cast::<Sandbox>().map_or_else(|_| value.is_truthy().unwrap_or(true), |sandbox| sandbox.get().has_init);
+    Ok((kills_tree || has_root, has_root))
 }

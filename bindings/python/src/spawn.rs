@@ -50,8 +50,8 @@ pub(crate) fn spawn<'py>(
     request.signals(restore_signals.0);
     let is_set = |name| settings.map_or(Ok(false), |settings| settings.contains(name));
     // With a new root, a directory outside of it is not opened in advance.
-    let has_init = sandbox::has_init(settings)?;
-    let new_root = is_set("chroot")? || is_set("pivot_root")? || has_init;
+    let (has_init, has_root) = sandbox::has_init(settings)?;
+    let new_root = is_set("chroot")? || is_set("pivot_root")? || has_root;
     request.directory(cwd, !new_root && (uid.is_some() || gid.is_some() || gids.is_some()))?;
     request.environment(env.as_ref())?;
     // The constants have already been replaced by descriptors; of the negative numbers only -1 means "inherited".

@@ -138,6 +138,22 @@ def test_settings_and_kill_group_work_with_asyncio(go):
     go(main())
 
 
+def test_kill_tree_works_with_asyncio(go):
+    async def main():
+        line = "(setsid sleep 50 & echo $!); sleep 50"
+        try:
+            process = await create_subprocess_exec("sh", "-c", line, stdout=PIPE, kill_tree=True)
+        except OSError as error:
+            assert "Landlock" in str(error)
+            pytest.skip(f"kill_tree: {error}")
+        grandchild = int(await process.stdout.readline())
+        process.kill()
+        assert await process.wait() == -signal.SIGKILL
+        assert not os.path.exists(f"/proc/{grandchild}/exe") or await gone(grandchild)
+
+    go(main())
+
+
 async def gone(pid):
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:

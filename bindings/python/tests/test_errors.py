@@ -203,7 +203,7 @@ def test_errors_name_keywords_and_not_rust_functions(name):
             assert not RUST.search(said) and not RUST.search(detail), (value, error)
             if is_setting and type(error) in (TypeError, OverflowError):
                 assert str(error).startswith(name), error
-    assert seen > 5 or name in ("no_new_privs", "scripts_by_shell", "start_new_session"), "what is true or false may be anything"
+    assert seen > 5 or name in ("no_new_privs", "kill_tree", "scripts_by_shell", "start_new_session"), "what is true or false may be anything"
 
 
 def test_remedies_in_errors_are_python_keywords():

@@ -241,6 +241,41 @@ def test_a_timeout_with_kill_group_kills_the_whole_group():
     wait_for_end(int(at_the_time_out(["sh", "-c", "sleep 50 & echo $!"], stdout=PIPE, kill_group=True)))
 
 
+TREE = "(setsid sleep 50 & echo $!); sleep 50; sleep 50"
+
+
+def test_kill_tree_ends_all_that_was_started():
+    try:
+        forkless.run(["true"], kill_tree=True)
+    except OSError as error:
+        assert "Landlock" in str(error)
+        pytest.skip(f"kill_tree: {error}")
+    words = {"stdout": PIPE, "text": True, "kill_tree": True}
+    for end in (
+        forkless.Popen.kill,
+        lambda shell: shell.send_signal(signal.SIGKILL),
+        lambda shell: shell.signal_group(signal.SIGKILL),
+        lambda shell: shell.terminate_group(0, signal.SIGCONT),
+    ):
+        for more in ({}, {"kill_group": True}, {"sandbox": forkless.Sandbox(mode="landlock")}):
+            # A sandbox makes it a session; else the group would be ours.
+            if "signal_group" in end.__code__.co_names or "terminate_group" in end.__code__.co_names:
+                more = {"kill_group": True}
+            with forkless.Popen(["sh", "-c", TREE], cwd="/", **words, **more) as shell:
+                grandchild = int(shell.stdout.readline())
+                end(shell)
+            assert shell.wait() == -signal.SIGKILL and not is_running(grandchild)
+    # A process that has left the session keeps the pipe open.
+    assert not is_running(int(at_the_time_out(["sh", "-c", TREE], stdout=PIPE, kill_tree=True)))
+    with pytest.raises(forkless.CalledProcessError) as caught:
+        forkless.run(["sh", "-c", "setsid sleep 50 & echo $!; sleep 0.2; exit 3"], check=True, **words)
+    assert caught.value.returncode == 3 and not is_running(int(caught.value.stdout))
+    with forkless.prepare(["sh", "-c", TREE], kill_tree=True, stdout=PIPE).spawn() as child:
+        grandchild = int(child.stdout.readline())
+        child.kill()
+        assert child.wait() == -signal.SIGKILL and not is_running(grandchild)
+
+
 def wait_for_end(pid):
     deadline = time.monotonic() + 20
     while is_running(pid):

@@ -396,6 +396,8 @@ int forkless_command_inheritable(forkless_command *command, uint64_t capabilitie
 int forkless_command_ambient(forkless_command *command, uint64_t capabilities);
 /* Set the securebits: capabilities(7). */
 int forkless_command_securebits(forkless_command *command, uint32_t bits);
+/* End all that the program has started together with it: Linux 6.12, or a sandbox of namespaces. */
+int forkless_command_kill_tree(forkless_command *command, int on);
 /* Restrict the child by a Landlock ruleset: landlock(7). */
 int forkless_command_landlock(forkless_command *command, int fd);
 /* settings: end */

@@ -196,6 +196,22 @@ static void captures(void) {
     forkless_output_free(output);
     forkless_command_free(command);
 
+    /* What has left the session holds the pipe. */
+    command = shell("setsid sleep 100 & sleep 100");
+    forkless_capture killed = timed;
+    killed.signal = 0, killed.grace_ms = 0;
+    EXPECT(0, forkless_command_kill_tree(command, 1));
+    if (forkless_command_capture(command, &killed, &output, &error) == 0) {
+        CHECK(output->flags & FORKLESS_OUTPUT_TIMED_OUT);
+        EXPECT(SIGKILL, output->status);
+        CHECK(output->usage.wall_ns < 50000000000);
+        forkless_output_free(output);
+    } else {
+        CHECK(strstr(error.message, "Landlock"));
+        fprintf(stderr, "SKIPPED: %s\n", error.message);
+    }
+    forkless_command_free(command);
+
     /* Without a limit of the grace, SIGKILL is never sent. */
     command = shell("trap 'sleep 0.2; exit 5' TERM; echo ready; while :; do sleep 0.01; done");
     timed.timeout_ms = 150, timed.grace_ms = -1;

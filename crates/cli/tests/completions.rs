@@ -18,7 +18,7 @@ const LINES: [(&str, &[&str]); 24] = [
     ("forkless ", &["run", "bench", "doctor", "completions", "man"]),
     ("forkless run --hostn", &["--hostname"]),
     ("forkless run --unshare-", &["--unshare-user", "--unshare-pid", "--unshare-all"]),
-    ("forkless run -i --timeout 5 --kill-", &["--kill-after"]),
+    ("forkless run -i --timeout 5 --kill-a", &["--kill-after"]),
     ("forkless run --help name", &["namespaces"]),
     ("forkless run --signal WIN", &["WINCH"]),
     ("forkless run -s WIN", &["WINCH"]),

@@ -52,6 +52,51 @@ fn a_timeout_ends_all_that_the_program_has_started() {
     }
 }
 
+/// What has left the session, and whose parents have ended: after the end of the program, a timeout, and SIGKILL to forkless.
+#[test]
+fn nothing_of_a_tree_is_left() {
+    let left = |mark: &str| {
+        let of = format!("sleep\0{mark}\0");
+        let lines = fs::read_dir("/proc").expect("procfs").flatten().map(|one| fs::read(one.path().join("cmdline")));
+        lines.flatten().filter(|line| line == of.as_bytes()).count()
+    };
+    let wait_for = |count: usize, mark: &str| {
+        let until = Instant::now() + Duration::from_secs(10);
+        while left(mark) != count {
+            assert!(Instant::now() < until, "{} of {mark} run, not {count}", left(mark));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let forkless = |options: &[&str], script: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forkless"));
+        command.args(["run", "--kill-tree"]).args(options).args(["sh", "-c", script]).stdin(Stdio::null());
+        command
+    };
+    let output = forkless(&[], "exit 3").output().expect("it starts");
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("Landlock") {
+        return eprintln!("SKIPPED: {message}");
+    }
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    let status = forkless(&[], "(setsid sleep 71001 &); sleep 0.3; exit 4").status().expect("it starts");
+    assert_eq!((status.code(), left("71001")), (Some(4), 0));
+    for (mark, options, code) in [
+        ("71002", &["--timeout=0.4"][..], 124),
+        ("71003", &["--timeout=0.4", "--signal=KILL"], 137),
+        ("71004", &["--timeout=0.4", "--pty"], 124),
+        ("71005", &["--timeout=0.4", "--capture"], 124),
+    ] {
+        let script = format!("(setsid sleep {mark} &); sleep {mark}; sleep {mark}");
+        assert_eq!(forkless(options, &script).status().expect("it starts").code(), Some(code), "{options:?}");
+        assert_eq!(left(mark), 0, "{options:?}");
+    }
+    let mut killed = forkless(&[], "(setsid sleep 71006 &); sleep 71006").spawn().expect("it starts");
+    wait_for(2, "71006");
+    killed.kill().expect("a kill");
+    killed.wait().expect("an end");
+    wait_for(0, "71006");
+}
+
 #[test]
 fn a_report_says_how_the_program_ended() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -206,6 +206,7 @@ macro_rules! settings {
                 inheritable(capabilities: capabilities) { line "Set the inheritable capabilities" python yes }
                 ambient(capabilities: capabilities) { line "Set the ambient capabilities" python yes }
                 securebits(bits: u32) { line "Set the securebits: capabilities(7)" python yes }
+                kill_tree(on: flag) { line "End all that the program has started together with it: Linux 6.12, or a sandbox of namespaces" python yes }
                 landlock(fd: fd) { line "Restrict the child by a Landlock ruleset: landlock(7)" python yes }
             }
         }

@@ -308,6 +308,11 @@ Experimental.
 
 A L<Forkless::Sandbox>, or a reference to a hash of the options of one: what the program may do, if it is not trusted.
 
+=item kill_tree
+
+With a true value, all that the program has started ends with it, also what has left its session: at its end, by C<kill>, at a timeout of C<capture>,
+and when this process ends. It needs Linux 6.12.
+
 =item pty
 
 A L<Forkless::Pty>: the program starts a session on this terminal, which is its controlling terminal, and those of its standard streams that are

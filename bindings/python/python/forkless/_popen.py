@@ -48,6 +48,7 @@ class Popen(subprocess.Popen):
         if kill_group and process_group is None and not start_new_session and "pty" not in self._settings:
             process_group = 0
         self._kills_group = kill_group
+        self._kills_tree = bool(self._settings.get("kill_tree"))
         self._group = -1 if process_group is None else process_group
         more = {"pipesize": pipesize} if _HAS_PIPESIZE else {}
         self._pipesize = pipesize
@@ -111,16 +112,26 @@ class Popen(subprocess.Popen):
         return error
 
     def kill(self):
-        """Sends SIGKILL to the child; with kill_group, to its whole process group."""
+        """Sends SIGKILL to the child; with kill_group, to its whole process group; with kill_tree, to all that it has started."""
         if self._kills_group:
             self.signal_group(signal.SIGKILL)
         else:
             super().kill()
 
+    def send_signal(self, sig):
+        if sig == signal.SIGKILL and self._kills_tree and self._forkless_kept is not None:
+            # By the handle, which lets the init of the tree kill it. The standard method would kill init alone.
+            if self.poll() is None:
+                self._forkless_kept.kill()
+        else:
+            super().send_signal(sig)
+
     def signal_group(self, number):
         """Sends a signal to the process group that the child leads. Does nothing if the group is empty, or if the child has been waited
         for: its number may then belong to another group.
         """
+        if number == signal.SIGKILL and self._kills_tree:
+            return self.send_signal(number)
         # While the child is not reaped, its number is not reused. If another thread has the lock, it is waiting for the child, and this
         # thread must not block on it.
         locked = self._waitpid_lock.acquire(False)

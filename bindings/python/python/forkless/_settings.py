@@ -107,6 +107,8 @@ class Settings(TypedDict, total=False):
     """Set the ambient capabilities."""
     securebits: int | None
     """Set the securebits: capabilities(7)."""
+    kill_tree: bool | None
+    """End all that the program has started together with it: Linux 6.12, or a sandbox of namespaces."""
     landlock: FileDescriptorLike | None
     """Restrict the child by a Landlock ruleset: landlock(7)."""
     # settings: end

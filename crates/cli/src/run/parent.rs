@@ -45,6 +45,7 @@ fn during(options: &RunOptions) -> Vec<Row> {
     vec![
         (options.supervise, "--supervise", "selected explicitly"),
         (options.sandbox.sandbox.is_some(), "--sandbox", "forkless starts the init of the sandbox and signals it"),
+        (options.child.kill_tree, "--kill-tree", "forkless starts an init and signals it"),
         (times_out, "--timeout", "forkless signals the program"),
         (options.capture.is_some(), "--capture", "forkless reads the output"),
         (options.child.die_with_parent, "--die-with-parent", "forkless dies with its parent, and the program with it"),

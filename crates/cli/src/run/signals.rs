@@ -195,6 +195,8 @@ impl Recipient {
         // The child is not reaped yet, so its PID has not been reused. A PID is never 0 or 1, whose negatives kill(2) would
         // treat differently.
         match i32::try_from(child.id()) {
+            // Below an init, the kill must go by the handle.
+            _ if signal == libc::SIGKILL && child.signal_group(signal).is_ok() => Ok(()),
             Ok(group) if self.leads && sys::kill(-group, signal).is_ok() => Ok(()),
             // The group does not exist yet, or the program has left it: signal the program alone.
             _ => child.signal(signal),

@@ -123,7 +123,7 @@ fn report_skipped(child: &Child, trouble: Option<String>, options: &RunOptions) 
 /// Prepares to supervise the program.
 fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
     let is_sandboxed = options.sandbox.sandbox.is_some();
-    let mut place = if is_sandboxed { SessionAndGroup::Sandbox } else { options.child.session_and_group() };
+    let mut place = if is_sandboxed { SessionAndGroup::BelowInit } else { options.child.session_and_group() };
     // A timeout is to end all that the program has started, as that of timeout(1). On a terminal, a group of its own would
     // part it from the other commands of a pipeline.
     let ends_all = patience(options).timeout.is_some() && place == SessionAndGroup::Beside;

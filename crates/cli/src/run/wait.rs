@@ -88,7 +88,10 @@ impl Watch {
         let signals = Signals::take(left)?;
         let lends = place == SessionAndGroup::OwnGroup || place == SessionAndGroup::OtherGroup && wants_terminal;
         let to = Recipient {
-            leads: matches!(place, SessionAndGroup::OwnGroup | SessionAndGroup::OwnSession | SessionAndGroup::Sandbox),
+            leads: matches!(
+                place,
+                SessionAndGroup::OwnGroup | SessionAndGroup::OwnSession | SessionAndGroup::BelowInit
+            ),
         };
         let foreground = lends.then(|| Foreground::new(wants_terminal));
         Ok(Self {
@@ -262,7 +265,7 @@ impl Watch {
             (SIGWINCH, Some(terminal)) => terminal.fit()?,
             (SIGCONT, Some(terminal)) => terminal.continued()?,
             (number, terminal)
-                if matches!(self.place, SessionAndGroup::OwnSession | SessionAndGroup::Sandbox)
+                if matches!(self.place, SessionAndGroup::OwnSession | SessionAndGroup::BelowInit)
                     && STOPS.contains(&number) =>
             {
                 return self.stop_both(child, terminal);
@@ -298,7 +301,7 @@ impl Watch {
             SessionAndGroup::Beside => true,
             SessionAndGroup::OwnGroup | SessionAndGroup::OtherGroup => false,
             // Its own terminal gets the new size, and signals the program.
-            SessionAndGroup::OwnSession | SessionAndGroup::Sandbox => signal.number == SIGWINCH,
+            SessionAndGroup::OwnSession | SessionAndGroup::BelowInit => signal.number == SIGWINCH,
         };
         is_early || !(signal.is_from_terminal() && has_terminal)
     }
@@ -379,7 +382,7 @@ impl Watch {
     /// is continued.
     fn stop_both(&mut self, child: &mut Child, mut terminal: Option<&mut Terminal>) -> io::Result<()> {
         // A SIGSTOP would stop only init, which stops the program instead.
-        let stop = if self.place == SessionAndGroup::Sandbox { SIGTSTP } else { SIGSTOP };
+        let stop = if self.place == SessionAndGroup::BelowInit { SIGTSTP } else { SIGSTOP };
         let _ = self.to.send(child, stop, None);
         terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
         self.signals.stop(SIGTSTP, false);

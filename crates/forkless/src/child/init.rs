@@ -8,7 +8,7 @@ use crate::launch::wait;
 use crate::plan::{InnerProgram, Plan};
 use forkless_core::init::Started;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{Debug, Formatter};
 use std::io;
@@ -23,6 +23,7 @@ pub(super) struct InitLink {
     socket: OwnedFd,
     /// For the error, until init has executed the program.
     plan: Option<Arc<Plan>>,
+    kills_tree: bool,
 }
 
 impl Debug for InitLink {
@@ -36,12 +37,31 @@ impl InitLink {
     pub(super) fn take(sockets: &mut Vec<(RawFd, OwnedFd)>, plan: &Arc<Plan>) -> Option<Self> {
         let inner = plan.inner.as_ref()?;
         let at = sockets.iter().position(|(theirs, _)| *theirs == inner.socket)?;
-        Some(Self { socket: sockets.swap_remove(at).1, plan: Some(Arc::clone(plan)) })
+        Some(Self { socket: sockets.swap_remove(at).1, plan: Some(Arc::clone(plan)), kills_tree: inner.kills_tree })
     }
 
     /// The socket, until init has executed the program.
     pub(super) fn awaited(&self) -> Option<BorrowedFd<'_>> {
         self.plan.is_some().then(|| self.socket.as_fd())
+    }
+
+    /// Whether SIGKILL must go by [`kill`](Self::kill).
+    pub(super) fn kills_tree(&self) -> bool {
+        self.kills_tree
+    }
+
+    /// Lets init kill all that the program has started, and end by SIGKILL. `false`: it has not begun, and nothing was started.
+    pub(super) fn kill(&self, pidfd: Option<&OwnedFd>) -> bool {
+        /// How long a child that has not said that it has begun has for the rest of its way, if nothing holds it up.
+        const ON_ITS_WAY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        let mut byte = [0];
+        let said = recv(&self.socket, &mut byte[..], RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        if self.plan.is_none() || said.is_ok_and(|(length, _)| length > 0) {
+            return true;
+        }
+        let Some(pidfd) = pidfd else { return false };
+        poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&ON_ITS_WAY)).is_ok_and(|ready| ready > 0)
     }
 
     pub(super) fn into_socket(self) -> OwnedFd {

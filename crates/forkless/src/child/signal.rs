@@ -1,6 +1,7 @@
 //! Signals to a child and to its process group, and ending a child by them.
 
 use super::group::has_only_zombies;
+use super::init::InitLink;
 use super::{Child, Inner};
 use crate::kernel::{SIGCONT, SIGKILL};
 use crate::launch::wait;
@@ -14,6 +15,12 @@ impl Inner {
     /// Sends a signal to the child, unless it is known to have ended.
     pub(super) fn signal(&self, signal: i32) -> sys::Result<()> {
         if !self.is_running() {
+            return Ok(());
+        }
+        if signal == SIGKILL
+            && let Some(init) = self.init.as_ref().filter(|init| init.kills_tree())
+            && init.kill(self.pidfd.as_ref())
+        {
             return Ok(());
         }
         let answer = match &self.pidfd {
@@ -132,6 +139,9 @@ impl Child {
         if !(0..=64).contains(&signal) {
             // Checked here, because the kernel's EINVAL could also mean that it does not know the flag of the group.
             return Err(io::Error::from_raw_os_error(errno::EINVAL));
+        }
+        if signal == SIGKILL && self.inner.init.as_ref().is_some_and(InitLink::kills_tree) {
+            return self.signal(signal);
         }
         // A child that was just launched may not have made its group yet, and would be its only member. This is read before
         // the signal is sent, because the child may execute its program in between.

@@ -67,21 +67,26 @@ pub(crate) struct InnerProgram {
     pub(crate) args: Vec<OsString>,
     /// Which of them are the paths that init tries.
     pub(crate) paths: Range<usize>,
+    /// Init must be told to end, because without a PID namespace its own end leaves the others.
+    pub(crate) kills_tree: bool,
 }
 
 impl InnerProgram {
     pub(crate) fn new(socket: RawFd, command: &Command, paths: &Paths) -> Self {
         let leads = if command.setsid && command.pty.is_none() { init::LEADS } else { 0 };
         let by_shell = if command.scripts_by_shell { init::BY_SHELL } else { 0 };
-        let requested = leads | by_shell | if command.tries_all { init::TRIES_ALL } else { 0 };
-        let word = init::word(socket, requested, command.sandbox.init.as_ref().map_or(0, |init| init.linger));
+        let tries_all = if command.tries_all { init::TRIES_ALL } else { 0 };
+        let given = command.sandbox.init.as_ref();
+        let kills = if given.is_some_and(|init| init.kills_tree) { init::KILLS_TREE } else { 0 };
+        let linger = given.map_or(0, |init| init.linger);
+        let word = init::word(socket, leads | by_shell | tries_all | kills, linger);
         let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
         let mut args = vec![OsString::from("forkless-init"), OsStr::from_bytes(word).to_owned()];
         args.extend(paths.iter().map(OsStr::to_owned));
         let paths = 2..args.len();
         args.push(OsString::new());
         args.extend(command.args.iter().cloned());
-        Self { socket, args, paths }
+        Self { socket, args, paths, kills_tree: kills != 0 }
     }
 }
 

@@ -6,6 +6,7 @@ mod landlock;
 mod mounts;
 mod namespaces;
 pub mod preset;
+mod tree;
 
 use crate::Resource;
 use crate::error::{Error, reworded};
@@ -121,7 +122,7 @@ impl Sandbox {
     /// - is user and group 65534 (nobody) without other groups if root launches it, where the command sets no others.
     ///
     /// Landlock hides nothing: names of files, `stat(2)`, links, and what `/proc` shows of all processes, such as their command lines.
-    /// What the program leaves running is not killed with it. Before version 6 of Landlock (Linux 6.12) the program cannot send signals at all,
+    /// What the program leaves running is not killed with it, but for [`Command::kill_tree`]. Before version 6 of Landlock (Linux 6.12) the program cannot send signals at all,
     /// because the kernel could not refuse those to others.
     ///
     /// ```no_run
@@ -296,7 +297,9 @@ impl Sandbox {
             return unfit("strict needs namespaces: Landlock alone is required in any case");
         }
         if self.linger.is_some() {
-            return unfit("linger needs namespaces: with Landlock alone, what the program leaves running is not ended");
+            return unfit(
+                "linger needs namespaces: with Landlock alone, Command::kill_tree ends what the program leaves running",
+            );
         }
         if self.network == Network::None {
             return unfit("a network of its own needs namespaces: Sandbox::new()");

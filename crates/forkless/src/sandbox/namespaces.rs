@@ -50,13 +50,17 @@ impl NamespaceSandbox {
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let linger = u32::try_from(linger.as_millis()).unwrap_or(u32::MAX);
+        let file = init_file().map_err(|error| {
+            let words = format!("sandbox: {error}");
+            reworded(error, words)
+        })?;
         Ok(Self {
             mounts: mounts::preset(network, sandbox.strict)?,
             shown: mounts::of_places(places)?,
             calls: calls(network),
             layer,
             rules: rules(places),
-            init: SandboxInit { file: Arc::new(init_file()?), linger },
+            init: SandboxInit { file: Arc::new(file), linger, kills_tree: false },
             network,
             is_strict: sandbox.strict,
             trusts_command: sandbox.trusts_command,
@@ -75,15 +79,7 @@ impl NamespaceSandbox {
         if has_others || own.setup.chroot.is_some() {
             return refused(own, "the command has namespaces or a root of its own");
         }
-        if own.program_fd.is_some() {
-            return refused(own, "program_fd names no path, which init needs");
-        }
-        if own.any_by_shell {
-            return refused(own, "init runs no file without #! by the shell that may be a binary");
-        }
-        if own.busy_ms > BUSY_MS {
-            return refused(own, "init retries a program that is open for writing for 100 ms at most");
-        }
+        check_init(own).or_else(|why| refused(own, why))?;
         if own.setup.directory_fd.is_some() {
             return refused(
                 own,
@@ -250,10 +246,24 @@ fn has_keyrings() -> bool {
     !matches!(found, Err(errno::ENOSYS | errno::EPERM))
 }
 
+/// What an init that executes the program cannot do.
+pub(super) fn check_init(command: &Command) -> Result<(), &'static str> {
+    if command.program_fd.is_some() {
+        return Err("program_fd names no path, which init needs");
+    }
+    if command.any_by_shell {
+        return Err("init runs no file without #! by the shell that may be a binary");
+    }
+    if command.busy_ms > BUSY_MS {
+        return Err("init retries a program that is open for writing for 100 ms at most");
+    }
+    Ok(())
+}
+
 /// A sealed memfd with [`init`], as an ELF file of one segment.
-fn init_file() -> io::Result<OwnedFd> {
+pub(super) fn init_file() -> io::Result<OwnedFd> {
     let failed = |error: io::Error| {
-        let words = format!("sandbox: init cannot be a program in memory: {error}; see vm.memfd_noexec");
+        let words = format!("init cannot be a program in memory: {error}; see vm.memfd_noexec");
         reworded(error, words)
     };
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

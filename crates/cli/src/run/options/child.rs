@@ -55,6 +55,11 @@ pub(crate) struct ChildOptions {
     #[arg(long, conflicts_with_all = ["pdeathsig", "shell"])]
     pub(crate) die_with_parent: bool,
 
+    /// Kill all that the program has started when it ends, when it times out, and when forkless ends, even by SIGKILL: also what
+    /// has left its session. It starts a session, and may signal no process outside (Linux 6.12)
+    #[arg(long, conflicts_with_all = ["ctty", "process_group", "foreground", "pidfd_autokill", "exec_fd", "fexec"])]
+    pub(crate) kill_tree: bool,
+
     /// Kill the program when forkless ends, even by SIGKILL (Linux 7.1; needs --no-new-privs or CAP_SYS_ADMIN)
     // A sandbox ends with forkless in any case, and its process 1 does not keep the pidfd.
     #[arg(long, conflicts_with = "sandbox")]
@@ -137,13 +142,14 @@ pub(crate) enum SessionAndGroup {
     OtherGroup,
     /// A new session.
     OwnSession,
-    /// A new session below the init of a sandbox, which takes the signals for the program.
-    Sandbox,
+    /// A new session below an init, of a sandbox or of `--kill-tree`, which takes the signals for the program.
+    BelowInit,
 }
 
 impl ChildOptions {
     pub(crate) fn session_and_group(&self) -> SessionAndGroup {
         match self.process_group {
+            _ if self.kill_tree => SessionAndGroup::BelowInit,
             _ if self.makes_session() || self.pty.is_some() => SessionAndGroup::OwnSession,
             Some(0) => SessionAndGroup::OwnGroup,
             Some(group) if group != sys::getpgrp() => SessionAndGroup::OtherGroup,
@@ -240,7 +246,7 @@ impl ChildOptions {
         if let Some(group) = self.process_group {
             command.process_group(group);
         }
-        command.setsid(self.makes_session());
+        command.setsid(self.makes_session() || self.kill_tree && self.pty.is_none());
         if self.ctty {
             command.controlling_terminal(0);
         }
@@ -251,7 +257,7 @@ impl ChildOptions {
         if let Some(DeathSignal(Some(signal))) = self.pdeathsig {
             command.parent_death_signal(signal);
         }
-        command.pidfd_autokill(self.pidfd_autokill);
+        command.pidfd_autokill(self.pidfd_autokill).kill_tree(self.kill_tree);
         if let Some(number) = self.chdir_fd {
             command.current_dir_fd(open_fd("--chdir-fd", number)?);
         }

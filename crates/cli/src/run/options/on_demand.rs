@@ -44,7 +44,7 @@ macro_rules! groups {
 
 groups! {
     0 SignalOptions: |option| ["default-signal", "ignore-signal", "inherit-signal", "block-signal", "empty-signal-mask"].contains(&option);
-    1 ChildOptions: |option| ["setsid", "new-session", "ctty", "pty", "process-group", "foreground", "pdeathsig", "die-with-parent", "pidfd-autokill", "chdir-fd", "exec-fd", "fexec", "retry-busy", "best-effort", "launcher", "syscall"].contains(&option);
+    1 ChildOptions: |option| ["setsid", "new-session", "ctty", "pty", "process-group", "foreground", "pdeathsig", "die-with-parent", "kill-tree", "pidfd-autokill", "chdir-fd", "exec-fd", "fexec", "retry-busy", "best-effort", "launcher", "syscall"].contains(&option);
     2 Identity: |option| ["reuid", "user", "uid", "regid", "group", "gid", "groups", "clear-groups", "init-groups", "keep-groups", "umask"].contains(&option);
     // The options of `Filters` conflict with some of these.
     3 Privileges: |option| Filters::has(option) || ["no-new-privs", "nnp", "bounding-set", "permitted-caps", "permitted", "effective-caps", "effective", "inh-caps", "ambient-caps", "securebits", "seccomp", "seccomp-filter", "landlock"].contains(&option);

@@ -41,6 +41,9 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
     if let Some(confinement) = &command.confinement {
         return compile(&confinement.confine(command)?, resolve);
     }
+    if let Some(tree) = &command.tree {
+        return compile(&tree.confine(command)?, resolve);
+    }
     check(command)?;
     let resolve = resolve || command.cloner.is_some();
     let (env, candidates) = match &command.ready {

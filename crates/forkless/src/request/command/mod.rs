@@ -59,7 +59,7 @@ pub(crate) use setup::{Name, Setup};
 ///   [`fd`](Self::fd), [`inherit_all`](Self::inherit_all).
 /// - **Start**: [`spawn`](Self::spawn), [`launch`](Self::launch), [`status`](Self::status), [`output`](Self::output),
 ///   [`capture`](Self::capture), [`prepare`](Self::prepare), [`exec`](Self::exec).
-/// - **Handle and end of the child**: [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop),
+/// - **Handle and end of the child**: [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop), [`kill_tree`](Self::kill_tree),
 ///   [`autoreap`](Self::autoreap), [`pidfd_autokill`](Self::pidfd_autokill),
 ///   [`parent_death_signal`](Self::parent_death_signal), [`thread_death_signal`](Self::thread_death_signal),
 ///   [`keep_record_locks`](Self::keep_record_locks).
@@ -161,6 +161,8 @@ pub struct Command {
     pub(crate) setup: Setup,
     pub(crate) sandbox: Isolation,
     pub(crate) confinement: Option<Arc<dyn Confinement>>,
+    /// Everything that the program starts ends with it: added after the sandbox.
+    pub(crate) tree: Option<Arc<dyn Confinement>>,
     pub(crate) launcher: Launcher,
     pub(crate) closures: Vec<Arc<Closure>>,
     pub(crate) ready: Option<Ready>,
@@ -252,6 +254,7 @@ impl Command {
             setup: Setup::default(),
             sandbox: Isolation::default(),
             confinement: None,
+            tree: None,
             launcher: Launcher::Clone,
             closures: Vec::new(),
             ready: None,
@@ -717,7 +720,7 @@ impl Command {
     /// Kills the child with SIGKILL when its [`Child`](crate::Child) is dropped before it has ended (default: false).
     /// A later launch, or [`reap_orphans`](crate::reap_orphans), reaps it, as any dropped child.
     ///
-    /// The child alone is killed, not what it has started. If this process ends without dropping the handle, the child
+    /// The child alone is killed, not what it has started, which [`kill_tree`](Self::kill_tree) adds. If this process ends without dropping the handle, the child
     /// is not killed: [`pidfd_autokill`](Self::pidfd_autokill) and [`parent_death_signal`](Self::parent_death_signal)
     /// are for that.
     ///

@@ -44,6 +44,8 @@ pub(crate) struct SandboxInit {
     pub(crate) file: Arc<OwnedFd>,
     /// Milliseconds.
     pub(crate) linger: u32,
+    /// There is no PID namespace: see [`KILLS_TREE`](forkless_core::init::KILLS_TREE).
+    pub(crate) kills_tree: bool,
 }
 
 /// A system call of a sandbox.

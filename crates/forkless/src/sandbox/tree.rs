@@ -1,0 +1,90 @@
+//! The end of all that a program has started, without namespaces: see [`Command::kill_tree`].
+
+use super::namespaces::{check_init, init_file};
+use super::{LINGER, REFUSES_SIGNALS, landlock};
+use crate::error::Error;
+use crate::kernel::SIGKILL;
+use crate::request::command::{Command, Confinement, Namespace, SandboxInit};
+use crate::step::Step;
+use forkless_core::sys::errno;
+use std::sync::Arc;
+
+impl Command {
+    /// Ends everything that the program has started together with it (default: false): processes in the background, in other sessions
+    /// and process groups, and those whose parents have ended.
+    ///
+    /// The child is then an init of a few hundred bytes, which executes the program. [`Child::id`](crate::Child::id) is its process ID, and it
+    /// - passes signals of the handle on to the program
+    /// - kills the rest when the program has ended, 200 ms later (sooner if none is left), when the handle [kills](crate::Child::kill) it,
+    ///   when [`kill_on_drop`](Self::kill_on_drop), a timeout or a limit of a [`Capture`](crate::Capture) does, and when this process
+    ///   ends for any reason. The wait for the child returns when all have gone.
+    ///
+    /// All processes of the program are in a Landlock domain, which none can leave, and from which none can signal a process outside. Init
+    /// kills those of the domain with one system call, which no fork outruns: `landlock(7)` LANDLOCK_SCOPE_SIGNAL, Linux 6.12. In a sandbox
+    /// of namespaces ([`Sandbox::new`](crate::Sandbox::new)) or a new PID namespace the kernel does it already, on any kernel.
+    ///
+    /// The program gets [`no_new_privs`](Self::no_new_privs): one with other rights, such as `sudo`, could not be killed. What
+    /// another process starts for it is not its own: `systemd-run`, `at`, `docker`. SIGKILL from elsewhere, as by `kill -9 PID`, ends init and the
+    /// program, and leaves the others.
+    ///
+    /// ```no_run
+    /// use forkless::{Capture, Command};
+    /// use std::time::Duration;
+    /// // The program in the background would hold the pipe for an hour, and outlive both.
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "setsid sleep 3600 & sleep 3600"]).kill_tree(true);
+    /// let captured = command.capture(&Capture::new().timeout(Duration::from_secs(1)))?;
+    /// assert!(captured.timed_out);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Landlock`] with EOPNOTSUPP where the kernel cannot keep the promise, and names what can. [`Step::Check`]: the
+    /// command has `program_fd` or `pidfd_autokill`, which need a child that is the program.
+    pub fn kill_tree(&mut self, on: bool) -> &mut Self {
+        self.tree = on.then(|| Arc::new(Tree) as Arc<dyn Confinement>);
+        self
+    }
+}
+
+struct Tree;
+
+impl Confinement for Tree {
+    fn confine(&self, command: &Command) -> Result<Command, Error> {
+        let mut own = command.clone();
+        own.tree = None;
+        if command.sandbox.init.is_some() || command.sandbox.makes(Namespace::Pid) {
+            // The kernel kills the rest of a PID namespace when its first process ends.
+            return Ok(own);
+        }
+        let refused = |why: &str| Err(Error::check(&command.program, format!("kill_tree: {why}")));
+        if let Err(why) = check_init(command) {
+            return refused(why);
+        }
+        if command.pidfd_autokill {
+            return refused("pidfd_autokill would end init, and leave the others");
+        }
+        let setup = &mut own.setup;
+        if setup.parent_death_signal == Some(SIGKILL) {
+            if setup.follows_thread {
+                return refused("thread_death_signal(SIGKILL) would end init, and leave the others");
+            }
+            // Init sees the end of the caller by itself.
+            setup.parent_death_signal = None;
+        }
+        if landlock::version().unwrap_or(0) < REFUSES_SIGNALS {
+            let why = format!(
+                "needs version {REFUSES_SIGNALS} of Landlock (Linux 6.12). A sandbox of namespaces or a cgroup has its own end of all"
+            );
+            return Err(Error::new(&command.program, Step::Landlock, errno::EOPNOTSUPP).on("for kill_tree").note(why));
+        }
+        let file = init_file().map_err(|error| Error::check(&command.program, format!("kill_tree: {error}")))?;
+        own.sandbox.init =
+            Some(SandboxInit { file: Arc::new(file), linger: LINGER.as_millis() as u32, kills_tree: true });
+        own.no_new_privs(true);
+        Ok(own)
+    }
+}
+
+#[cfg(test)]
+mod tests;
