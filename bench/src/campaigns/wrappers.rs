@@ -34,12 +34,14 @@ pub(crate) struct Options {
 const PROGRAM: &str = "/bin/true";
 
 /// Another wrapper, and ours for the same job.
-const PAIRS: [(&str, &str); 12] = [
+const PAIRS: [(&str, &str); 14] = [
     ("env", "forkless run"),
     ("nice -n 1", "forkless run --nice 1"),
     ("setpriv --no-new-privs", "forkless run --no-new-privs"),
     ("prlimit --nofile=100:100", "forkless run --nofile 100"),
     ("timeout 5", "forkless run --timeout 5"),
+    ("timeout 5", "forkless run --timeout 5 --kill-tree"),
+    ("timeout 5", TREE),
     ("bwrap", "forkless run --sandbox --chdir /"),
     ("bwrap", NAMESPACES),
     ("bwrap", REFUSED),
@@ -63,6 +65,7 @@ const FIREJAIL: &str =
 const NAMESPACES: &str = "Sandbox::new()";
 const REFUSED: &str = "Sandbox::new().network(Network::Refused)";
 const LANDLOCK: &str = "Sandbox::landlock()";
+const TREE: &str = "Command::kill_tree()";
 
 /// The files and namespaces of `forkless run --sandbox`.
 const BWRAP: &str = "--unshare-user --unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup --new-session \
@@ -119,7 +122,8 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         Figure::ratio(5, "added CPU µs"),
     ];
     let about = "Each beside the wrapper that it replaces; \"added\": to the program alone. bwrap has the filter of --sandbox. \
-         Sandbox::new() and Sandbox::landlock() are settings of the library's launch: namespaces and an init, and neither. namespaces.c has \
+         Sandbox::new() and Sandbox::landlock() are settings of the library's launch: namespaces and an init, and neither. \
+         Command::kill_tree() has an init alone, which ends all that the program has started. namespaces.c has \
          the namespaces, mounts and filter of bwrap; firejail and unshare have less.";
     session.record.tables.push(Table::new(PROGRAM, about, &figures, &all));
     let bytes = fs::metadata(&ours)?.len();
@@ -132,6 +136,7 @@ struct Wrapper<'a> {
     words: Vec<&'a str>,
     /// Of a launch by the library.
     sandbox: Option<std::io::Result<PreparedSandbox>>,
+    kills_tree: bool,
     /// The command, the program in C, and the filter.
     files: [&'a Path; 3],
 }
@@ -149,18 +154,23 @@ impl<'a> Wrapper<'a> {
             LANDLOCK => Some(Sandbox::landlock().prepare()),
             _ => None,
         };
-        Self { words: [line, more].into_iter().flat_map(str::split_whitespace).collect(), sandbox, files }
+        Self {
+            words: [line, more].into_iter().flat_map(str::split_whitespace).collect(),
+            sandbox,
+            kills_tree: line == TREE,
+            files,
+        }
     }
 
     /// The wrapper, with this program.
     fn command(&self, program: &[&str]) -> Result<Command> {
-        let mut words = self.words.iter().skip(usize::from(self.sandbox.is_some())).chain(program);
+        let mut words = self.words.iter().skip(usize::from(self.sandbox.is_some() || self.kills_tree)).chain(program);
         let mut command = match words.next().context("no program")? {
             &"forkless" => Command::new(self.files[0]),
             &C => Command::new(self.files[1]),
             other => Command::new(other),
         };
-        command.args(words);
+        command.args(words).kill_tree(self.kills_tree);
         if let Some(sandbox) = &self.sandbox {
             command.current_dir("/").sandbox(sandbox.as_ref().map_err(|error| anyhow!("{error}"))?);
         }

@@ -7,7 +7,7 @@ const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
-const { begin, coldReason, mayLaunch, ours, packed, toOptions: toLow, toRequest } = require('./handle.js');
+const { begin, coldReason, mayLaunch, ours, packed, signalName, toOptions: toLow, toRequest } = require('./handle.js');
 const { settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
@@ -241,6 +241,34 @@ async function spawnAhead(file, args, given) {
   return start(options, () => ahead.launch());
 }
 
+// A program to its end, while the event loop stands still.
+function endSync(file, args, given, { input, timeout, maxBuffer, killSignal }) {
+  const options = noTerminal(toOptions(file, args, given));
+  if (!mayLaunch()) {
+    // This throws Node's own error.
+    childProcess.spawnSync(options.file);
+    throw new Error('this process may not launch programs');
+  }
+  const low = { ...options, stdio: given.stdio.map((type) => ({ type })) };
+  const pipes = given.stdio.flatMap((type, number) => {
+    const bytes = number === 0 ? Buffer.from(input ?? '') : undefined;
+    return type === 'pipe' ? [{ number, input: bytes, writable: number > 0 }] : [];
+  });
+  const { signals, errno } = os.constants;
+  const limits = { timeout, maxBuffer, killSignal: signals[`${killSignal}`.toUpperCase()] ?? killSignal };
+  for (const name of ['timeout', 'maxBuffer']) if (limits[name] === Infinity) limits[name] = 0;
+  const ended = native.runSync(packed(requested(low, options.settings)), pipes, limits);
+  if (ended.errno !== undefined) throw new LaunchError(options.file, options.args, ended);
+  return {
+    pid: ended.pid,
+    code: ended.signal > 0 ? null : ended.code,
+    signal: ended.signal > 0 ? signalName(ended.signal) : null,
+    outputs: ended.outputs,
+    timedOut: ended.error === -errno.ETIMEDOUT,
+    truncated: ended.error === -errno.ENOBUFS,
+  };
+}
+
 /** A command that is compiled once and started any number of times. */
 class Prepared {
   #options;
@@ -268,4 +296,4 @@ function prepare(file, args, options) {
   return new Prepared(file, args, options);
 }
 
-module.exports = { Child, LONGEST, Prepared, after, checkSignal, noTerminal, prepare, spawn, spawnAhead };
+module.exports = { Child, LONGEST, Prepared, after, checkSignal, endSync, noTerminal, prepare, spawn, spawnAhead };

@@ -163,6 +163,8 @@ export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization'
   killGroup?: boolean;
   /** The most bytes of both outputs together; at more the program is killed (default: 1 MiB). */
   maxBuffer?: number;
+  /** Standard error goes where standard output goes, in order: both are in `stdout` (default: false). */
+  merged?: boolean;
   /** Show the output of the program as that of this process, too (default: false). */
   show?: boolean;
 }
@@ -175,6 +177,19 @@ export interface Result<Output> extends Exit {
   timedOut: boolean;
   /** It was killed because it wrote more than `maxBuffer`. */
   truncated: boolean;
+}
+
+/** A promise of the end of a program, and its child. */
+export interface Running<Output> extends Promise<Result<Output>> {
+  /** The child, whose streams may be read and listened to as well. Undefined if it could not be started, and, in a sandbox, before it is. */
+  readonly child: Child | undefined;
+  /** Sends a signal (default: SIGTERM), as soon as there is a child. */
+  kill(signal?: NodeJS.Signals | number): boolean;
+}
+
+/** The options of `run` that need no event loop. */
+export interface RunSyncOptions extends Omit<RunOptions, 'grace' | 'killGroup' | 'show' | 'signal'> {
+  input?: string | Uint8Array;
 }
 
 /** A launch that failed. */
@@ -213,10 +228,16 @@ export function prepare(file: string, args?: readonly string[], options?: SpawnO
 export function prepare(file: string, options?: SpawnOptions): Prepared;
 
 /** Runs a program to its end. Rejects with a `LaunchError` if it cannot be started. */
-export function run(file: string, args: readonly string[], options: RunOptions & { encoding: 'buffer' }): Promise<Result<Buffer>>;
-export function run(file: string, options: RunOptions & { encoding: 'buffer' }): Promise<Result<Buffer>>;
-export function run(file: string, args?: readonly string[], options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
-export function run(file: string, options?: RunOptions & { encoding?: BufferEncoding }): Promise<Result<string>>;
+export function run(file: string, args: readonly string[], options: RunOptions & { encoding: 'buffer' }): Running<Buffer>;
+export function run(file: string, options: RunOptions & { encoding: 'buffer' }): Running<Buffer>;
+export function run(file: string, args?: readonly string[], options?: RunOptions & { encoding?: BufferEncoding }): Running<string>;
+export function run(file: string, options?: RunOptions & { encoding?: BufferEncoding }): Running<string>;
+
+/** The same, while the event loop stands still. Throws where `run` rejects. */
+export function runSync(file: string, args: readonly string[], options: RunSyncOptions & { encoding: 'buffer' }): Result<Buffer>;
+export function runSync(file: string, options: RunSyncOptions & { encoding: 'buffer' }): Result<Buffer>;
+export function runSync(file: string, args?: readonly string[], options?: RunSyncOptions & { encoding?: BufferEncoding }): Result<string>;
+export function runSync(file: string, options?: RunSyncOptions & { encoding?: BufferEncoding }): Result<string>;
 
 /**
  * The lines that a program writes, without their ends, while it runs. A caller that takes no more ends the program. Rejects as `run` does, with
@@ -249,9 +270,9 @@ export type TemplateValue = string | number | bigint | Result<string>;
  * Runs a command that is written as a template string, without a shell: words are separated by blanks, a value is one argument (or a part
  * of one), an array several. Quotes and other signs of shells are errors. Rejects with an `ExitError` unless `check` is false.
  */
-export function $(parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]): Promise<Result<string>>;
-export function $(options: RunOptions & { encoding: 'buffer' }): (parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]) => Promise<Result<Buffer>>;
-export function $(options: RunOptions & { encoding?: BufferEncoding }): (parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]) => Promise<Result<string>>;
+export function $(parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]): Running<string>;
+export function $(options: RunOptions & { encoding: 'buffer' }): (parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]) => Running<Buffer>;
+export function $(options: RunOptions & { encoding?: BufferEncoding }): (parts: TemplateStringsArray, ...values: (TemplateValue | readonly TemplateValue[])[]) => Running<string>;
 
 /** Makes `child_process` launch by forkless, in this thread. Returns false, and changes nothing, where the kernel has no pidfds. */
 export function install(): boolean;

@@ -13,6 +13,7 @@ module.exports = {
   get lines() { return require('./run.js').lines; },
   get prepare() { return require('./child.js').prepare; },
   get run() { return require('./run.js').run; },
+  get runSync() { return require('./run.js').runSync; },
   get runPipeline() { return require('./run.js').runPipeline; },
   get spawn() { return require('./child.js').spawn; },
   get uninstall() { return require('./install.js').uninstall; },

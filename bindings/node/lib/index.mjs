@@ -1,4 +1,4 @@
 import forkless from './index.js';
 
-export const { $, Cgroup, Child, ExitError, LaunchError, Prepared, Sandbox, install, lines, prepare, run, runPipeline, spawn, uninstall } = forkless;
+export const { $, Cgroup, Child, ExitError, LaunchError, Prepared, Sandbox, install, lines, prepare, run, runPipeline, runSync, spawn, uninstall } = forkless;
 export default forkless;

@@ -1,12 +1,12 @@
 'use strict';
 
-// run(), runPipeline() and lines(): programs to their end, with their output.
+// run(), runSync(), runPipeline() and lines(): programs to their end, with their output.
 
 const fs = require('node:fs');
 const { Readable, pipeline } = require('node:stream');
 const native = require('./native.js');
 const { ExitError } = require('./error.js');
-const { LONGEST, after, checkSignal, noTerminal, spawn, spawnAhead } = require('./child.js');
+const { LONGEST, after, checkSignal, endSync, noTerminal, spawn, spawnAhead } = require('./child.js');
 
 const MAX_BUFFER = 1024 * 1024;
 
@@ -56,29 +56,71 @@ function check({ input, killSignal, grace, encoding }) {
 function split(options) {
   const {
     input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', grace, killGroup = false, encoding = 'utf8', check: mustSucceed = false,
-    show = false, signal, ...others
+    show = false, merged = false, signal, ...others
   } = noTerminal(options) ?? {};
   if (killGroup) others.detached = true;
+  if (merged) others.merged = true;
   signal?.throwIfAborted();
   check({ input, killSignal, grace, encoding });
-  return [{ input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, show, signal }, others];
+  return [{ input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, show, merged, signal }, others];
 }
 
 /**
  * Runs a program to its end. The promise has its exit code or signal and its output. It is rejected if the program cannot be
- * started, and with `check: true` if it does not exit with 0.
+ * started, and with `check: true` if it does not exit with 0. It has the child and `kill`, too.
  */
-async function run(file, args, options) {
-  const [started, how] = begin(file, args, options);
-  const child = started instanceof Promise ? await started : started;
-  return complete([child], how, file, ([end]) => end);
+function run(file, args, options) {
+  let child;
+  let early;
+  const ended = async () => {
+    const [started, how] = begin(file, args, options);
+    child = started instanceof Promise ? await started : started;
+    if (early !== undefined) child.kill(early);
+    return complete([child], how, file, ([end]) => end);
+  };
+  return Object.defineProperties(ended(), {
+    child: { get: () => child },
+    kill: {
+      value(signal = 'SIGTERM') {
+        checkSignal(signal);
+        if (child !== undefined) return child.kill(signal);
+        early = signal;
+        return true;
+      },
+    },
+  });
+}
+
+/** The same, while the event loop stands still. What needs the loop is an error: a stream as input, signal, show, grace, killGroup. */
+function runSync(file, args, options) {
+  if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
+  const [how, others] = split(options);
+  const cannot = ['grace', 'killGroup', 'show', 'signal'].filter((name) => how[name] !== undefined && how[name] !== false);
+  if (how.input instanceof Readable) cannot.push('a stream as input');
+  if (cannot.length > 0) throw new TypeError(`runSync() has no event loop for ${cannot.join(', ')}`);
+  const { outputs, ...end } = endSync(file, args, { stdio: streamsOf(how), ...others }, how);
+  let left = how.maxBuffer;
+  const [stdout, stderr = Buffer.alloc(0)] = outputs.map((bytes) => {
+    const kept = bytes.subarray(0, left);
+    left -= kept.length;
+    return kept;
+  });
+  const decode = (bytes) => (how.encoding === 'buffer' ? bytes : bytes.toString(how.encoding));
+  const result = { ...end, stdout: decode(stdout), stderr: decode(stderr) };
+  if (how.mustSucceed && (result.code !== 0 || result.timedOut || result.truncated)) throw new ExitError(file, result);
+  return result;
+}
+
+// The child's standard streams; a merged one is a setting of the launch.
+function streamsOf({ input, merged }) {
+  return [input === undefined ? 'ignore' : 'pipe', 'pipe', merged ? 'ignore' : 'pipe'];
 }
 
 // A child, or a promise of one. The error of a launch comes at the next tick: a child must have its listeners before that.
 function begin(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const [how, others] = split(options);
-  const launch = { stdio: [how.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'], ...others };
+  const launch = { stdio: streamsOf(how), ...others };
   // A sandbox takes milliseconds, in which the event loop has other work.
   return [others.sandbox && !others.stdio ? spawnAhead(file, args, launch) : spawn(file, args, launch), how];
 }
@@ -125,7 +167,7 @@ async function runPipeline(programs, options) {
     for (const [n, { file, args, ...own }] of each.entries()) {
       const [next, sink] = n + 1 < each.length ? native.pipe() : [undefined, 'pipe'];
       try {
-        const child = spawn(file, args, noTerminal({ ...others, ...own, stdio: [source, sink, 'pipe'] }));
+        const child = spawn(file, args, noTerminal({ ...others, ...own, stdio: [source, sink, how.merged ? 'ignore' : 'pipe'] }));
         if (child.pid === undefined) throw await new Promise((resolve) => child.once('error', resolve));
         children.push(child);
       } finally {
@@ -224,4 +266,4 @@ function complete(children, { input, timeout, maxBuffer, killSignal, grace, kill
   });
 }
 
-module.exports = { lines, run, runPipeline };
+module.exports = { lines, run, runPipeline, runSync };

@@ -39,10 +39,14 @@ function wordsOf(parts, values) {
   return words;
 }
 
-async function runTemplate(options, parts, values) {
-  const [file, ...args] = wordsOf(parts, values);
-  if (!file) throw new TypeError('the command has no program');
-  return run(file, args, { check: true, ...options });
+function runTemplate(options, parts, values) {
+  try {
+    const [file, ...args] = wordsOf(parts, values);
+    if (!file) throw new TypeError('the command has no program');
+    return run(file, args, { check: true, ...options });
+  } catch (error) {
+    return Promise.reject(error);
+  }
 }
 
 /** Runs a command that is written as a template string; with options, returns what does so. Unlike run(), `check` is true by default. */

@@ -148,11 +148,11 @@ impl Request {
         Ok(Launched { child, line, pipes, is_ahead: false })
     }
 
-    /// Whether the program is executed by the init of a sandbox. It takes the files that the kernel takes.
     fn has(&self, setting: &str) -> bool {
         self.settings.as_ref().is_some_and(|settings| settings.contains_key(setting))
     }
 
+    /// Whether the program is executed by the init of a sandbox. It takes the files that the kernel takes.
     fn has_init(&self) -> bool {
         sandbox::of(self.settings.as_ref()).is_ok_and(|found| found.is_some_and(|(sandbox, _)| sandbox.has_init))
     }
@@ -161,7 +161,7 @@ impl Request {
     /// the caller of a session kills its group, and further descriptors are the shell's too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
         // They are for the shell, too.
-        if ["sandbox", "pty", "kill_tree"].iter().any(|name| self.has(name)) {
+        if ["sandbox", "pty", "kill_tree", "merged"].iter().any(|name| self.has(name)) {
             return Ok(None);
         }
         if !is_shell(&self.file) || self.detached || self.uid.is_some() || self.gid.is_some() || self.stdio.len() > 3 {

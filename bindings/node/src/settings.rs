@@ -3,7 +3,7 @@
 
 use forkless::warm::Warm;
 use forkless::{
-    BpfInstruction, Capability, CapabilitySet, Command, IoClass, Launcher, Namespace, Resource, Scheduler, Step,
+    BpfInstruction, Capability, CapabilitySet, Command, IoClass, Launcher, Namespace, Resource, Scheduler, Stdio, Step,
 };
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::{Map, Value};
@@ -40,6 +40,12 @@ fn set(command: &mut Command, name: &str, value: &Value) -> Done<bool> {
         // Part of the request: it also decides on the environment.
         "sandbox" => {}
         "pty" => crate::pty::apply(command, value)?,
+        // Standard error goes where standard output goes.
+        "merged" => {
+            if flag(value)? {
+                command.fd(Stdio::dup_of(1), 2);
+            }
+        }
         "launcher" => _ = command.launcher(named(value, LAUNCHERS)?),
         "best_effort" => {
             for words in each(value)? {

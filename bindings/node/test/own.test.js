@@ -167,6 +167,68 @@ test('run with killGroup ends what the program has started', async () => {
   fs.rmSync(place, { recursive: true });
 });
 
+test('a run is a promise and a child', async () => {
+  const running = run('cat', { input: 'some' });
+  assert.ok(running instanceof Promise && running.child instanceof forkless.Child && running.child.pid > 0);
+  let seen = '';
+  running.child.stdout.on('data', (chunk) => { seen += chunk; });
+  const { stdout, pid } = await running;
+  assert.deepStrictEqual([stdout, seen, pid], ['some', 'some', running.child.pid]);
+  const slept = forkless.$`sleep ${1000}`;
+  assert.throws(() => slept.kill('SIGNONE'), TypeError);
+  assert.strictEqual(slept.kill(), true);
+  await assert.rejects(slept, (error) => error.signal === 'SIGTERM');
+  assert.strictEqual(slept.kill(), false);
+  // In a sandbox it is launched beside the event loop: the signal waits for it.
+  const inside = run('sleep', ['1000'], { cwd: '/', sandbox: { mode: 'landlock' } });
+  assert.strictEqual(inside.child, undefined);
+  assert.strictEqual(inside.kill('SIGKILL'), true);
+  try {
+    assert.strictEqual((await inside).signal, 'SIGKILL');
+  } catch (error) {
+    assert.strictEqual(error.code, 'EOPNOTSUPP');
+  }
+  const failed = run('/no/such/program');
+  assert.strictEqual(failed.child.pid, undefined);
+  await assert.rejects(failed, { name: 'LaunchError' });
+  const wrong = run('true', { grace: -1 });
+  assert.strictEqual(wrong.child, undefined);
+  await assert.rejects(wrong, TypeError);
+});
+
+test('merged output is in order', async () => {
+  const line = 'for n in 1 2 3; do echo out $n; echo err $n >&2; done';
+  const both = 'out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n';
+  for (const { stdout, stderr } of [
+    await run('sh', ['-c', line], { merged: true }),
+    forkless.runSync('sh', ['-c', line], { merged: true }),
+    await forkless.$({ merged: true })`sh -c ${line}`,
+    await forkless.runPipeline([['sh', '-c', line], ['cat']], { merged: true }),
+  ]) assert.deepStrictEqual([stdout, stderr], [both, '']);
+  const found = [];
+  for await (const one of forkless.lines('sh', ['-c', line], { merged: true })) found.push(one);
+  assert.deepStrictEqual(found, both.trim().split('\n'));
+});
+
+test('runSync runs a program while the event loop stands still', async () => {
+  const { runSync } = forkless;
+  const line = 'cat; echo error >&2; exit 3';
+  for (const options of [{ input: 'some' }, { input: Buffer.from('some'), encoding: 'buffer' }, { maxBuffer: 3, input: 'some' }, {}]) {
+    const { pid, ...now } = runSync('sh', ['-c', line], options);
+    assert.ok(pid > 0);
+    if (!now.truncated) assert.deepStrictEqual({ ...await run('sh', ['-c', line], options), pid: 0 }, { ...now, pid: 0 });
+    else assert.deepStrictEqual([now.truncated, now.stdout, now.stderr, now.signal], [true, 'som', '', 'SIGKILL']);
+  }
+  const late = runSync('sh', ['-c', 'echo early; sleep 1000'], { timeout: 300, killSignal: 'SIGTERM' });
+  assert.deepStrictEqual([late.timedOut, late.signal, late.stdout], [true, 'SIGTERM', 'early\n']);
+  assert.deepStrictEqual(runSync('pwd', { cwd: '/usr', env: {}, nice: 3 }).stdout, '/usr\n');
+  assert.throws(() => runSync('false', { check: true }), (error) => error instanceof ExitError && error.code === 1);
+  assert.throws(() => runSync('/no/such/program'), { name: 'LaunchError', code: 'ENOENT', program: '/no/such/program' });
+  assert.throws(() => runSync('true', { signal: new AbortController().signal }), /signal/);
+  assert.throws(() => runSync('true', { input: process.stdin }), /stream/);
+  assert.throws(() => runSync('true', { grace: 5, killGroup: true, show: true }), /grace, killGroup, show/);
+});
+
 test('killTree ends all that the program has started', async (context) => {
   const line = '(setsid sleep 1000 & echo $!); sleep 1000; sleep 1000';
   const options = { timeout: 300, killTree: true };

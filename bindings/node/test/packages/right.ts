@@ -1,4 +1,4 @@
-import { $, Child, ExitError, LaunchError, install, lines, prepare, run, runPipeline, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
+import { $, Child, ExitError, LaunchError, install, lines, prepare, run, runPipeline, runSync, spawn, uninstall, type Result, type Settings } from '../../lib/index.js';
 
 const settings: Settings = { nice: 5, rlimits: { nofile: [10, 'unlimited'], as: 1n << 40n }, unshare: ['user', 'net'], uidMap: [[0, 1000, 1]], seccomp: new Uint8Array(8), noNewPrivs: true };
 
@@ -15,6 +15,10 @@ async function use(): Promise<void> {
   pty?.resize(50, 120);
   for await (const line of lines('ls', ['-l'], { timeout: 500 })) console.log(line.length);
   await run('sort', { input: process.stdin, show: true });
+  const running = run('make', { merged: true });
+  running.child?.stdout?.pause();
+  running.kill('SIGINT');
+  const now: Result<string> = runSync('ls', { input: 'x', merged: true });
   pty?.write(`${piped.stdout} ${counts.length} ${pty.path}`, () => pty.sendEof());
   child.killGroup('SIGTERM');
   prepare('true', [], settings).spawn().kill();

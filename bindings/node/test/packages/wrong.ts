@@ -1,4 +1,4 @@
-import { $, Prepared, prepare, run, runPipeline, spawn } from '../../lib/index.js';
+import { $, Prepared, prepare, run, runPipeline, runSync, spawn } from '../../lib/index.js';
 
 run(['ls']); // wrong
 run('ls', { pty: true }); // wrong
@@ -12,4 +12,6 @@ prepare('ls').run(); // wrong
 $`ls ${{}}`; // wrong
 $('ls'); // wrong
 run('ls', { grace: '5' }); // wrong
+runSync('ls', { grace: 5 }); // wrong
+run('ls').child.pid; // wrong
 run('ls').then((result) => result.stdout.byteLength); // wrong

@@ -74,7 +74,7 @@ impl Confinement for Tree {
         }
         if landlock::version().unwrap_or(0) < REFUSES_SIGNALS {
             let why = format!(
-                "needs version {REFUSES_SIGNALS} of Landlock (Linux 6.12). A sandbox of namespaces or a cgroup has its own end of all"
+                "needs version {REFUSES_SIGNALS} of Landlock (Linux 6.12); a sandbox of namespaces and a cgroup end all without it"
             );
             return Err(Error::new(&command.program, Step::Landlock, errno::EOPNOTSUPP).on("for kill_tree").note(why));
         }
