@@ -27,6 +27,12 @@ const PARTS: &[Part] = &[
         text: python,
     },
     Part {
+        file: "bindings/raku/lib/Forkless/Settings.rakumod",
+        begin: "    # settings: begin\n",
+        end: "    # settings: end",
+        text: raku,
+    },
+    Part {
         file: "bindings/node/lib/settings.d.ts",
         begin: "  // settings: begin\n",
         end: "  // settings: end",
@@ -119,6 +125,24 @@ fn perl() -> String {
         let _ = writeln!(text, "    ONE({}, \"{}\"),{example} \\", row.name, value_kind(row).1);
     }
     text.push('\n');
+    text
+}
+
+fn raku() -> String {
+    let mut text = String::new();
+    for row in TABLE {
+        let kind = match value_kind(row).1 {
+            's' => "Blob",
+            'u' => "uint32",
+            'U' => "uint64",
+            _ => "int32",
+        };
+        let (name, c_name) = (row.name.replace('_', "-"), row.name);
+        let _ = writeln!(
+            text,
+            "    {name} => (sub forkless_command_{c_name}(size_t, {kind} --> int32) is native(&library) {{*}}),"
+        );
+    }
     text
 }
 

@@ -7,16 +7,16 @@ use Forkless::Proc::Async;
 our sub library-version(--> Str) { forkless_version() }
 
 sub run(*@args where .so, :$in = '-', :$out = '-', :$err = '-', Bool :$bin, Bool :$chomp = True, Bool :$merge, Str :$enc,
-        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$arg0, :$sandbox, :$win-verbatim-args) is export(:DEFAULT, :run) {
+        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$arg0, :$sandbox, :$settings, :$win-verbatim-args) is export(:DEFAULT, :run) {
     my $proc := Forkless::Proc.new(:$in, :$out, :$err, :$bin, :$chomp, :$merge, :$enc, :$nl);
-    $proc.spawn(@args, :$cwd, :$env, :$arg0, :$sandbox);
+    $proc.spawn(@args, :$cwd, :$env, :$arg0, :$sandbox, :$settings);
     $proc
 }
 
 sub shell($cmd, :$in = '-', :$out = '-', :$err = '-', Bool :$bin, Bool :$chomp = True, Bool :$merge, Str :$enc,
-        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$sandbox) is export(:DEFAULT, :shell) {
+        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$sandbox, :$settings) is export(:DEFAULT, :shell) {
     my $proc := Forkless::Proc.new(:$in, :$out, :$err, :$bin, :$chomp, :$merge, :$enc, :$nl);
-    $proc.shell($cmd, :$cwd, :$env, :$sandbox);
+    $proc.shell($cmd, :$cwd, :$env, :$sandbox, :$settings);
     $proc
 }
 
@@ -58,6 +58,8 @@ C<Forkless::Proc::Async> is the asynchronous interface.
 
 With C<:sandbox>, C<run> and C<shell> start a program that is not trusted: C<True>, the options of a C<Forkless::Sandbox>, or one that was
 made for many launches. C<pid> is then that of the sandbox's init.
+
+C<:settings> is a hash of settings of the child (F<docs/settings.md>) that take one value, such as C<{ :5nice, umask => 0o27, :kill-tree }>.
 
 C<Forkless::library-version> returns the version of the C library. The environment variable C<FORKLESS_LIBRARY> is the path of that
 library, if the dynamic linker does not find it.

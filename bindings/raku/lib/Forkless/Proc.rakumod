@@ -72,8 +72,8 @@ has Promise $!ended;
 
 # The parameters have other names than those of Proc, which would make pipes of its own.
 method new(:$in = '-', :$out = '-', :$err = '-', :$exitcode, :$signal, Bool :$bin, Bool :$chomp = True, Bool :$merge,
-        :$command, Str :$enc, Str:D :$nl = "\n", :$sandbox) {
-    die 'sandbox: an argument of spawn and shell' with $sandbox;
+        :$command, Str :$enc, Str:D :$nl = "\n", :$sandbox, :$settings) {
+    die 'sandbox and settings: arguments of spawn and shell' if $sandbox.defined || $settings;
     self.bless(in-from => $in, out-to => $out, err-to => $err, merged => ?$merge, line => $command,
         code => $exitcode, number => $signal, :$bin, :$chomp, :$enc, :$nl)
 }
@@ -136,17 +136,17 @@ method pid { $!pid // Nil }
 method command { @!line.List }
 method os-error { $!os-error }
 
-method spawn(*@args where .so, :$cwd = $*CWD, :$env, :$arg0, :$sandbox, :$win-verbatim-args --> Bool:D) {
+method spawn(*@args where .so, :$cwd = $*CWD, :$env, :$arg0, :$sandbox, :$settings, :$win-verbatim-args --> Bool:D) {
     @!line = @args.List;
-    self!spawn(@args[0], ($arg0 // @args[0], |@args[1..*]), $cwd, $env, :$sandbox)
+    self!spawn(@args[0], ($arg0 // @args[0], |@args[1..*]), $cwd, $env, :$sandbox, :$settings)
 }
 
-method shell($cmd, :$cwd = $*CWD, :$env, :$sandbox --> Bool:D) {
+method shell($cmd, :$cwd = $*CWD, :$env, :$sandbox, :$settings --> Bool:D) {
     @!line = $cmd.List;
-    self!spawn('/bin/sh', ('/bin/sh', '-c', $cmd), $cwd, $env, :line, :$sandbox)
+    self!spawn('/bin/sh', ('/bin/sh', '-c', $cmd), $cwd, $env, :line, :$sandbox, :$settings)
 }
 
-method !spawn($path, @args, $cwd, $env, Bool :$line, :$sandbox --> Bool:D) {
+method !spawn($path, @args, $cwd, $env, Bool :$line, :$sandbox, :$settings --> Bool:D) {
     my $inside = Forkless::Sandbox.of($sandbox);
     my $out-fd = $!output ?? Piped !! stream($!out-to);
     my $started = False;
@@ -162,7 +162,7 @@ method !spawn($path, @args, $cwd, $env, Bool :$line, :$sandbox --> Bool:D) {
         $!child = launch($path, @args, $env ?? $env.hash !! %*ENV, $cwd,
             $!in ?? Piped !! stream($!in-from),
             $out-fd,
-            $!merged ?? Merged !! $!errors ?? Piped !! stream($!err-to), :$line, sandbox => $inside, own-env => ?$env);
+            $!merged ?? Merged !! $!errors ?? Piped !! stream($!err-to), :$line, sandbox => $inside, :$settings, own-env => ?$env);
         $started = True;
     }
     # The child has a copy. Our pipe of another process's output would hide that nothing reads it.

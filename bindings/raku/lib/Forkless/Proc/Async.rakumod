@@ -27,8 +27,8 @@ has &!outcome;
 has @!close-after;
 
 # The attribute of Proc::Async can be set, but not changed from here.
-submethod TWEAK(:$started, :$sandbox --> Nil) {
-    die 'sandbox: an argument of start' with $sandbox;
+submethod TWEAK(:$started, :$sandbox, :$settings --> Nil) {
+    die 'sandbox and settings: arguments of start' if $sandbox.defined || $settings;
     $!has-started = ?$started
 }
 
@@ -90,14 +90,14 @@ method bind-stderr(IO::Handle:D $handle --> Nil) {
     $!stderr-to = $handle.native-descriptor;
 }
 
-method start(Forkless::Proc::Async:D: :$scheduler = $*SCHEDULER, :$ENV, :$cwd = $*CWD, :$sandbox --> Promise) {
+method start(Forkless::Proc::Async:D: :$scheduler = $*SCHEDULER, :$ENV, :$cwd = $*CWD, :$sandbox, :$settings --> Promise) {
     my $inside = Forkless::Sandbox.of($sandbox);
     $!guard.protect: {
         X::Proc::Async::AlreadyStarted.new(proc => self).throw if $!has-started;
         $!has-started = True;
     }
     my %env := $ENV ?? $ENV.hash !! %*ENV;
-    my %inside = sandbox => $inside, own-env => ?$ENV;
+    my %inside = sandbox => $inside, :$settings, own-env => ?$ENV;
     return self!launch($scheduler, %env, $cwd, |%inside) unless $!stdin-from ~~ Promise;
     start {
         my $why;
