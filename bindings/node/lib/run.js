@@ -97,6 +97,7 @@ function runSync(file, args, options) {
   const [how, others] = split(options);
   const cannot = ['grace', 'killGroup', 'show', 'signal'].filter((name) => how[name] !== undefined && how[name] !== false);
   if (how.input instanceof Readable) cannot.push('a stream as input');
+  if (others.stdio != null) cannot.push('stdio');
   if (cannot.length > 0) throw new TypeError(`runSync() has no event loop for ${cannot.join(', ')}`);
   const { outputs, ...end } = endSync(file, args, { stdio: streamsOf(how), ...others }, how);
   let left = how.maxBuffer;

@@ -117,7 +117,7 @@ impl Request {
     fn command_with(&self, pipe: impl FnMut(RawFd) -> Result<Stdio, Errno>) -> Result<Command, Refusal> {
         let mut command = Command::new(&self.file);
         self.fill(&mut command, pipe)?;
-        command.any_file_by_shell(self.scripts_by_shell && !self.has_init() && !self.has("kill_tree"));
+        command.any_file_by_shell(self.scripts_by_shell && !self.has_init() && !self.is_on("kill_tree"));
         Ok(command)
     }
 
@@ -148,8 +148,11 @@ impl Request {
         Ok(Launched { child, line, pipes, is_ahead: false })
     }
 
-    fn has(&self, setting: &str) -> bool {
-        self.settings.as_ref().is_some_and(|settings| settings.contains_key(setting))
+    fn is_on(&self, setting: &str) -> bool {
+        self.settings
+            .as_ref()
+            .and_then(|settings| settings.get(setting))
+            .is_some_and(|value| value.as_bool() != Some(false))
     }
 
     /// Whether the program is executed by the init of a sandbox. It takes the files that the kernel takes.
@@ -161,7 +164,7 @@ impl Request {
     /// the caller of a session kills its group, and further descriptors are the shell's too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
         // They are for the shell, too.
-        if ["sandbox", "pty", "kill_tree", "merged"].iter().any(|name| self.has(name)) {
+        if ["sandbox", "pty", "kill_tree", "merged"].iter().any(|name| self.is_on(name)) {
             return Ok(None);
         }
         if !is_shell(&self.file) || self.detached || self.uid.is_some() || self.gid.is_some() || self.stdio.len() > 3 {

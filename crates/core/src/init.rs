@@ -75,7 +75,8 @@ pub const BY_SHELL: u8 = 4;
 
 /// In the word: there is no PID namespace. Init enters a Landlock domain from which no signal goes outside, and the program another
 /// one inside it, so that it cannot signal init. When init ends, for whatever reason, it first kills all that it may: every process
-/// of its domain, in one system call. No process can leave a domain.
+/// of its domain, in one system call. No process can leave a domain. It kills nothing unless the child has seen that the domain is in force: that the
+/// kernel refuses a signal from the program's domain to init, which has the same user.
 pub const KILLS_TREE: u8 = 8;
 
 /// How often init looks for processes that it has killed, and the nanoseconds between (on aarch64 the constant of one instruction).
@@ -106,7 +107,7 @@ mod arch {
                 "lea {start}, [rip + 2f]", "lea {end}, [rip + 3f]", "jmp 3f",
                 ".balign 8",
                 "2:",
-                // rsp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times, +64 three pollfds,
+                // rsp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times, +48 whether the domain is in force, +64 three pollfds,
                 // +96 the time to linger, +128 signal
                 "mov rbx, rsp", "sub rsp, 512", "and rsp, -16",
                 "mov rax, [rbx + 16]",
@@ -127,7 +128,7 @@ mod arch {
                 "mov rax, [rbx]", "lea r13, [rbx + rax * 8 + 16]",
                 "mov edi, r14d", "mov esi, {f_setfd}", "mov edx, 1", "mov eax, {fcntl}", "syscall",
                 "mov edi, 4", "xor esi, esi", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {prctl}", "syscall",
-                "mov qword ptr [rsp + 8], -1", "mov qword ptr [rsp + 16], 0",
+                "mov qword ptr [rsp + 8], -1", "mov qword ptr [rsp + 16], 0", "mov dword ptr [rsp + 48], 0",
                 "mov edi, 2", "lea rsi, [rsp + 8]", "mov rdx, rsp", "mov r10d, 8", "mov eax, {sigprocmask}", "syscall",
                 // SIGCHLD may be ignored: then nobody would learn how the program ended. +256 the default, +288 the action before
                 "xor eax, eax", "mov [rsp + 256], rax", "mov [rsp + 264], rax", "mov [rsp + 272], rax", "mov [rsp + 280], rax",
@@ -153,7 +154,8 @@ mod arch {
                 "call 40f", "test eax, eax", "js 45f",
                 // the proof: the kernel refuses a signal to init, which has the same user
                 "mov eax, {getppid}", "syscall", "mov edi, eax", "xor esi, esi", "mov eax, {kill}", "syscall",
-                "cmp eax, -1", "je 44f", "mov eax, -{eopnotsupp}",
+                "cmp eax, -1", "jne 50f", "mov dword ptr [rsp + 48], 1", "jmp 44f",
+                "50:", "mov eax, -{eopnotsupp}",
                 "45:", "neg eax", "mov r8d, eax", "mov r10d, -2", "jmp 23f",
                 "44:", "xor ebx, ebx", "xor r8d, r8d", "xor r10d, r10d", "mov r9d, 100",
                 "9:", "mov rdi, [r15 + rbx * 8]", "cmp byte ptr [rdi], 0", "je 22f",
@@ -223,7 +225,7 @@ mod arch {
                 "31:", "mov eax, [rsp + 28]", "mov edi, eax", "and edi, 0x7f", "jz 19f", "add edi, 128", "jmp 30f",
                 "19:", "shr eax, 8", "movzx edi, al",
                 // ebx: the code, r12d: how often to look
-                "30:", "test ebp, {kills}", "jz 49f", "cmp dword ptr [rsp + 16], 0", "jne 49f", "mov ebx, edi", "mov r12d, {looks}",
+                "30:", "cmp dword ptr [rsp + 48], 0", "je 49f", "mov ebx, edi", "mov r12d, {looks}",
                 "46:", "mov edi, -1", "xor esi, esi", "mov edx, 1", "xor r10d, r10d", "mov eax, {wait4}", "syscall",
                 "test eax, eax", "js 47f", "jnz 46b",
                 // all processes that Landlock lets init signal: those of its domain
@@ -282,7 +284,7 @@ mod arch {
             asm!(
                 "adr {start}, 2f", "adr {end}, 3f", "b 3f",
                 "2:",
-                // sp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times, +64 three pollfds,
+                // sp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times, +48 whether the domain is in force, +64 three pollfds,
                 // +96 the time to linger, +128 signal
                 "mov x26, sp", "sub sp, sp, #512",
                 "ldr x9, [x26, #16]",
@@ -302,7 +304,7 @@ mod arch {
                 "ldr x9, [x26]", "add x20, x26, x9, lsl #3", "add x20, x20, #16",
                 "mov w0, w21", "mov x1, #{f_setfd}", "mov x2, #1", "mov x8, #{fcntl}", "svc 0",
                 "mov x0, #4", "mov x1, xzr", "mov x2, xzr", "mov x3, xzr", "mov x4, xzr", "mov x8, #{prctl}", "svc 0",
-                "mov x9, #-1", "str x9, [sp, #8]", "str xzr, [sp, #16]",
+                "mov x9, #-1", "str x9, [sp, #8]", "str xzr, [sp, #16]", "str wzr, [sp, #48]",
                 "mov x0, #2", "add x1, sp, #8", "mov x2, sp", "mov x3, #8", "mov x8, #{sigprocmask}", "svc 0",
                 // SIGCHLD may be ignored: then nobody would learn how the program ended. +256 the default, +288 the action before
                 "stp xzr, xzr, [sp, #256]", "stp xzr, xzr, [sp, #272]",
@@ -328,7 +330,8 @@ mod arch {
                 "bl 40f", "tbnz w0, #31, 45f",
                 // the proof: the kernel refuses a signal to init, which has the same user
                 "mov x8, #{getppid}", "svc 0", "mov x1, xzr", "mov x8, #{kill}", "svc 0",
-                "cmn w0, #1", "b.eq 44f", "mov w0, #-{eopnotsupp}",
+                "cmn w0, #1", "b.ne 50f", "mov w9, #1", "str w9, [sp, #48]", "b 44f",
+                "50:", "mov w0, #-{eopnotsupp}",
                 "45:", "neg w11, w0", "mov w12, #-2", "b 23f",
                 "44:", "mov w25, wzr", "mov w11, wzr", "mov w12, wzr", "mov w27, #100",
                 "9:", "ldr x0, [x22, w25, uxtw #3]", "ldrb w9, [x0]", "cbz w9, 22f",
@@ -397,7 +400,7 @@ mod arch {
                 "31:", "ldr w9, [sp, #28]", "ands w28, w9, #0x7f", "b.eq 19f", "add w28, w28, #128", "b 30f",
                 "19:", "ubfx w28, w9, #8, #8",
                 // w28: the code, w25: how often to look
-                "30:", "tst w24, #{kills}", "b.eq 49f", "ldr w9, [sp, #16]", "cbnz w9, 49f", "mov w25, #{looks}",
+                "30:", "ldr w9, [sp, #48]", "cbz w9, 49f", "mov w25, #{looks}",
                 "46:", "mov x0, #-1", "mov x1, xzr", "mov x2, #1", "mov x3, xzr", "mov x8, #{wait4}", "svc 0",
                 "cmp w0, #0", "b.lt 47f", "b.ne 46b",
                 // all processes that Landlock lets init signal: those of its domain
