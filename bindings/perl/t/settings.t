@@ -68,7 +68,8 @@ SKIP: {
     is($seen->stdout, "0\nelsewhere\n99\nNoNewPrivs:\t1\n", 'a namespace, a host name, a limit and no_new_privs take effect');
 }
 SKIP: {
-    my $tree = Forkless->new(cmd => ['sh', '-c', '(setsid sleep 50 & echo $!); sleep 50; sleep 50'], kill_tree => 1);
+    my @tree = (cmd => ['sh', '-c', '(setsid sleep 50 & echo $!); sleep 50; sleep 50'], kill_tree => 1);
+    my $tree = Forkless->new(@tree);
     my $ended = $tree->capture(timeout => 0.5);
     if (!$ended) {
         like($Forkless::error, qr/Landlock/, 'kill_tree needs Landlock');
@@ -78,7 +79,7 @@ SKIP: {
     my $runs = sub { open my $file, '<', "/proc/$_[0]/status" or return 0; return !grep {/^State:\sZ/} <$file> };
     chomp(my $left = $ended->stdout);
     ok($ended->timed_out && $left =~ /^\d+\z/ && !$runs->($left), 'kill_tree ends all that was started');
-    my $child = $tree->stdout('pipe')->spawn;
+    my $child = Forkless->new(@tree, stdout => 'pipe')->spawn;
     chomp($left = readline $child->stdout);
     ok($runs->($left) && $child->kill && $child->wait && !$runs->($left), 'so does kill');
 }
