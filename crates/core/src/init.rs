@@ -240,8 +240,10 @@ mod arch {
                 "40:", "mov qword ptr [rsp + 136], 0", "mov qword ptr [rsp + 144], 0", "mov qword ptr [rsp + 152], {scope_signal}",
                 "lea rdi, [rsp + 136]", "mov esi, 24", "xor edx, edx", "mov eax, {landlock_create}", "syscall",
                 "test eax, eax", "js 41f",
-                "mov ebx, eax", "mov edi, eax", "xor esi, esi", "mov eax, {landlock_restrict}", "syscall",
-                "mov r8d, eax", "mov edi, ebx", "mov eax, {close}", "syscall", "mov eax, r8d",
+                // LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, Linux 6.15: the signals that are refused to init are no news for the audit log
+                "mov ebx, eax", "mov edi, eax", "mov esi, 1", "mov eax, {landlock_restrict}", "syscall",
+                "cmp eax, -{einval}", "jne 51f", "mov edi, ebx", "xor esi, esi", "mov eax, {landlock_restrict}", "syscall",
+                "51:", "mov r8d, eax", "mov edi, ebx", "mov eax, {close}", "syscall", "mov eax, r8d",
                 "41:", "ret",
                 // a filter refuses one of the calls: waits for children alone
                 "29:", "mov edi, 137", "test ebp, {kills}", "jnz 30b",
@@ -252,7 +254,7 @@ mod arch {
                 "38:", ".asciz \"/bin/sh\"",
                 "3:",
                 start = out(reg) start, end = out(reg) end,
-                kills = const KILLS_TREE, looks = const LOOKS, pause = const PAUSE, scope_signal = const SCOPE_SIGNAL, eopnotsupp = const EOPNOTSUPP,
+                kills = const KILLS_TREE, looks = const LOOKS, pause = const PAUSE, scope_signal = const SCOPE_SIGNAL, eopnotsupp = const EOPNOTSUPP, einval = const EINVAL,
                 getppid = const __NR_getppid, getpid = const __NR_getpid, close = const __NR_close,
                 landlock_create = const __NR_landlock_create_ruleset, landlock_restrict = const __NR_landlock_restrict_self,
                 digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, by_shell = const BY_SHELL, f_setfd = const F_SETFD,
@@ -414,8 +416,10 @@ mod arch {
                 "40:", "stp xzr, xzr, [sp, #128]", "mov x9, #{scope_signal}", "str x9, [sp, #144]",
                 "add x0, sp, #128", "mov x1, #24", "mov x2, xzr", "mov x8, #{landlock_create}", "svc 0",
                 "tbnz w0, #31, 41f",
-                "mov w25, w0", "mov x1, xzr", "mov x8, #{landlock_restrict}", "svc 0",
-                "mov w27, w0", "mov w0, w25", "mov x8, #{close}", "svc 0", "mov w0, w27",
+                // LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, Linux 6.15: the signals that are refused to init are no news for the audit log
+                "mov w25, w0", "mov x1, #1", "mov x8, #{landlock_restrict}", "svc 0",
+                "cmn w0, #{einval}", "b.ne 51f", "mov w0, w25", "mov x1, xzr", "mov x8, #{landlock_restrict}", "svc 0",
+                "51:", "mov w27, w0", "mov w0, w25", "mov x8, #{close}", "svc 0", "mov w0, w27",
                 "41:", "ret",
                 // a filter refuses one of the calls: waits for children alone
                 "29:", "mov w28, #137", "tst w24, #{kills}", "b.ne 30b",
@@ -426,7 +430,7 @@ mod arch {
                 "38:", ".asciz \"/bin/sh\"",
                 "3:",
                 start = out(reg) start, end = out(reg) end,
-                kills = const KILLS_TREE, looks = const LOOKS, pause = const PAUSE, scope_signal = const SCOPE_SIGNAL, eopnotsupp = const EOPNOTSUPP,
+                kills = const KILLS_TREE, looks = const LOOKS, pause = const PAUSE, scope_signal = const SCOPE_SIGNAL, eopnotsupp = const EOPNOTSUPP, einval = const EINVAL,
                 getppid = const __NR_getppid, getpid = const __NR_getpid, close = const __NR_close,
                 landlock_create = const __NR_landlock_create_ruleset, landlock_restrict = const __NR_landlock_restrict_self,
                 digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, by_shell = const BY_SHELL, f_setfd = const F_SETFD,
