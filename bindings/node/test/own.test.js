@@ -219,7 +219,7 @@ test('runSync runs a program while the event loop stands still', async () => {
     if (!now.truncated) assert.deepStrictEqual({ ...await run('sh', ['-c', line], options), pid: 0 }, { ...now, pid: 0 });
     else assert.deepStrictEqual([now.truncated, now.stdout, now.stderr, now.signal], [true, 'som', '', 'SIGKILL']);
   }
-  const late = runSync('sh', ['-c', 'echo early; sleep 1000'], { timeout: 300, killSignal: 'SIGTERM' });
+  const late = runSync('sh', ['-c', 'echo early; sleep 1000'], { timeout: 1000, killSignal: 'SIGTERM' });
   assert.deepStrictEqual([late.timedOut, late.signal, late.stdout], [true, 'SIGTERM', 'early\n']);
   assert.deepStrictEqual(runSync('pwd', { cwd: '/usr', env: {}, nice: 3 }).stdout, '/usr\n');
   assert.throws(() => runSync('false', { check: true }), (error) => error instanceof ExitError && error.code === 1);
@@ -231,7 +231,7 @@ test('runSync runs a program while the event loop stands still', async () => {
 
 test('killTree ends all that the program has started', async (context) => {
   const line = '(setsid sleep 1000 & echo $!); sleep 1000; sleep 1000';
-  const options = { timeout: 300, killTree: true };
+  const options = { timeout: 1000, killTree: true };
   let first;
   try {
     first = await run('sh', ['-c', line], options);

@@ -70,7 +70,7 @@ SKIP: {
 SKIP: {
     my @tree = (cmd => ['sh', '-c', '(setsid sleep 50 & echo $!); sleep 50; sleep 50'], kill_tree => 1);
     my $tree = Forkless->new(@tree);
-    my $ended = $tree->capture(timeout => 0.5);
+    my $ended = $tree->capture(timeout => 2);
     if (!$ended) {
         like($Forkless::error, qr/Landlock/, 'kill_tree needs Landlock');
         diag("SKIPPED: $Forkless::error");

@@ -74,9 +74,9 @@ fn the_end_of_the_program_ends_the_rest() {
     assert_eq!((status.code(), left(70_011)), (Some(4), 0));
     let status = tree("(setsid SLEEP &); sleep 0.2; kill -TERM $$", 70_012).status().expect("a launch");
     assert_eq!((status.signal(), left(70_012)), (Some(15), 0));
-    // What ends soon may end by itself, as bash's `exec > >(tee log)`.
-    let output = tree("(sleep 0.05; echo late) & exit 0", 70_013).output().expect("a launch");
-    assert_eq!(output.stdout, b"late\n");
+    // What ends soon may end by itself, as bash's `exec > >(tee log)`. On a busy machine it may come too late.
+    let is_late = |_| tree("(sleep 0.05; echo late) & exit 0", 70_013).output().expect("a launch").stdout == b"late\n";
+    assert!((0..50).any(is_late));
 }
 
 #[test]
