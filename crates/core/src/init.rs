@@ -1,4 +1,5 @@
-//! PID 1 of a sandbox, or the parent of a program that ends with all that it has started: machine code of a few hundred bytes that needs nothing but the kernel.
+//! PID 1 of a sandbox, or the parent of a program that ends with all that it has started. It is machine code of 2 KiB that needs
+//! nothing but the kernel.
 //!
 //! A sandbox has a PID namespace, whose first process must reap all others, and gets signals only with handlers. So the
 //! program is not the first process but the second one. Init is executed by the plan of the launch, and executes the program.
@@ -20,7 +21,8 @@
 //!    - a process outside sends a signal, which goes to the process group of the program. SIGTSTP and the like become SIGSTOP:
 //!      the kernel discards them in a session without a terminal. When the program has ended, one that ends programs ends init
 //!    - the process that has made the socket has ended (SO_PEERPIDFD, Linux 6.5), or nobody holds the other end any more.
-//! 5. Where there is no PID namespace ([`KILLS_TREE`]), it kills what is left, and reaps it.
+//! 5. Where there is no PID namespace ([`KILLS_TREE`]), it kills what is left, and reaps it. If nobody holds the other end before the
+//!    program is executed, it starts nothing.
 
 /// What init sends first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,8 +138,12 @@ mod arch {
                 "test ebp, {kills}", "jz 42f",
                 // PR_SET_CHILD_SUBREAPER
                 "mov edi, 36", "mov esi, 1", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {prctl}", "syscall",
-                "call 40f", "test eax, eax", "jns 42f",
+                "call 40f", "test eax, eax", "jns 52f",
                 "neg eax", "mov [rsp + 16], eax", "mov dword ptr [rsp + 20], -2", "jmp 7f",
+                // a kill that came before: nothing is started
+                "52:", "mov [rsp + 64], r14d", "mov dword ptr [rsp + 68], 0", "mov qword ptr [rsp + 32], 0", "mov qword ptr [rsp + 40], 0",
+                "lea rdi, [rsp + 64]", "mov esi, 1", "lea rdx, [rsp + 32]", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {ppoll}", "syscall",
+                "mov ebx, 137", "test eax, eax", "jg 47f",
                 // CLONE_VM, CLONE_VFORK, SIGCHLD. The child makes calls only, so it may have the same stack.
                 "42:", "mov edi, 0x4111", "xor esi, esi", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {clone}", "syscall",
                 "test eax, eax", "jz 5f", "js 6f",
@@ -314,8 +320,12 @@ mod arch {
                 "tst w24, #{kills}", "b.eq 42f",
                 // PR_SET_CHILD_SUBREAPER
                 "mov x0, #36", "mov x1, #1", "mov x2, xzr", "mov x3, xzr", "mov x4, xzr", "mov x8, #{prctl}", "svc 0",
-                "bl 40f", "tbz w0, #31, 42f",
+                "bl 40f", "tbz w0, #31, 52f",
                 "neg w0, w0", "str w0, [sp, #16]", "mov w9, #-2", "str w9, [sp, #20]", "b 7f",
+                // a kill that came before: nothing is started
+                "52:", "str w21, [sp, #64]", "str wzr, [sp, #68]", "stp xzr, xzr, [sp, #32]",
+                "add x0, sp, #64", "mov x1, #1", "add x2, sp, #32", "mov x3, xzr", "mov x4, xzr", "mov x8, #{ppoll}", "svc 0",
+                "mov w28, #137", "cmp w0, #0", "b.gt 47f",
                 // CLONE_VM, CLONE_VFORK, SIGCHLD. The child makes calls only, so it may have the same stack.
                 "42:", "mov x0, #0x4111", "mov x1, xzr", "mov x2, xzr", "mov x3, xzr", "mov x4, xzr", "mov x8, #{clone}", "svc 0",
                 "cbz w0, 5f", "tbnz w0, #31, 6f",

@@ -50,18 +50,12 @@ impl InitLink {
         self.kills_tree
     }
 
-    /// Lets init kill all that the program has started, and end by SIGKILL. `false`: it has not begun, and nothing was started.
-    pub(super) fn kill(&self, pidfd: Option<&OwnedFd>) -> bool {
-        /// How long a child that has not said that it has begun has for the rest of its way, if nothing holds it up.
-        const ON_ITS_WAY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    /// Lets init kill all that the program has started, and end by SIGKILL; or start nothing, if it has not begun. Returns whether it has said
+    /// that it has.
+    pub(super) fn kill(&self) -> bool {
         let _ = shutdown(&self.socket, Shutdown::Both);
-        let mut byte = [0];
-        let said = recv(&self.socket, &mut byte[..], RecvFlags::DONTWAIT | RecvFlags::PEEK);
-        if self.plan.is_none() || said.is_ok_and(|(length, _)| length > 0) {
-            return true;
-        }
-        let Some(pidfd) = pidfd else { return false };
-        poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&ON_ITS_WAY)).is_ok_and(|ready| ready > 0)
+        let said = |byte: &mut [u8]| recv(&self.socket, byte, RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        self.plan.is_none() || said(&mut [0]).is_ok_and(|(length, _)| length > 0)
     }
 
     pub(super) fn into_socket(self) -> OwnedFd {

@@ -4,6 +4,7 @@ use super::group::has_only_zombies;
 use super::init::InitLink;
 use super::{Child, Inner};
 use crate::kernel::{SIGCONT, SIGKILL};
+use crate::launch::pending::Pending;
 use crate::launch::wait;
 use forkless_core::sys::{self, errno};
 use std::io;
@@ -19,9 +20,11 @@ impl Inner {
         }
         if signal == SIGKILL
             && let Some(init) = self.init.as_ref().filter(|init| init.kills_tree())
-            && init.kill(self.pidfd.as_ref())
         {
-            return Ok(());
+            // A child on its way to init may be held up there. It has started nothing, and if it comes to init after all, that starts nothing.
+            if init.kill() || self.pending.as_ref().is_none_or(Pending::has_left) {
+                return Ok(());
+            }
         }
         let answer = match &self.pidfd {
             Some(pidfd) => match sys::pidfd_send_signal(pidfd.as_raw_fd(), signal) {

@@ -81,6 +81,10 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
             OpCode::SigMask => lines.push(format!("{words} blocked: {}", signals(op.set))),
             OpCode::AwaitGo => lines.push("wait until the parent has written the id maps".into()),
             OpCode::Exec => lines.push(format!("{words} {}", programs(plan, op))),
+            OpCode::ExecFd if let Some(inner) = &plan.inner => {
+                let program = inner.path(0).map_or_else(String::new, |path| path.to_string_lossy().into_owned());
+                lines.push(format!("{words} an init, which executes {program}"));
+            }
             _ => {
                 let line = object_of(plan, op, None).map_or(words.into(), |object| format!("{words} {object}"));
                 // Calls that belong together, such as those that drop capabilities one by one, are one line.

@@ -13,11 +13,14 @@ impl Command {
     /// Ends everything that the program has started together with it (default: false): processes in the background, in other sessions
     /// and process groups, and those whose parents have ended.
     ///
-    /// The child is then an init of a few hundred bytes, which executes the program. [`Child::id`](crate::Child::id) is its process ID, and it
-    /// - passes signals of the handle on to the program
-    /// - kills the rest when the program has ended, 200 ms later (sooner if none is left), when the handle [kills](crate::Child::kill) it,
-    ///   when [`kill_on_drop`](Self::kill_on_drop), a timeout or a limit of a [`Capture`](crate::Capture) does, and when this process
-    ///   ends for any reason. The wait for the child returns when all have gone.
+    /// The child is then an init of 2 KiB, which executes the program. [`Child::id`](crate::Child::id) is its process ID. It passes signals of the
+    /// handle on to the program, and kills all that is left
+    /// - when the program has ended: 200 ms later, so that what ends by itself can
+    /// - when the handle kills it: by [`Child::kill`](crate::Child::kill), [`kill_on_drop`](Self::kill_on_drop), or a timeout or limit of a
+    ///   [`Capture`](crate::Capture)
+    /// - when this process ends, for any reason.
+    ///
+    /// The wait for the child returns when all have gone.
     ///
     /// All processes of the program are in a Landlock domain, which none can leave, and from which none can signal a process outside. Init
     /// kills those of the domain with one system call, which no fork outruns: `landlock(7)` LANDLOCK_SCOPE_SIGNAL, Linux 6.12. In a sandbox

@@ -55,8 +55,8 @@ pub(crate) struct ChildOptions {
     #[arg(long, conflicts_with_all = ["pdeathsig", "shell"])]
     pub(crate) die_with_parent: bool,
 
-    /// Kill all that the program has started when it ends, when it times out, and when forkless ends, even by SIGKILL: also what
-    /// has left its session. It starts a session, and may signal no process outside (Linux 6.12)
+    /// Kill all that the program has started, also what has left its session: when the program ends, when KILL is sent at a
+    /// timeout, and when forkless ends, even by SIGKILL. It can signal no process outside (Linux 6.12)
     #[arg(long, conflicts_with_all = ["ctty", "process_group", "foreground", "pidfd_autokill", "exec_fd", "fexec"])]
     pub(crate) kill_tree: bool,
 

@@ -100,11 +100,32 @@ fn the_handle_ends_all() {
         end(child).expect("the end");
         wait_for(0, mark);
     }
-    // Before it is known whether the program has begun.
-    let mut child = tree(line, 70_026).launch().expect("a launch");
+}
+
+/// At any moment of its start: on its way to init, in init, and when the program has just begun.
+#[test]
+fn a_kill_comes_at_any_moment_and_waits_for_nothing() {
+    if !can() {
+        return;
+    }
+    for wait in 0..200 {
+        let mut child = tree("(setsid SLEEP &); (setsid SLEEP &); SLEEP", 70_051).launch().expect("a launch");
+        std::thread::sleep(Duration::from_micros(wait * 10));
+        child.kill().expect("a kill");
+        if let Ok(status) = child.wait() {
+            assert_eq!(status.signal(), Some(SIGKILL));
+        }
+        assert_eq!(left(70_051), 0, "after {} µs", wait * 10);
+    }
+    // It is held up before init: nobody writes to the FIFO.
+    let directory = std::env::temp_dir().join(format!("forkless-tree-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let fifo = directory.join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a FIFO");
+    let mut child = tree("", 0).fd(Stdio::open(&fifo, 0, 0), 0).launch().expect("a launch");
     child.kill().expect("a kill");
-    assert_eq!(child.wait().expect("an end").signal(), Some(SIGKILL));
-    assert_eq!(left(70_026), 0);
+    assert!(child.wait().expect_err("no program").to_string().contains("signal 9"));
+    std::fs::remove_dir_all(directory).expect("removed");
 }
 
 #[test]
