@@ -288,6 +288,14 @@ static SV *usage_hash(pTHX_ const forkless_usage *usage) {
     return newRV_noinc((SV *)hash);
 }
 
+static SV *events_hash(pTHX_ const forkless_limit_events *events) {
+    HV *hash = newHV();
+    STORE(hash, "oom_kills", newSVuv(events->oom_kills));
+    STORE(hash, "memory_max", newSVuv(events->memory_max));
+    STORE(hash, "tasks_max", newSVuv(events->tasks_max));
+    return newRV_noinc((SV *)hash);
+}
+
 static SV *output_object(pTHX_ forkless_output *output) {
     HV *hash = newHV();
     STORE(hash, "status", newSViv(output->status));
@@ -302,6 +310,7 @@ static SV *output_object(pTHX_ forkless_output *output) {
     STORE(hash, "stderr_cut", newSVuv(output->err_cut));
     STORE(hash, "input_left", newSVuv(output->input_left));
     STORE(hash, "usage", usage_hash(aTHX_ &output->usage));
+    STORE(hash, "limit_events", events_hash(aTHX_ &output->limit_events));
     forkless_output_free(output);
     return sv_bless(newRV_noinc((SV *)hash), gv_stashpvs("Forkless::Output", GV_ADD));
 }
@@ -817,6 +826,15 @@ PREINIT:
 CODE:
     ANSWER(forkless_child_usage(CHILD(self), &usage), NULL, "usage");
     RETVAL = usage_hash(aTHX_ &usage);
+OUTPUT:
+    RETVAL
+
+SV *
+limit_events(SV *self)
+PREINIT:
+    forkless_limit_events events;
+CODE:
+    RETVAL = forkless_child_limit_events(CHILD(self), &events) < 0 ? newSV(0) : events_hash(aTHX_ &events);
 OUTPUT:
     RETVAL
 

@@ -21,6 +21,11 @@
     ONE(hostname, "s"), \
     ONE(pivot_root, "s"), \
     ONE(cgroup, "f"), \
+    ONE(memory_max, "s"), \
+    ONE(tasks_max, "s"), \
+    ONE(cpu_max, "s"), \
+    ONE(io_max, "s"), \
+    ONE(cgroup_parent, "s"), \
     ONE(bounding_set, "U"), \
     ONE(permitted, "U"), \
     ONE(effective, "U"), \

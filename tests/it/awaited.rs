@@ -335,6 +335,17 @@ async fn dropped_futures_kill_with_kill_on_drop() {
     }
     drop(command);
     assert_eq!(end_of(read).await, "");
+    let group = |dir: &&&str| std::fs::OpenOptions::new().write(true).open(format!("{dir}/cgroup.procs")).is_ok();
+    match ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().find(group) {
+        Some(parent) => {
+            let mut command = sh("setsid sleep 1000 & echo done");
+            command.stdout(Stdio::piped()).as_forkless_mut().cgroup_parent(parent);
+            assert_eq!(command.output().await.expect("output").stdout, b"done\n");
+            let child = command.spawn().expect("spawn");
+            assert_eq!(child.wait_with_output().await.expect("output").stdout, b"done\n");
+        }
+        None => eprintln!("SKIPPED: a cgroup for each launch: none is writable here"),
+    }
     // Without kill_on_drop they are not killed.
     let (mut command, read) = held("sleep 0.1; echo lived >&3", false);
     drop(command.status());

@@ -19,6 +19,7 @@ scenarios! {
     children_take_on_the_callers_attributes "zygote-follows"
     a_caller_with_a_thousand_groups_launches "zygote-groups"
     a_move_to_another_cgroup_is_noticed_however_long_its_path "zygote-cgroups"
+    each_launch_may_have_a_cgroup_of_its_own "zygote-own-cgroup"
     a_thread_in_a_cgroup_of_its_own_has_its_children_there "zygote-thread-cgroup"
     a_cgroup_with_an_unreadable_path_is_refused "zygote-deep-cgroup"
     a_killed_helper_loses_no_child "zygote-killed"

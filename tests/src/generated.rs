@@ -104,6 +104,7 @@ fn value_kind(row: &Row) -> (&'static str, char, &'static str) {
         "path" => ("const char *", 's', "StrOrBytesPath"),
         "text" => ("const char *", 's', "str | bytes"),
         "word" => ("const char *", 's', "str"),
+        "amount" => ("const char *", 's', "int | float | str"),
         other => panic!("{}: no such kind: {other}", row.name),
     }
 }
@@ -159,6 +160,7 @@ fn node_kind(row: &Row) -> &'static str {
     match row.kind {
         "u64" => "number | bigint",
         "flag" => "boolean",
+        "amount" => "number | string",
         "fd" => "FileLike",
         "file" => "FileLike | string",
         "capabilities" => "Iterable<string> | number | bigint",

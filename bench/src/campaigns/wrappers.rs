@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     io::Read,
     os::fd::AsFd,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -34,7 +34,7 @@ pub(crate) struct Options {
 const PROGRAM: &str = "/bin/true";
 
 /// Another wrapper, and ours for the same job.
-const PAIRS: [(&str, &str); 14] = [
+const PAIRS: [(&str, &str); 15] = [
     ("env", "forkless run"),
     ("nice -n 1", "forkless run --nice 1"),
     ("setpriv --no-new-privs", "forkless run --no-new-privs"),
@@ -42,6 +42,7 @@ const PAIRS: [(&str, &str); 14] = [
     ("timeout 5", "forkless run --timeout 5"),
     ("timeout 5", "forkless run --timeout 5 --kill-tree"),
     ("timeout 5", TREE),
+    ("timeout 5", GROUP),
     ("bwrap", "forkless run --sandbox --chdir /"),
     ("bwrap", NAMESPACES),
     ("bwrap", REFUSED),
@@ -66,6 +67,7 @@ const NAMESPACES: &str = "Sandbox::new()";
 const REFUSED: &str = "Sandbox::new().network(Network::Refused)";
 const LANDLOCK: &str = "Sandbox::landlock()";
 const TREE: &str = "Command::kill_tree()";
+const GROUP: &str = "Command::cgroup_parent()";
 
 /// The files and namespaces of `forkless run --sandbox`.
 const BWRAP: &str = "--unshare-user --unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup --new-session \
@@ -123,7 +125,8 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     ];
     let about = "Each beside the wrapper that it replaces; \"added\": to the program alone. bwrap has the filter of --sandbox. \
          Sandbox::new() and Sandbox::landlock() are settings of the library's launch: namespaces and an init, and neither. \
-         Command::kill_tree() has an init alone, which ends all that the program has started. namespaces.c has \
+         Command::kill_tree() has an init alone, which ends all that the program has started. Command::cgroup_parent() makes and \
+         removes a cgroup, without limits, and kills what is in it. namespaces.c has \
          the namespaces, mounts and filter of bwrap; firejail and unshare have less.";
     session.record.tables.push(Table::new(PROGRAM, about, &figures, &all));
     let bytes = fs::metadata(&ours)?.len();
@@ -132,11 +135,19 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     session.end()
 }
 
+/// Where cgroups of version 2 are mounted.
+fn cgroups() -> PathBuf {
+    let alone = Path::new("/sys/fs/cgroup");
+    if alone.join("cgroup.procs").exists() { alone.to_owned() } else { alone.join("unified") }
+}
+
 struct Wrapper<'a> {
     words: Vec<&'a str>,
     /// Of a launch by the library.
     sandbox: Option<std::io::Result<PreparedSandbox>>,
     kills_tree: bool,
+    /// In which each launch makes a cgroup.
+    groups: Option<PathBuf>,
     /// The command, the program in C, and the filter.
     files: [&'a Path; 3],
 }
@@ -158,19 +169,24 @@ impl<'a> Wrapper<'a> {
             words: [line, more].into_iter().flat_map(str::split_whitespace).collect(),
             sandbox,
             kills_tree: line == TREE,
+            groups: (line == GROUP).then(cgroups),
             files,
         }
     }
 
     /// The wrapper, with this program.
     fn command(&self, program: &[&str]) -> Result<Command> {
-        let mut words = self.words.iter().skip(usize::from(self.sandbox.is_some() || self.kills_tree)).chain(program);
+        let is_setting = self.sandbox.is_some() || self.kills_tree || self.groups.is_some();
+        let mut words = self.words.iter().skip(usize::from(is_setting)).chain(program);
         let mut command = match words.next().context("no program")? {
             &"forkless" => Command::new(self.files[0]),
             &C => Command::new(self.files[1]),
             other => Command::new(other),
         };
         command.args(words).kill_tree(self.kills_tree);
+        if let Some(groups) = &self.groups {
+            command.cgroup_parent(groups);
+        }
         if let Some(sandbox) = &self.sandbox {
             command.current_dir("/").sandbox(sandbox.as_ref().map_err(|error| anyhow!("{error}"))?);
         }

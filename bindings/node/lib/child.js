@@ -7,13 +7,16 @@ const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
-const { begin, coldReason, mayLaunch, ours, packed, signalName, toOptions: toLow, toRequest } = require('./handle.js');
+const { begin, coldReason, kLimits, mayLaunch, ours, packed, signalName, toLimitEvents, toOptions: toLow, toRequest } = require('./handle.js');
 const { settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
 
 const kFailure = Symbol('forkless.failure');
 const kTree = Symbol('forkless.tree');
+
+// With these the kill of a child is one of all that it has started.
+const TREES = ['killTree', 'memoryMax', 'tasksMax', 'cpuMax', 'ioMax', 'cgroupParent'];
 
 /** A child process: Node's ChildProcess, and a promise of its end. */
 class Child extends ChildProcess {
@@ -24,6 +27,8 @@ class Child extends ChildProcess {
     this[kTree] = false;
     /** Why the launch was not warm. Undefined if it was, or if `warm` was not set. */
     this.coldReason = undefined;
+    /** How often it has reached its limits: `oomKills`, `memoryMax`, `tasksMax`. Undefined before its end, and without limits. */
+    this.limitEvents = undefined;
     /** The stream of its terminal, with the option `pty`. */
     this.pty = undefined;
   }
@@ -50,7 +55,7 @@ class Child extends ChildProcess {
   /** Kills the child and what is left of its process group, if it leads one. */
   killGroup(signal = 'SIGKILL') {
     if (this.pid === undefined || this._handle === null) return false;
-    // Below an init, the kill must go by the handle.
+    // Below an init, or with a cgroup of its own, the kill must go by the handle.
     if (this[kTree] && (signal === 9 || `${signal}`.toUpperCase() === 'SIGKILL')) return this.kill(signal);
     try {
       return process.kill(-this.pid, signal);
@@ -148,7 +153,8 @@ function start(options, launch) {
     throw new Error('this process may not launch programs');
   }
   const child = new Child();
-  child[kTree] = Boolean(options.settings?.killTree);
+  child[kTree] = TREES.some((name) => options.settings?.[name]);
+  child._handle[kLimits] = (events) => (child.limitEvents = events);
   child._handle.spawn = function spawn(...args) {
     const low = toLow(args);
     const request = () => requested(low, options.settings);
@@ -266,6 +272,7 @@ function endSync(file, args, given, { input, timeout, maxBuffer, killSignal }) {
     outputs: ended.outputs,
     timedOut: ended.error === -errno.ETIMEDOUT,
     truncated: ended.error === -errno.ENOBUFS,
+    ...(ended.limitEvents && { limitEvents: toLimitEvents(ended.limitEvents) }),
   };
 }
 

@@ -21,6 +21,8 @@ const NAME_MAX = 255;
 // The number by which the addon knows the child.
 const kProcess = Symbol('forkless.process');
 const kOurs = Symbol('forkless.ours');
+// A function that is told which limits were reached.
+const kLimits = Symbol('forkless.limits');
 
 const SIGNALS = new Map(Object.entries(os.constants.signals).map(([name, number]) => [number, name]));
 // SIGABRT and SIGIO have second names, which libuv does not use.
@@ -201,6 +203,11 @@ function toDescriptor({ type, fd, handle }) {
   }
 }
 
+// What the addon's three numbers mean.
+function toLimitEvents([oomKills, memoryMax, tasksMax]) {
+  return { oomKills, memoryMax, tasksMax };
+}
+
 // The programs of lines that run without the shell: their numbers, by PID.
 const lines = new Map();
 
@@ -213,7 +220,8 @@ function watchedKill(original) {
   };
 }
 
-function ended(code, signal) {
+function ended(code, signal, ...limits) {
+  if (limits.length > 0) this[kLimits]?.(toLimitEvents(limits));
   lines.delete(this.pid);
   this[kProcess] = undefined;
   this.onexit(code, signalName(signal));
@@ -318,4 +326,4 @@ function mayLaunch() {
   return process.permission?.has('child') !== false;
 }
 
-module.exports = { Process, begin, coldReason, lines, mayLaunch, ours, own, packed, runsScripts, scripted, signalName, toOptions, toRequest, watchedKill, PIPE };
+module.exports = { Process, begin, coldReason, kLimits, lines, mayLaunch, ours, own, packed, runsScripts, scripted, signalName, toLimitEvents, toOptions, toRequest, watchedKill, PIPE };

@@ -125,6 +125,8 @@ export class Child extends ChildProcess {
   killGroup(signal?: NodeJS.Signals | number): boolean;
   /** Why the launch was not warm. Undefined if it was, or if `warm` was not set. */
   readonly coldReason?: string;
+  /** How often it has reached its limits. Undefined before its end, and without limits. */
+  readonly limitEvents?: LimitEvents;
   /** The caller's side of its terminal, with the option `pty`. */
   readonly pty?: Pty;
 }
@@ -177,6 +179,18 @@ export interface Result<Output> extends Exit {
   timedOut: boolean;
   /** It was killed because it wrote more than `maxBuffer`. */
   truncated: boolean;
+  /** How often it has reached its limits; of several programs, the last one. Undefined without limits. */
+  limitEvents?: LimitEvents;
+}
+
+/** How often a program, with all that it has started, has reached `memoryMax` and `tasksMax`. */
+export interface LimitEvents {
+  /** Processes that the kernel has killed because memory was exhausted. */
+  oomKills: number;
+  /** How often the memory was about to exceed its limit; the kernel then frees caches. */
+  memoryMax: number;
+  /** Forks and new threads that failed. */
+  tasksMax: number;
 }
 
 /** A promise of the end of a program, and its child. */

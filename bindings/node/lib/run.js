@@ -248,6 +248,7 @@ function complete(children, { input, timeout, maxBuffer, killSignal, grace, kill
         stderr: decode(stderr()),
         timedOut: state.timedOut,
         truncated: state.truncated,
+        ...(child.limitEvents && { limitEvents: child.limitEvents }),
       };
       const failed = result.code !== 0 || state.timedOut || state.truncated;
       return mustSucceed && failed ? reject(new ExitError(file, result)) : resolve(result);

@@ -87,6 +87,16 @@ export interface Settings {
   pivotRoot?: string;
   /** Start in this cgroup (version 2), named by its directory; every launch then waits for the exec. */
   cgroup?: FileLike | string;
+  /** Limit the memory of the child with all that it starts, in bytes (suffix K, M, G or T): a cgroup for each launch. */
+  memoryMax?: number | string;
+  /** Limit the processes and threads of the child with all that it starts. */
+  tasksMax?: number | string;
+  /** Limit the CPU time of the child with all that it starts: a number of CPUs, such as 1.5. */
+  cpuMax?: number | string;
+  /** Limit the disk I/O of the child with all that it starts: a line of io.max, such as 8:0 rbps=10485760. */
+  ioMax?: number | string;
+  /** Make a cgroup for each launch below this one, named by its directory; what the child leaves in it is killed. */
+  cgroupParent?: string;
   /** Set the bounding set: capabilities(7). */
   boundingSet?: Iterable<string> | number | bigint;
   /** Set the permitted capabilities. */

@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::request::{Launched, Line, Request};
-use forkless::{Child, Command};
+use forkless::{Child, Command, LimitEvents};
 use napi::bindgen_prelude::{BufferSlice, Either, Env, Uint8Array};
 use napi_derive::napi;
 use rustix::buffer::spare_capacity;
@@ -51,6 +51,8 @@ pub struct SyncResult<'env> {
     pub outputs: Vec<BufferSlice<'env>>,
     /// The negated errno of a limit, or of a pipe; 0: none.
     pub error: i32,
+    /// See `limit_events` of a child.
+    pub limit_events: Option<Vec<f64>>,
 }
 
 /// What libuv reads at once.
@@ -80,6 +82,12 @@ struct End {
     status: ExitStatus,
     outputs: Vec<Vec<u8>>,
     error: i32,
+    limit_events: Option<LimitEvents>,
+}
+
+/// How often limits were reached, as JavaScript gets it.
+pub(crate) fn numbers(events: LimitEvents) -> [f64; 3] {
+    [events.oom_kills, events.memory_max, events.tasks_max].map(|count| count as f64)
 }
 
 impl End {
@@ -87,7 +95,8 @@ impl End {
         let (code, signal) = (self.status.code().unwrap_or(0), self.status.signal().unwrap_or(0));
         let outputs =
             self.outputs.iter().map(|output| BufferSlice::copy_from(env, output)).collect::<Result<_, _>>()?;
-        Ok(SyncResult { pid: self.pid, code, signal, outputs, error: self.error })
+        let limit_events = self.limit_events.map(|events| numbers(events).to_vec());
+        Ok(SyncResult { pid: self.pid, code, signal, outputs, error: self.error, limit_events })
     }
 }
 
@@ -162,7 +171,8 @@ impl Run {
             };
             let error = self.error.or(self.pipe_error).map_or(0, |errno| -errno.raw_os_error());
             let outputs = self.pipes.into_iter().filter_map(|pipe| pipe.output).collect();
-            return Ok(End { pid: self.child.id(), status, outputs, error });
+            let limit_events = self.child.limit_events();
+            return Ok(End { pid: self.child.id(), status, outputs, error, limit_events });
         }
     }
 

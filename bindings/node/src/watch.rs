@@ -8,7 +8,8 @@
 //! When an environment of Node ends (a worker, for example), its handles are closed and the children are left alone, as libuv does.
 
 use crate::request::{Launched, Line};
-use forkless::Child;
+use crate::sync::numbers;
+use forkless::{Child, LimitEvents};
 use napi::sys;
 use rustix::event::{Timespec, epoll};
 use std::cell::{Cell, RefCell};
@@ -76,6 +77,8 @@ pub(crate) struct Watch {
     is_ref: Cell<bool>,
     /// The exit code and the signal, when it has ended.
     result: Cell<Option<(i32, i32)>>,
+    /// How often it has reached its limits, if it has any.
+    limit_events: Cell<Option<LimitEvents>>,
     /// What JavaScript must not collect before the end: the function to call, and its `this`.
     kept: Cell<Option<Kept>>,
 }
@@ -212,8 +215,8 @@ impl Kept {
 }
 
 impl Watch {
-    /// Watches a child, and returns the number of the watch. `kept` is called with the exit code, and the number of the signal that
-    /// killed it or 0.
+    /// Watches a child, and returns the number of the watch. `kept` is called with the exit code, the number of the signal that
+    /// killed it or 0, and three numbers of its limits, if it has any.
     ///
     /// # Errors
     /// When its pidfd cannot be watched. The child is then killed.
@@ -228,8 +231,8 @@ impl Watch {
             }
         };
         let (child, line, kept) = (RefCell::new(Some(child)), RefCell::new(line), Cell::new(Some(kept)));
-        let (turns, turns_left, is_ref, result) = Default::default();
-        let watch = Rc::new(Self { env, number, child, line, turns, turns_left, is_ref, result, kept });
+        let (turns, turns_left, is_ref, result, limit_events) = Default::default();
+        let watch = Rc::new(Self { env, number, child, line, turns, turns_left, is_ref, result, limit_events, kept });
         of(env, |registry| registry.watches.insert(number, Rc::clone(&watch)));
         watch.set_ref(true);
         Ok(number)
@@ -273,6 +276,7 @@ impl Watch {
             Err(error) => (-forkless::internal::errno(&error).unwrap_or(libc::ECHILD), 0),
         };
         self.result.set(Some(result));
+        self.limit_events.set(self.child.borrow().as_ref().and_then(Child::limit_events));
         // libuv has no more use for the pidfd. It is closed before JavaScript is called, which may need the number for a launch.
         drop(self.child.take());
         // A line's end of the standard error is closed now. JavaScript shall see that in the next turn, and the end in the one after
@@ -309,15 +313,19 @@ impl Watch {
             if sys::napi_open_handle_scope(env, &raw mut scope) != sys::Status::napi_ok {
                 return;
             }
-            let (mut on_exit, mut this, mut arguments) = (null_mut(), null_mut(), [null_mut(); 2]);
+            let (mut on_exit, mut this, mut arguments) = (null_mut(), null_mut(), [null_mut(); 5]);
             sys::napi_get_reference_value(env, kept.on_exit, &raw mut on_exit);
             sys::napi_get_reference_value(env, kept.this, &raw mut this);
             sys::napi_create_int32(env, code, &raw mut arguments[0]);
             sys::napi_create_int32(env, signal, &raw mut arguments[1]);
-            let is_whole = ![on_exit, this, arguments[0], arguments[1]].iter().any(|value| value.is_null());
+            let mut count = 2;
+            for number in self.limit_events.get().into_iter().flat_map(numbers) {
+                sys::napi_create_double(env, number, &raw mut arguments[count]);
+                count += 1;
+            }
+            let is_whole = ![on_exit, this].iter().chain(&arguments[..count]).any(|value| value.is_null());
             let mut result = null_mut();
             let status = if is_whole {
-                let count = arguments.len();
                 sys::napi_make_callback(env, kept.context, this, on_exit, count, arguments.as_ptr(), &raw mut result)
             } else {
                 sys::Status::napi_ok

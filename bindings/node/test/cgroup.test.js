@@ -6,7 +6,7 @@ const assert = require('node:assert');
 const fs = require('node:fs');
 const path = require('node:path');
 const { test } = require('node:test');
-const { Cgroup, run, spawn } = require('..');
+const { Cgroup, prepare, run, runSync, spawn } = require('..');
 
 function writable(place) {
   try {
@@ -81,4 +81,49 @@ test('wrong cgroups are errors', options, () => {
   }
   assert.throws(() => new Cgroup({ parent: '/no/such/place' }), { code: 'ENOENT', message: /no\/such\/place/ });
   assert.throws(() => new Cgroup({ parent: '/tmp' }), { code: 'EINVAL', message: /not a cgroup/ });
+});
+
+const groups = () => fs.readdirSync(parent).filter((name) => name.startsWith(`forkless-${process.pid}`));
+const none = { oomKills: 0, memoryMax: 0, tasksMax: 0 };
+
+test('a launch with a cgroup of its own leaves nothing', options, async () => {
+  // What it leaves holds the pipe.
+  const words = ['sh', ['-c', 'setsid sleep 600 & echo done'], { cgroupParent: parent }];
+  const done = await run(...words);
+  assert.deepStrictEqual([done.stdout, done.limitEvents], ['done\n', none]);
+  const sync = runSync(...words);
+  assert.deepStrictEqual([sync.stdout, sync.limitEvents], ['done\n', none]);
+  const child = prepare(...words).spawn();
+  assert.deepStrictEqual(await child.wait(), { code: 0, signal: null });
+  assert.deepStrictEqual(child.limitEvents, none);
+  assert.deepStrictEqual(groups(), []);
+  assert.strictEqual((await run('true')).limitEvents, undefined);
+});
+
+test('a kill and a timeout end all of a launch', options, async () => {
+  const words = ['sh', ['-c', "trap '' TERM; setsid sleep 600 & sleep 600; sleep 600"]];
+  const { timedOut } = await run(...words, { cgroupParent: parent, timeout: 200, killSignal: 'SIGKILL' });
+  assert.ok(timedOut);
+  assert.deepStrictEqual(groups(), []);
+  for (const kill of [(child) => child.kill('SIGKILL'), (child) => child.killGroup()]) {
+    const child = spawn(...words, { cgroupParent: parent, detached: true, stdio: 'ignore' });
+    assert.strictEqual(groups().length, 1);
+    kill(child);
+    assert.deepStrictEqual(await child.wait(), { code: null, signal: 'SIGKILL' });
+    assert.deepStrictEqual(groups(), []);
+  }
+});
+
+test('a limit of a launch that is none is an error, and so is one that cannot be had', async () => {
+  for (const [limit, said] of [
+    [{ memoryMax: 'lots' }, /memory_max must be/],
+    [{ tasksMax: 1.5 }, /tasks_max must be/],
+    [{ cpuMax: '150%' }, /cpu_max must be/],
+    [{ ioMax: [1] }, /neither a number nor a string/],
+    [{ memoryMax: 2 ** 40, cgroupParent: '/tmp' }, /not a cgroup of version 2/],
+  ]) {
+    await assert.rejects(run('true', [], limit), said);
+  }
+  const { code } = await run('true', [], { memoryMax: Infinity, cgroupParent: '/tmp', bestEffort: ['make a cgroup for limits'] });
+  assert.strictEqual(code, 0);
 });

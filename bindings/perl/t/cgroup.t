@@ -44,6 +44,25 @@ for my $limit ([memory_max => '64M', 'memory.max', 64 << 20], [tasks_max => 20, 
     ok($limited->end, 'removed');
 }
 
+# A launch with a cgroup of its own. What it leaves holds the pipe.
+my $groups = sub { scalar(my @found = glob "$parent/forkless-$$*") };
+my @leaves = (cmd => ['sh', '-c', 'setsid sleep 600 & echo done'], cgroup_parent => $parent);
+my $output = Forkless->new(@leaves)->capture;
+is($output->stdout, "done\n", 'the output of a launch with a cgroup');
+is_deeply($output->limit_events, { oom_kills => 0, memory_max => 0, tasks_max => 0 }, '… and its limits');
+my $child = Forkless->new(@leaves, stdout => 'pipe')->spawn;
+is($child->limit_events, undef, 'none before its end');
+is($child->wait, 0, 'its end');
+is_deeply($child->limit_events, { oom_kills => 0, memory_max => 0, tasks_max => 0 }, 'then there are');
+is($groups->(), 0, 'nothing is left');
+my $killed = Forkless->new(cmd => ['sh', '-c', 'setsid sleep 600 & sleep 600; sleep 600'], cgroup_parent => $parent)->spawn;
+is($groups->(), 1, 'it has a cgroup');
+$killed->kill('KILL');
+is($killed->wait, 9, 'a kill');
+is($groups->(), 0, '… ends all');
+ok(!Forkless->new(cmd => ['true'], memory_max => 'lots')->spawn, 'a limit that is none');
+like($Forkless::error, qr/memory_max must be/, '… is an error');
+
 ok(!Forkless::Cgroup->new(parent => '/no/such'), 'no parent');
 is($Forkless::error->errno, ENOENT, '… is an error');
 ok(!Forkless::Cgroup->new(parent => '/tmp'), 'a parent that is no cgroup');

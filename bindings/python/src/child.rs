@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -208,6 +209,14 @@ impl Child {
     #[getter]
     fn usage<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.lock().usage().map(|usage| dict(py, usage)).transpose()
+    }
+
+    /// How often the child, with all that it has started, has reached its limits: a dict, once it has been waited for. None without limits.
+    #[getter]
+    fn limit_events(&self) -> Option<BTreeMap<&'static str, u64>> {
+        let events = self.lock().limit_events()?;
+        let all = [("oom_kills", events.oom_kills), ("memory_max", events.memory_max), ("tasks_max", events.tasks_max)];
+        Some(all.into())
     }
 
     /// The messages of the `best_effort` steps that failed.

@@ -8,7 +8,7 @@ use forkless::{
 };
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
 /// Sets one; its value is not None.
 pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -66,6 +66,9 @@ macro_rules! value {
     };
     (capabilities $value:ident) => {
         capabilities($value)?
+    };
+    (amount $value:ident) => {
+        amount($value)?
     };
     (word $value:ident) => {
         $value.extract::<String>()?.parse().map_err(|why: String| PyValueError::new_err(in_python(&why)))?
@@ -178,6 +181,15 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Limit {
             Err(_) => value.extract().map(Self),
         }
     }
+}
+
+/// A number, or text.
+fn amount(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let is_number = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>();
+    if value.is_instance_of::<PyBool>() || !is_number && !value.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("a number, or a str, is expected"));
+    }
+    value.str()?.extract()
 }
 
 /// Names, with or without `CAP_`; or the bits of `capabilities(7)`.

@@ -73,7 +73,8 @@ pub(crate) fn spawn<'py>(
     };
     identity(py, command, uid, gid, gids, is_sandboxed)?;
     request.settings(settings)?;
-    let keeps = statuses_are_lost() || has_init;
+    // The handle removes the cgroup of limits.
+    let keeps = statuses_are_lost() || has_init || request.command.makes_cgroup();
     request.command.pidfd(keeps);
     let (prepared, names) = request.prepare()?;
     let (pid, kept, code, ending) = py

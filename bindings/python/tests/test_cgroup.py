@@ -1,12 +1,15 @@
 """Tests of `forkless.Cgroup`. Limits need controllers of version 2, which a machine with those of version 1 does not hand down."""
 
+import asyncio
 import os
 import pathlib
+import subprocess
 import threading
 
 import pytest
 
 import forkless
+import forkless.asyncio
 
 
 @pytest.fixture
@@ -87,3 +90,70 @@ def test_bad_values_are_errors_that_name_them(parent):
             forkless.Cgroup(parent, **words)
     with forkless.Cgroup(parent) as group, pytest.raises(OSError):
         group.get("no.such.file")
+
+
+def groups_in(parent):
+    return [name for name in os.listdir(parent) if name.startswith(f"forkless-{os.getpid()}")]
+
+
+LEAVES = "setsid sleep 600 & echo done"
+
+
+def test_a_launch_with_a_cgroup_of_its_own_leaves_nothing(parent):
+    # What it leaves holds the pipe.
+    done = forkless.run(["sh", "-c", LEAVES], stdout=forkless.PIPE, cgroup_parent=parent)
+    assert done.stdout == b"done\n" and done.limit_events == {"oom_kills": 0, "memory_max": 0, "tasks_max": 0}
+    assert forkless.check_output(["sh", "-c", LEAVES], text=True, cgroup_parent=pathlib.Path(parent)) == "done\n"
+    assert forkless.run(["sh", "-c", LEAVES], capture_output=True, memory_file=True, cgroup_parent=parent).stdout == b"done\n"
+    piped = forkless.run_pipeline(["sh", "-c", LEAVES], ["cat"], stdout=forkless.PIPE, cgroup_parent=parent)
+    assert piped.stdout == b"done\n"
+    with forkless.Popen(["sh", "-c", LEAVES], stdout=forkless.PIPE, cgroup_parent=parent) as child:
+        assert child.stdout.read() == b"done\n"
+    with forkless.prepare(["sh", "-c", LEAVES], stdout=forkless.PIPE, cgroup_parent=parent).spawn() as child:
+        assert child.wait() == 0 and child.limit_events["oom_kills"] == 0
+    assert not groups_in(parent)
+
+
+def test_a_kill_and_a_timeout_end_all_of_a_launch(parent):
+    line = "trap '' TERM; setsid sleep 600 & sleep 600; sleep 600"
+    with pytest.raises(subprocess.TimeoutExpired):
+        forkless.run(["sh", "-c", line], stdout=forkless.PIPE, timeout=0.2, cgroup_parent=parent)
+    assert not groups_in(parent)
+    for kill in (lambda child: child.kill(), lambda child: child.signal_group(9)):
+        child = forkless.Popen(["sh", "-c", line], start_new_session=True, cgroup_parent=parent)
+        assert groups_in(parent)
+        kill(child)
+        assert child.wait() == -9 and not groups_in(parent)
+
+
+def test_a_launch_of_asyncio_leaves_nothing(parent):
+    async def output():
+        child = await forkless.asyncio.create_subprocess_exec("sh", "-c", LEAVES, stdout=forkless.PIPE, cgroup_parent=parent)
+        return await child.communicate()
+
+    assert asyncio.run(output())[0] == b"done\n" and not groups_in(parent)
+
+
+def test_limits_of_a_launch(parent):
+    try:
+        done = forkless.run(["sh", "-c", "for n in 1 2 3 4 5 6; do sleep 1 & done; exit 0"], tasks_max=3, cgroup_parent=parent)
+    except OSError as error:
+        pytest.skip(f"limits, because {error}")
+    assert done.limit_events["tasks_max"] > 0
+
+
+@pytest.mark.parametrize("words", [
+    {"memory_max": "lots"}, {"memory_max": -1}, {"tasks_max": 1.5}, {"cpu_max": "150%"}, {"io_max": "10M"},
+])  # fmt: skip
+def test_a_limit_that_is_none_is_an_error(words):
+    with pytest.raises(ValueError, match=f"{next(iter(words))} must be"):
+        forkless.run(["true"], **words)
+    with pytest.raises(TypeError, match="a number, or a str"):
+        forkless.run(["true"], **{name: [1] for name in words})
+
+
+def test_a_launch_that_can_have_no_limits_says_why(tmp_path):
+    with pytest.raises(OSError, match="not a cgroup of version 2"):
+        forkless.run(["true"], memory_max="1M", cgroup_parent=tmp_path)
+    child = forkless.Popen(["true"], memory_max="1M", cgroup_parent=tmp_path, best_effort=["make a cgroup for limits"])
+    assert child.wait() == 0

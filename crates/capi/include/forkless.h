@@ -125,6 +125,7 @@ enum {
     FORKLESS_STEP_CLONE = 105,
     FORKLESS_STEP_WAIT = 106,
     FORKLESS_STEP_OPEN_TERMINAL = 107,
+    FORKLESS_STEP_LIMITS = 108,
     FORKLESS_STEP_ZYGOTE = 110
 };
 /* steps: end */
@@ -384,6 +385,16 @@ int forkless_command_hostname(forkless_command *command, const char *name);
 int forkless_command_pivot_root(forkless_command *command, const char *new_root);
 /* Start in this cgroup (version 2), named by its directory; every launch then waits for the exec. */
 int forkless_command_cgroup(forkless_command *command, int fd);
+/* Limit the memory of the child with all that it starts, in bytes (suffix K, M, G or T): a cgroup for each launch. */
+int forkless_command_memory_max(forkless_command *command, const char *bytes);
+/* Limit the processes and threads of the child with all that it starts. */
+int forkless_command_tasks_max(forkless_command *command, const char *count);
+/* Limit the CPU time of the child with all that it starts: a number of CPUs, such as 1.5. */
+int forkless_command_cpu_max(forkless_command *command, const char *cpus);
+/* Limit the disk I/O of the child with all that it starts: a line of io.max, such as 8:0 rbps=10485760. */
+int forkless_command_io_max(forkless_command *command, const char *limits);
+/* Make a cgroup for each launch below this one, named by its directory; what the child leaves in it is killed. */
+int forkless_command_cgroup_parent(forkless_command *command, const char *directory);
 /* Set the bounding set: capabilities(7). */
 int forkless_command_bounding_set(forkless_command *command, uint64_t capabilities);
 /* Set the permitted capabilities. */
@@ -448,6 +459,13 @@ typedef struct forkless_usage {
     uint64_t voluntary_switches, involuntary_switches;
 } forkless_usage;
 
+/* How often the program, with all that it started, has reached its limits: forkless_command_memory_max, forkless_command_tasks_max. */
+typedef struct forkless_limit_events {
+    uint64_t oom_kills;  /* processes that the OOM killer has killed */
+    uint64_t memory_max; /* how often the memory was about to exceed its limit; the kernel then frees caches */
+    uint64_t tasks_max;  /* forks and new threads that failed with EAGAIN */
+} forkless_limit_events;
+
 enum { FORKLESS_OUTPUT_TIMED_OUT = 1, FORKLESS_OUTPUT_HELD_OPEN = 2 };
 
 /* Created by the library. Later versions may append members. */
@@ -462,6 +480,7 @@ typedef struct forkless_output {
     uint64_t err_cut;
     size_t input_left;   /* bytes of the input that the program did not read */
     forkless_usage usage;
+    forkless_limit_events limit_events; /* zeroes without limits */
 } forkless_output;
 
 enum { FORKLESS_CAPTURE_MERGED = 1, FORKLESS_CAPTURE_KILL_AT_LIMIT = 2, FORKLESS_CAPTURE_MEMORY_FILE = 4 };
@@ -524,6 +543,8 @@ int forkless_child_launcher(forkless_child *child);
 int forkless_child_cold_reason(forkless_child *child, char *text, size_t size);
 /* The resource usage, once the child has been waited for. -ENODATA before, and for an autoreaped child. */
 int forkless_child_usage(forkless_child *child, forkless_usage *usage);
+/* Which limits were reached, once the child has been waited for. -ENODATA before, and without limits. */
+int forkless_child_limit_events(forkless_child *child, forkless_limit_events *events);
 /* The best-effort step that failed, by index. Returns 1, or 0 if there are no more. */
 int forkless_child_skipped(forkless_child *child, size_t index, forkless_error *skipped);
 int forkless_child_kill_on_free(forkless_child *child, int on);

@@ -3,9 +3,9 @@
 use crate::boundary::to_status;
 use crate::error::{self, Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, duration, give, limit};
-use crate::output::{OutputHandle, Usage};
+use crate::output::{LimitEvents, OutputHandle, Usage};
 use crate::simple::released;
-use forkless::{Change, Child, Route, Stream};
+use forkless::{Change, Child, Route};
 use libc::{c_char, c_int, pid_t, size_t};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -55,6 +55,10 @@ methods! {
     fn forkless_child_launcher() NULL, child => Ok(launcher(child.route()));
     fn forkless_child_usage(usage: *mut Usage) NULL, child => {
         give(usage, || child.usage().map(Usage::of).ok_or(Failure::Refused(libc::ENODATA, "the child has not been waited for")))
+    };
+    fn forkless_child_limit_events(events: *mut LimitEvents) NULL, child => {
+        const NONE: Failure = Failure::Refused(libc::ENODATA, "the child has no limits, or has not been waited for");
+        give(events, || child.limit_events().map(LimitEvents::of).ok_or(NONE))
     };
     fn forkless_child_skipped(index: size_t, skipped: *mut Error) NULL, child => match child.skipped().get(index) {
         Some(one) => give(skipped, || Ok(error::skipped_step(one))).map(|_| 1),
@@ -198,12 +202,6 @@ fn change(change: Change) -> c_int {
 
 /// Reads the pipes until end of file, and waits.
 fn read(child: &mut Child) -> Result<*mut OutputHandle, Failure> {
-    child.end_input();
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    for chunk in child.chunks() {
-        let (stream, bytes) = chunk?;
-        if stream == Stream::Stdout { &mut out } else { &mut err }.extend_from_slice(&bytes);
-    }
-    let status = child.wait()?;
-    Ok(OutputHandle::plain(status, out, err, child.usage()))
+    let output = child.read_to_end()?;
+    Ok(OutputHandle::plain(output.status, output.stdout, output.stderr, Some(child)))
 }

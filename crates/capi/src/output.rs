@@ -3,7 +3,7 @@
 use crate::boundary::to_status;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, duration, give, limit, out, shared, slice};
-use forkless::{Capture, Captured, Command, Content, Prepared};
+use forkless::{Capture, Captured, Child, Command, Content, Prepared};
 use libc::{c_char, c_int, size_t};
 use std::ffi::c_void;
 use std::os::unix::process::ExitStatusExt;
@@ -42,6 +42,22 @@ impl Usage {
     }
 }
 
+/// `forkless_limit_events`.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct LimitEvents {
+    oom_kills: u64,
+    memory_max: u64,
+    tasks_max: u64,
+}
+
+impl LimitEvents {
+    pub(crate) fn of(events: forkless::LimitEvents) -> Self {
+        let forkless::LimitEvents { oom_kills, memory_max, tasks_max, .. } = events;
+        Self { oom_kills, memory_max, tasks_max }
+    }
+}
+
 /// `forkless_output`. Only this library allocates it, so later versions can append members.
 #[repr(C)]
 struct Output {
@@ -55,6 +71,7 @@ struct Output {
     err_cut: u64,
     input_left: size_t,
     usage: Usage,
+    limit_events: LimitEvents,
 }
 
 const TIMED_OUT: c_int = 1;
@@ -93,11 +110,18 @@ impl Kept {
 }
 
 impl OutputHandle {
-    pub(crate) fn plain(status: ExitStatus, out: Vec<u8>, err: Vec<u8>, usage: Option<&forkless::Usage>) -> *mut Self {
-        Self::new(status, [Kept::ended(out), Kept::ended(err)], usage)
+    /// Of a child that has been waited for.
+    pub(crate) fn plain(status: ExitStatus, out: Vec<u8>, err: Vec<u8>, child: Option<&Child>) -> *mut Self {
+        let (usage, events) = (child.and_then(Child::usage), child.and_then(Child::limit_events));
+        Self::new(status, [Kept::ended(out), Kept::ended(err)], usage, events)
     }
 
-    fn new(status: ExitStatus, kept: [Kept; 2], usage: Option<&forkless::Usage>) -> *mut Self {
+    fn new(
+        status: ExitStatus,
+        kept: [Kept; 2],
+        usage: Option<&forkless::Usage>,
+        events: Option<forkless::LimitEvents>,
+    ) -> *mut Self {
         let [(out_at, out_size), (err_at, err_size)] = [kept[0].pointer_and_length(), kept[1].pointer_and_length()];
         let seen = Output {
             status: status.into_raw(),
@@ -110,13 +134,14 @@ impl OutputHandle {
             err_cut: 0,
             input_left: 0,
             usage: usage.map(Usage::of).unwrap_or_default(),
+            limit_events: events.map(LimitEvents::of).unwrap_or_default(),
         };
         out(Self { seen, kept })
     }
 
     fn captured(captured: Captured, is_mapped: bool) -> *mut Self {
         let kept = [captured.stdout, captured.stderr].map(|content| Kept::new(content, is_mapped));
-        let handle = Self::new(captured.status, kept, captured.usage.as_ref());
+        let handle = Self::new(captured.status, kept, captured.usage.as_ref(), captured.limit_events);
         // SAFETY: allocated above, and not shared yet.
         let seen = unsafe { &mut (*handle).seen };
         let flag = |is_so: bool, flag| if is_so { flag } else { 0 };

@@ -123,7 +123,7 @@ unsafe extern "C" fn forkless_pty_read_until_exit(
             let pty = shared(pty)?;
             child::with(child, |child| {
                 let status = pty.read_until_exit(child, duration(linger_ms), &mut text)?;
-                Ok(OutputHandle::plain(status, text, Vec::new(), child.usage()))
+                Ok(OutputHandle::plain(status, text, Vec::new(), Some(child)))
             })
         }
     };

@@ -12,6 +12,7 @@ macro_rules! kind {
     (mode) => { mode_t };
     (capabilities) => { u64 };
     (word) => { *const c_char };
+    (amount) => { *const c_char };
     (path) => { *const c_char };
     (text) => { *const c_char };
     ($int:ident) => { c_int };
@@ -42,6 +43,9 @@ macro_rules! value {
     };
     (capabilities $given:ident) => {
         CapabilitySet::from_bits($given)
+    };
+    (amount $given:ident) => {
+        handle::utf8($given)?
     };
     (word $given:ident) => {
         handle::utf8($given)?.parse().map_err(|_| crate::error::bad("no such word for this setting"))?

@@ -276,6 +276,7 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "forkless_output" => "OutputHandle".to_owned(),
         "forkless_error" => "Error".to_owned(),
         "forkless_usage" => "Usage".to_owned(),
+        "forkless_limit_events" => "LimitEvents".to_owned(),
         "forkless_capture" => "Options".to_owned(),
         "forkless_waitset" => "SetHandle".to_owned(),
         "forkless_ended" => "CEnded".to_owned(),
@@ -351,7 +352,7 @@ fn in_table(row: &Row) -> &'static str {
         "u64" | "capabilities" => "u64",
         "u32" => "u32",
         "mode" => "mode_t",
-        "word" | "path" | "text" => "*c_char",
+        "word" | "amount" | "path" | "text" => "*c_char",
         _ => "c_int",
     }
 }

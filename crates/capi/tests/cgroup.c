@@ -279,6 +279,35 @@ static void cpus_are_limited(void) {
     EXPECT(0, forkless_cgroup_remove(group, NULL));
 }
 
+/* Each launch has a cgroup of its own below this process's. */
+static void a_launch_with_a_cgroup_leaves_nothing(void) {
+    forkless_command *command = shell("setsid sleep 1000 & echo done");
+    forkless_output *output;
+    forkless_limit_events events;
+    forkless_child *child;
+    forkless_error error;
+    int status;
+    EXPECT(0, forkless_command_cgroup_parent(command, parent));
+    EXPECT(0, forkless_command_capture(command, NULL, &output, &error));
+    CHECK(output->out_size == 5 && output->limit_events.oom_kills == 0);
+    forkless_output_free(output);
+    EXPECT(0, forkless_command_fd_pipe(command, 1));
+    EXPECT(0, forkless_command_spawn(command, &child, &error));
+    EXPECT(-ENODATA, forkless_child_limit_events(child, &events));
+    /* What is left holds the pipe. */
+    EXPECT(0, forkless_child_output(child, &output, &error));
+    CHECK(output->out_size == 5);
+    forkless_output_free(output);
+    EXPECT(0, forkless_child_wait(child, &status, NULL));
+    EXPECT(0, forkless_child_limit_events(child, &events));
+    CHECK(events.tasks_max == 0);
+    forkless_child_free(child);
+    EXPECT(0, forkless_command_memory_max(command, "lots"));
+    EXPECT(-EINVAL, forkless_command_spawn(command, &child, &error));
+    CHECK(strstr(error.message, "memory_max must be") != NULL);
+    forkless_command_free(command);
+}
+
 int main(void) {
     int fds = open_fds();
     if (!find_parent()) {
@@ -289,6 +318,7 @@ int main(void) {
     a_name_is_found_and_all_end();
     a_cgroup_with_a_process_is_not_removed();
     terminate_ends_all_processes();
+    a_launch_with_a_cgroup_leaves_nothing();
     frozen_and_thawed();
     cpu_time_is_counted();
     invalid_arguments_are_errors();

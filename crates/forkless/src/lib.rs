@@ -165,7 +165,7 @@ pub use sandbox::{Network, PreparedSandbox, Sandbox};
 pub use shell::{Reason, ShellChild, ShellCommand, ShellEnding, ShellRoute, ShellSurroundings, Syntax, shell};
 pub use request::stdio::Stdio;
 pub use step::Step;
-pub use usage::Usage;
+pub use usage::{LimitEvents, Usage};
 pub use child::wait_set::{Ended, Key, NotInserted, WaitSet};
 
 } else if #[cfg(feature = "std-fallback")] {

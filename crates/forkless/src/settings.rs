@@ -21,7 +21,8 @@
 //! | `docs` | the system call, and the privileges that it needs |
 //! | `example` | a value, as text |
 //!
-//! A row of `passed` has its own builder. Only its other front ends are generated.
+//! A row of `passed` has its own builder. Only its other front ends are generated. The kind `amount` is a number or text: whatever has
+//! `Display`.
 
 /// Expands `then! { played { rows } passed { rows } }`.
 #[doc(hidden)]
@@ -200,6 +201,15 @@ macro_rules! settings {
                 cgroup(fd: file) {
                     line "Start in this cgroup (version 2), named by its directory; every launch then waits for the exec" python yes
                 }
+                memory_max(bytes: amount) {
+                    line "Limit the memory of the child with all that it starts, in bytes (suffix K, M, G or T): a cgroup for each launch" python yes
+                }
+                tasks_max(count: amount) { line "Limit the processes and threads of the child with all that it starts" python yes }
+                cpu_max(cpus: amount) { line "Limit the CPU time of the child with all that it starts: a number of CPUs, such as 1.5" python yes }
+                io_max(limits: amount) {
+                    line "Limit the disk I/O of the child with all that it starts: a line of io.max, such as 8:0 rbps=10485760" python yes
+                }
+                cgroup_parent(directory: path) { line "Make a cgroup for each launch below this one, named by its directory; what the child leaves in it is killed" python yes }
                 bounding_set(capabilities: capabilities) { line "Set the bounding set: capabilities(7)" python yes }
                 permitted(capabilities: capabilities) { line "Set the permitted capabilities" python yes }
                 effective(capabilities: capabilities) { line "Set the effective capabilities" python yes }

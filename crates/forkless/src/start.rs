@@ -1,12 +1,16 @@
 //! Starting a plan: its pipes, the launch, and the child's handle.
 
 use crate::child::{Child, orphan};
+use crate::error::{Error, errno};
 use crate::launch;
 use crate::launch::pipes::{Defaults, Pipes, plain_slots};
 use crate::launch::run::{Cloner, LaunchForm, OfPlan, Run};
 use crate::launch::wait::sigchld_discards;
 use crate::plan::{Plan, PlannedStream};
-use std::io;
+use crate::request::command::LaunchGroup;
+use crate::step::Step;
+use forkless_core::sys;
+use std::io::{self, ErrorKind};
 use std::process::ExitStatus;
 use std::sync::Arc;
 
@@ -68,14 +72,39 @@ impl<'a> Start<'a> {
         let (slots, only_pipes) = (pipes.slots, pipes.only_pipes);
         // A caller that writes to the child must get EPIPE when the child closes its input, so nothing else may hold it.
         let holds = self.holds && pipes.exec.is_none() && pipes.ours[0].is_none();
-        let run = Run { cloner, slots, only_pipes, pidfd, form: self.form, holds };
+        let (group, skipped) = group(plan)?;
+        let cgroup = group.as_deref().map(LaunchGroup::directory);
+        let run = Run { cloner, cgroup, slots, only_pipes, pidfd, form: self.form, holds };
         orphan::look_after_a_few();
         let running = launch::run(plan, &run)?;
-        let mut child = Child::new(running, pipes, plan, holds);
+        let mut child = Child::new(running, pipes, plan, holds).limited(group, skipped);
         if self.form != LaunchForm::Launch {
             child.look_for_program(None)?;
         }
         Ok(child)
+    }
+}
+
+type MadeGroup = (Option<Box<dyn LaunchGroup>>, Option<Error>);
+
+/// The cgroup for a launch of a plan with limits; or why it has none, which may be skipped.
+fn group(plan: &Plan) -> Result<MadeGroup, Error> {
+    let Some((limits, make)) = plan.place.limits.as_ref().and_then(|limits| Some((limits, limits.make?))) else {
+        return Ok((None, None));
+    };
+    match make(limits) {
+        Ok(group) => Ok((Some(group), None)),
+        Err(error) => {
+            let by_kind = || match error.kind() {
+                ErrorKind::NotFound => sys::errno::ENOENT,
+                ErrorKind::ResourceBusy => sys::errno::EBUSY,
+                _ => sys::errno::EINVAL,
+            };
+            let errno = errno(&error).unwrap_or_else(by_kind);
+            let error = Error::new(plan.program(), Step::Limits, errno)
+                .note(error.to_string().replace(&format!(" (os error {errno})"), ""));
+            if limits.best_effort { Ok((None, Some(error))) } else { Err(error) }
+        }
     }
 }
 
@@ -84,6 +113,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
     if plan.fds.stdio.iter().any(|stream| matches!(stream, PlannedStream::Piped | PlannedStream::SocketPair))
         || !plan.fds.sockets.is_empty()
         || plan.fds.pty.is_some()
+        || plan.place.limits.is_some()
     {
         return Start::new(LaunchForm::Launch).child(plan)?.wait();
     }
@@ -96,6 +126,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
     }
     let run = Run {
         cloner: None,
+        cgroup: None,
         slots: plain_slots(plan),
         only_pipes: true,
         pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),

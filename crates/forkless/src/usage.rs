@@ -1,4 +1,4 @@
-//! The resources that a child has used.
+//! The resources that a child has used, and the limits that it has reached.
 
 use forkless_core::sys::uapi::rusage;
 use std::time::Duration;
@@ -47,4 +47,19 @@ impl Usage {
             involuntary_switches: usage.ru_nivcsw as u64,
         }
     }
+}
+
+/// How often a child, together with all that it has started, has reached the limits of
+/// [`Command::memory_max`](crate::Command::memory_max) and [`Command::tasks_max`](crate::Command::tasks_max):
+/// from [`Child::limit_events`](crate::Child::limit_events).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitEvents {
+    /// Processes that the kernel has killed because memory was exhausted: `oom_kill` in `memory.events`.
+    pub oom_kills: u64,
+    /// How often the memory was about to exceed its limit: `max` in `memory.events`. The kernel then frees caches, so this alone is no
+    /// failure.
+    pub memory_max: u64,
+    /// Forks and new threads that failed with EAGAIN: `max` in `pids.events`.
+    pub tasks_max: u64,
 }

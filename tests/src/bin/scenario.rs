@@ -305,6 +305,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-scheduling", zygote_scheduling::scheduling),
     ("zygote-groups", zygote_bounds::groups),
     ("zygote-cgroups", zygote_bounds::cgroups),
+    ("zygote-own-cgroup", zygote_bounds::own_cgroup),
     ("zygote-thread-cgroup", zygote_bounds::thread_cgroup),
     ("zygote-deep-cgroup", zygote_bounds::deep_cgroup),
     ("zygote-killed", zygote::killed),

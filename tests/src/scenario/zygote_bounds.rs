@@ -2,8 +2,8 @@
 
 use crate::observe::skip;
 use crate::zygote::{error_of, says, shell, zygote};
-use forkless::Step;
 use forkless::zygote::Zygote;
+use forkless::{Command, Stdio, Step};
 use std::fs;
 use std::path::PathBuf;
 use std::{env, io, process, thread};
@@ -155,6 +155,16 @@ pub fn thread_cgroup(_: &[String]) {
         });
     });
     drop(zygote);
+}
+
+/// Each launch may make a cgroup for its child. Here it is below the caller's, which is the working directory.
+pub fn own_cgroup(_: &[String]) {
+    let Some(_chain) = chain("a cgroup for each launch of a zygote") else { return };
+    let groups = || fs::read_dir(".").expect("a directory").flatten().filter(|one| one.path().is_dir()).count();
+    let mut command = Command::new("sh");
+    command.args(["-c", "(setsid sleep 1000 &); read line; exit 4"]).cgroup_parent(".").stdin(Stdio::piped());
+    let mut child = zygote().spawn(&command.prepare().expect("a plan")).expect("a child");
+    assert_eq!((groups(), child.wait().expect("its end").code(), groups()), (1, Some(4), 0));
 }
 
 /// The kernel cuts a path that is longer than PATH_MAX, or refuses to report it: a caller there may have come from anywhere.

@@ -253,6 +253,12 @@ A handle of the next descriptor that the child has handed back (setting C<hand_b
 A hash of the resources that the child used, once it has been waited for: C<wall>, C<user> and C<system> in seconds, C<max_rss_kib>, C<minor_faults>, C<major_faults>,
 C<blocks_in>, C<blocks_out>, C<voluntary_switches>, C<involuntary_switches>.
 
+=head2 limit_events
+
+A hash of how often the child, with all that it started, has reached its limits (C<memory_max>, C<tasks_max>): C<oom_kills>, processes that the kernel has
+killed for want of memory; C<memory_max>, how often the memory was about to exceed its limit; C<tasks_max>, forks that failed. undef before it has
+been waited for, and without limits.
+
 =head2 cold_reason
 
     print $child->cold_reason // 'warm';

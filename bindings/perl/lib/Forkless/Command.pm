@@ -228,7 +228,7 @@ package Forkless::Output;
 
 our $VERSION = '0.1.0';
 
-for my $name (qw(status stdout stderr timed_out held_open stdout_cut stderr_cut input_left usage)) {
+for my $name (qw(status stdout stderr timed_out held_open stdout_cut stderr_cut input_left usage limit_events)) {
     no strict 'refs';
     *{$name} = sub { return $_[0]{$name} };
 }
@@ -307,6 +307,12 @@ Experimental.
 =item sandbox
 
 A L<Forkless::Sandbox>, or a reference to a hash of the options of one: what the program may do, if it is not trusted.
+
+=item memory_max, tasks_max, cpu_max, io_max, cgroup_parent
+
+Limits of the program with all that it starts: bytes, or a text such as C<512M>; processes and threads; CPUs, such as C<1.5>; a line of F<io.max>, such as
+C<8:0 rbps=10485760>; all C<max> for none. Each launch makes a cgroup below C<cgroup_parent> (default: the cgroup of this process), and removes it when the
+program has ended: what is left in it is killed. So it is by C<kill> and at a timeout. See C<limit_events> of L<Forkless::Child>.
 
 =item kill_tree
 
@@ -493,6 +499,10 @@ The number of bytes of the input that the program did not read.
 =item $output->usage
 
 The resources used, as in L<Forkless::Child/usage>.
+
+=item $output->limit_events
+
+How often limits were reached, as in L<Forkless::Child/limit_events>; zeroes without limits.
 
 =back
 

@@ -80,6 +80,7 @@ class PreexecWarning(RuntimeWarning): ...
 class CapturedProcess(CompletedProcess[AnyStr]):
     stdout_cut: int
     stderr_cut: int
+    limit_events: dict[str, int] | None
 
 class Popen(subprocess.Popen[AnyStr]):
     @overload
@@ -150,6 +151,8 @@ class Popen(subprocess.Popen[AnyStr]):
     ) -> None: ...  # fmt: skip
     @property
     def usage(self) -> resource.struct_rusage | None: ...
+    @property
+    def limit_events(self) -> dict[str, int] | None: ...
     @property
     def cold_reason(self) -> str | None: ...
     def fileno(self) -> int: ...

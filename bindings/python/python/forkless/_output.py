@@ -15,9 +15,12 @@ _SIGINT_GRACE = 0.25
 
 
 class CapturedProcess(subprocess.CompletedProcess):
-    """What `run` returns with max_output: a CompletedProcess that also says how many bytes of each stream are left out."""
+    """What `run` returns with max_output or a limit such as memory_max: a CompletedProcess that also says how many bytes of each stream are left
+    out, and how often the limits were reached (`Popen.limit_events`).
+    """
 
     stdout_cut = stderr_cut = 0
+    limit_events = None
 
 
 class _Kept:

@@ -4,12 +4,19 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 
 from . import _forkless, _launch
 
 _HAS_PIPESIZE = hasattr(subprocess, "fcntl")
 _F_SETPIPE_SZ = 1031
+
+# The settings with which each launch makes a cgroup.
+LIMITS = frozenset(("memory_max", "tasks_max", "cpu_max", "io_max", "cgroup_parent"))
+
+# In seconds.
+_DAY = 86400
 
 # The longest timeout of poll that it accepts, in milliseconds, less one.
 _LONGEST = 2**31 - 2
@@ -48,7 +55,8 @@ class Popen(subprocess.Popen):
         if kill_group and process_group is None and not start_new_session and "pty" not in self._settings:
             process_group = 0
         self._kills_group = kill_group
-        self._kills_tree = bool(self._settings.get("kill_tree"))
+        has_cgroup = not LIMITS.isdisjoint(self._settings)
+        self._kills_tree = has_cgroup or bool(self._settings.get("kill_tree"))
         self._group = -1 if process_group is None else process_group
         more = {"pipesize": pipesize} if _HAS_PIPESIZE else {}
         self._pipesize = pipesize
@@ -63,6 +71,18 @@ class Popen(subprocess.Popen):
         except Exception as error:
             _forkless.tell(error, _launch.program_of(args, executable, shell))
             raise
+
+        if has_cgroup and self._forkless_kept is not None:
+            # What the child leaves may hold a pipe until the child's end has been seen.
+            threading.Thread(target=self._reap, daemon=True).start()
+
+    def _reap(self):
+        try:
+            while not self._ended(time.monotonic() + _DAY):
+                pass
+            self.poll()
+        except OSError:
+            pass  # without a pidfd only a wait sees it
 
     def _get_handles(self, stdin, stdout, stderr):
         try:
@@ -112,7 +132,7 @@ class Popen(subprocess.Popen):
         return error
 
     def kill(self):
-        """Sends SIGKILL to the child; with kill_group, to its whole process group; with kill_tree, to all that it has started."""
+        """Sends SIGKILL to the child; with kill_group, to its whole process group; with kill_tree, or a limit such as memory_max, to all that it has started."""
         if self._kills_group:
             self.signal_group(signal.SIGKILL)
         else:
@@ -223,6 +243,13 @@ class Popen(subprocess.Popen):
     def cold_reason(self):
         """Why the launch was not warm (`forkless.Warm`). None if it was, or if it was not to be."""
         return None if self._forkless_ending is None else self._forkless_ending.cold_reason
+
+    @property
+    def limit_events(self):
+        """How often the child, with all that it has started, has reached its limits (memory_max, tasks_max): a dict of oom_kills, memory_max and
+        tasks_max, as `forkless.Settings` describes. None before its end, and without limits.
+        """
+        return None if self._forkless_kept is None else self._forkless_kept.limit_events
 
     @property
     def usage(self):

@@ -8,7 +8,7 @@ import types
 from . import _forkless, _launch
 from ._output import CapturedProcess, LimitedPopen
 from ._pipeline import CompletedPipeline, Pipeline
-from ._popen import Popen
+from ._popen import LIMITS, Popen
 
 PIPE = subprocess.PIPE
 
@@ -43,7 +43,7 @@ def run(*popenargs, input=None, capture_output=False, timeout=None, check=False,
     max_output: how many bytes of each captured stream are kept: the first half and the last half, with a line between them that says how many
     are left out. The program runs on. The result is a `CapturedProcess`, whose `stdout_cut` and `stderr_cut` are these numbers.
     """
-    if max_output is not None:
+    if max_output is not None or not memory_file and not LIMITS.isdisjoint(kwargs):
         return _limited(popenargs, max_output, input, capture_output, timeout, check, memory_file, kwargs)
     if timeout is None and len(popenargs) == 1 and not memory_file:
         # One native call, if it gives the same result.
@@ -153,7 +153,8 @@ def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
 
 def _limited(popenargs, max_output, input, capture_output, timeout, check, memory_file, kwargs):
     _check(popenargs, input, capture_output, kwargs)
-    _check_most(popenargs, max_output, capture_output, memory_file, kwargs)
+    if max_output is not None:
+        _check_most(popenargs, max_output, capture_output, memory_file, kwargs)
     words = dict(kwargs, input=input, capture_output=capture_output, timeout=timeout, check=check)
     return _run_by(LimitedPopen, CapturedProcess, popenargs, max_output, words)[0]
 
@@ -185,6 +186,7 @@ def _run_by(popen, result, popenargs, max_output, words):
     done = run(*popenargs, **words)
     made = result(done.args, done.returncode, done.stdout, done.stderr)
     made.stdout_cut, made.stderr_cut = (begun[0].cut.get(name, 0) for name in ("stdout", "stderr"))
+    made.limit_events = begun[0].limit_events
     return made, begun[0]
 
 

@@ -95,6 +95,16 @@ class Settings(TypedDict, total=False):
     """Make this directory the root of the mount namespace: pivot_root(2)."""
     cgroup: FileDescriptorLike | StrOrBytesPath | None
     """Start in this cgroup (version 2), named by its directory; every launch then waits for the exec."""
+    memory_max: int | float | str | None
+    """Limit the memory of the child with all that it starts, in bytes (suffix K, M, G or T): a cgroup for each launch."""
+    tasks_max: int | float | str | None
+    """Limit the processes and threads of the child with all that it starts."""
+    cpu_max: int | float | str | None
+    """Limit the CPU time of the child with all that it starts: a number of CPUs, such as 1.5."""
+    io_max: int | float | str | None
+    """Limit the disk I/O of the child with all that it starts: a line of io.max, such as 8:0 rbps=10485760."""
+    cgroup_parent: StrOrBytesPath | None
+    """Make a cgroup for each launch below this one, named by its directory; what the child leaves in it is killed."""
     bounding_set: Iterable[str] | int | None
     """Set the bounding set: capabilities(7)."""
     permitted: Iterable[str] | int | None

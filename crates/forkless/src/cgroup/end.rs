@@ -152,7 +152,7 @@ impl Cgroup {
 }
 
 /// How long [`Cgroup::end`] waits: a process in uninterruptible disk sleep ends late.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a cgroup may still count a process that has been killed or reaped.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -162,7 +162,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + MOMENT;
     loop {
-        let answer = below(path).and_then(|all| all.iter().rev().try_for_each(|one| remove_one(one)));
+        let answer = remove_now(path);
         match answer {
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {
                 let left = deadline.saturating_duration_since(Instant::now());
@@ -174,6 +174,11 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
             answer => return answer,
         }
     }
+}
+
+/// Removes it and those below, if there is no process in them.
+pub(super) fn remove_now(path: &Path) -> io::Result<()> {
+    below(path)?.iter().rev().try_for_each(|one| remove_one(one))
 }
 
 fn has_no_list(error: &io::Error) -> bool {

@@ -7,16 +7,21 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf, absolute};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 mod end;
 mod events;
+mod launch;
 mod own;
 #[cfg(test)]
 mod tests;
 
 /// How many names [`Cgroup::with_limits`] tries.
 const MOST_NAMES: u32 = 10_000;
+
+/// The number in the next name.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A cgroup (version 2) that this handle has created, and removes when it is dropped: `cgroups(7)`.
 ///
@@ -164,7 +169,8 @@ impl Cgroup {
         let id = std::process::id();
         let mut tries = 0;
         let group = loop {
-            let name = if tries == 0 { format!("forkless-{id}") } else { format!("forkless-{id}-{tries}") };
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = if number == 0 { format!("forkless-{id}") } else { format!("forkless-{id}-{number}") };
             match Self::create(parent, &name) {
                 // It may belong to a process that was killed, or has the same PID in another PID namespace.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MOST_NAMES => tries += 1,

@@ -9,7 +9,7 @@ use std::process::id;
 const LONG: Duration = Duration::from_secs(20);
 
 /// Where a group can be made here, if anywhere: in our own, or where version 2 is usually mounted.
-fn parent() -> Option<PathBuf> {
+pub(super) fn parent() -> Option<PathBuf> {
     let places = [Cgroup::own().ok(), Some("/sys/fs/cgroup".into()), Some("/sys/fs/cgroup/unified".into())];
     let found = places.into_iter().flatten().find(|parent| {
         let probe = parent.join(format!("forkless-probe-{}-{:?}", id(), std::thread::current().id()));

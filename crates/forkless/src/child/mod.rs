@@ -11,9 +11,10 @@ use crate::launch::wait::{self, Reaped};
 use crate::launch::watch;
 use crate::plan::Plan;
 use crate::process;
+use crate::request::command::LaunchGroup;
 use crate::route::Route;
 use crate::step::Step;
-use crate::usage::Usage;
+use crate::usage::{LimitEvents, Usage};
 use forkless_core::frame::LEFT;
 use forkless_core::sys;
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ mod group;
 mod held;
 mod host;
 mod init;
+mod limits;
 pub(crate) mod orphan;
 mod release;
 mod signal;
@@ -81,6 +83,9 @@ struct Inner {
     /// The connection to the init that executes the program.
     init: Option<InitLink>,
     exec: Option<OwnedFd>,
+    /// Its own cgroup. Dropping it kills what is in it.
+    group: Option<Box<dyn LaunchGroup>>,
+    limit_events: Option<LimitEvents>,
     usage: Option<Usage>,
     skipped: Vec<Error>,
     started: Instant,
@@ -133,6 +138,8 @@ impl Child {
             sockets: pipes.sockets,
             back: plan.fds.back,
             exec: pipes.exec.filter(|_| !running.left),
+            group: None,
+            limit_events: None,
             usage: None,
             skipped: Vec::new(),
             started: running.started,
@@ -367,7 +374,7 @@ impl Child {
         self.inner.held = None;
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
         self.inner.exec = None;
-        self.inner.skipped = watch::skipped(&pending.stack, &pending.plan);
+        self.inner.skipped.extend(watch::skipped(&pending.stack, &pending.plan));
         let killed = pending.plan.place.is_filtered
             && matches!(self.inner.state, State::Running)
             && !watch::has_executed(&pending.stack, self.inner.pid);
@@ -531,6 +538,7 @@ impl Child {
                 let ended = Reaped { status: said.as_ref().ok().copied().flatten().unwrap_or(ended.status), ..ended };
                 self.inner.state = State::Ended(ended.status);
                 self.inner.usage = ended.usage;
+                self.inner.end_group();
                 // Not where the wait has failed: then the child may still run in this memory.
                 if let Some(pending) = &self.inner.pending {
                     pending.stack.child_has_ended();
@@ -547,6 +555,7 @@ impl Child {
             }
             Err(error) => {
                 if Error::of(&error).is_some_and(|error| error.errno() == Some(sys::errno::ECHILD)) {
+                    self.inner.end_group();
                     // Init may have said how the program ended, or why it did not begin, before another part of this process
                     // reaped it.
                     match self.inner.init.take().map_or(Ok(None), InitLink::end) {
@@ -657,7 +666,8 @@ impl Drop for Inner {
             let pending = self.pending.take();
             // Init ends when nobody holds it.
             let socket = self.init.take().map(InitLink::into_socket);
-            orphan::adopt(Orphan { pid: self.pid, pidfd, pending, socket, parent: process::generation() });
+            let (group, parent) = (self.group.take(), process::generation());
+            orphan::adopt(Orphan { pid: self.pid, pidfd, pending, socket, group, parent });
         }
     }
 }

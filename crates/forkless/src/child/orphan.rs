@@ -10,6 +10,7 @@
 use crate::launch::pending::Pending;
 use crate::launch::wait;
 use crate::process;
+use crate::request::command::LaunchGroup;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -27,6 +28,8 @@ pub(crate) struct Orphan {
     pub(crate) socket: Option<OwnedFd>,
     /// What the child may still be reading, if it has not been seen to execute its program.
     pub(crate) pending: Option<Pending>,
+    #[allow(dead_code, reason = "removed when the child has ended")]
+    pub(crate) group: Option<Box<dyn LaunchGroup>>,
     /// The [process](process::generation) that launched it: this one, unless this is a forked copy.
     pub(crate) parent: u32,
 }

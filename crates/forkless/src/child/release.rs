@@ -18,6 +18,13 @@ impl Child {
             return Err(Error::check(&self.name(), "an autoreaped child cannot be released: the kernel reaps it, and only this handle can return its status").into());
         }
         self.wait_exec()?;
+        if self.inner.group.is_some() {
+            return Err(Error::check(
+                &self.name(),
+                "a child with limits of its own cgroup cannot be released: this handle removes the cgroup",
+            )
+            .into());
+        }
         if self.inner.init.is_some() {
             return Err(Error::check(
                 &self.name(),

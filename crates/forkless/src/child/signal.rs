@@ -26,6 +26,9 @@ impl Inner {
                 return Ok(());
             }
         }
+        if let Some(group) = self.group.as_ref().filter(|_| signal == SIGKILL) {
+            group.kill();
+        }
         let answer = match &self.pidfd {
             Some(pidfd) => match sys::pidfd_send_signal(pidfd.as_raw_fd(), signal) {
                 Err(error) if is_refusal(error) => self.signal_by_pid(pidfd, signal, error),

@@ -197,12 +197,12 @@ fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: CloneMethod) -> bool {
 /// Whether the error means that `clone3` itself is refused. With namespaces or a cgroup the same errors have other
 /// causes.
 fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
-    let plain = plan.place.namespaces == 0 && plan.place.cgroup.is_none();
+    let plain = plan.place.namespaces == 0 && !plan.place.names_cgroup();
     // clone(2) does not have these flags. Without them the child would not be the one that was requested.
     if plan.flags != 0 {
         return false;
     }
-    if plain { is_refusal(error) } else { error == errno::ENOSYS && plan.place.cgroup.is_none() }
+    if plain { is_refusal(error) } else { error == errno::ENOSYS && !plan.place.names_cgroup() }
 }
 
 enum NotCloned {
@@ -265,7 +265,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: CloneMethod) -> Res
         share_files: way.shares_table(),
         pidfd: run.pidfd,
         namespaces: plan.place.namespaces,
-        cgroup: plan.place.cgroup.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        cgroup: run.cgroup(plan).map_or(-1, |group| group.as_raw_fd()),
         vfork,
         tells_pid: writes_meanwhile,
         flags: plan.flags,

@@ -50,6 +50,7 @@ fn refusal(plan: &Plan) -> Option<&'static str> {
         (plan.fds.pty.is_some(), "to have the other side of a pseudo-terminal"),
         (plan.place.id_maps.is_some(), "to write id maps"),
         (plan.place.is_in_other_pids, "outside of the other PID namespace"),
+        (plan.place.limits.is_some(), "to make and remove the cgroup of its limits"),
         (dies, "whose end could be signalled"),
     ];
     needs.into_iter().find(|(needed, _)| *needed).map(|(_, what)| what)

@@ -21,6 +21,7 @@ use crate::plan::Plan;
 use crate::procfs;
 use crate::request::closure::call_all;
 use crate::route::Route;
+use crate::step::Step;
 use crate::sync;
 use forkless_core::forked::{self, NO_OWNER};
 use forkless_core::frame::{ASK_WANTED, ASKED, GO, GO_AWAY, GO_WAIT, LEFT, Table};
@@ -28,8 +29,10 @@ use forkless_core::plan::VARIABLES;
 use forkless_core::signals::blocked_in_caller;
 use forkless_core::sys::{self, errno};
 use nix::libc;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::write;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -43,7 +46,14 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let pid = made.map_err(|error| failure::creator_error(plan, error))?;
     let pid = pid.map_err(|error| failure::clone_error(plan, false, error).on("by fork"))?;
     let pidfd = if run.pidfd { pidfd(pid) } else { Ok(None) };
-    open_gate(&stack, pidfd.is_ok());
+    // The child waits at the gate, so it starts nothing outside of its cgroup.
+    let entered = run.cgroup.map_or(Ok(()), |group| enter(group, pid));
+    open_gate(&stack, pidfd.is_ok() && entered.is_ok());
+    if let Err(error) = entered {
+        wait_though_stopped(&stack, pid, None, |word| word != LEFT);
+        wait::reap(pid, None);
+        return Err(Error::new(plan.program(), Step::ControlGroup, error));
+    }
     let pidfd = pidfd.map_err(|error| {
         wait_though_stopped(&stack, pid, None, |word| word != LEFT);
         wait::reap(pid, None);
@@ -141,6 +151,13 @@ fn pidfd(pid: i32) -> Result<Option<OwnedFd>, i32> {
         Err(error @ (errno::EMFILE | errno::ENOMEM)) => Err(error),
         Err(_) => Ok(None),
     }
+}
+
+/// Moves a process into a cgroup.
+fn enter(group: BorrowedFd<'_>, pid: i32) -> Result<(), i32> {
+    let file = openat(group, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    let written = file.and_then(|file| write(&file, pid.to_string().as_bytes()));
+    written.map(drop).map_err(|error| error.raw_os_error())
 }
 
 /// Lets the child begin, or makes it exit.

@@ -13,7 +13,7 @@ use forkless_core::sys;
 use std::any::Any;
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::process::ExitStatus;
 use std::time::Instant;
@@ -33,6 +33,8 @@ pub(crate) enum LaunchForm {
 pub(crate) struct Run<'a> {
     /// The process that clones in the caller's place. `None`: the caller clones.
     pub(crate) cloner: Option<&'a dyn Cloner>,
+    /// The cgroup that this launch has made for the child.
+    pub(crate) cgroup: Option<BorrowedFd<'a>>,
     /// The parent's descriptors for the slots.
     pub(crate) slots: [RawFd; SLOTS],
     /// The first three slots hold only pipes, which the child may open again through `/proc`.
@@ -45,6 +47,11 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// The cgroup that the child is cloned into.
+    pub(crate) fn cgroup<'b>(&'b self, plan: &'b Plan) -> Option<BorrowedFd<'b>> {
+        self.cgroup.or_else(|| plan.place.cgroup.as_ref().map(|group| group.as_fd()))
+    }
+
     /// Whether the child gets all descriptors by a copy of the table up to the highest of them, and not from its
     /// parent.
     pub(super) fn copies_slots(&self, plan: &Plan) -> bool {

@@ -258,6 +258,7 @@ impl Pipeline {
             timed_out: driven.timed_out,
             held_open: driven.held_open,
             usage: None,
+            limit_events: None,
             skipped: running.children.iter().flat_map(|child| child.skipped().to_vec()).collect(),
         };
         Ok((captured, statuses))

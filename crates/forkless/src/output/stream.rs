@@ -39,9 +39,17 @@ impl Child {
     /// # Errors
     /// As for [`wait`](Self::wait), and any error of reading.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
+        self.read_to_end()
+    }
+
+    /// [`wait_with_output`](Self::wait_with_output) of a handle that is needed afterwards.
+    #[doc(hidden)]
+    pub fn read_to_end(&mut self) -> io::Result<Output> {
         self.end_input();
         let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
-        let [stdout, stderr] = drive.run(&mut [])?.readers.map(|reader| reader::finish(reader).0);
+        // With limits its end ends what it has left with the pipes open.
+        let children = if self.has_group() { std::slice::from_mut(&mut *self) } else { &mut [] };
+        let [stdout, stderr] = drive.run(children)?.readers.map(|reader| reader::finish(reader).0);
         Ok(Output { status: self.wait()?, stdout, stderr })
     }
 

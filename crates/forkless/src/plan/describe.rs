@@ -61,6 +61,10 @@ fn pair(pair: &Pair) -> String {
 /// The whole plan: one line for each step of the child.
 pub(crate) fn steps(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
+    if let Some(limits) = &plan.place.limits {
+        let values = limits.files.iter().map(|(file, value)| format!(", {file} {value}")).collect::<String>();
+        lines.push(format!("start in a new cgroup{values}"));
+    }
     for index in 0..=plan.last_op() {
         let op = plan.op(index);
         let words = step_of(op).describe();

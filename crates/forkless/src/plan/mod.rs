@@ -20,7 +20,7 @@ pub(crate) mod posix_spawn;
 
 use crate::request::ClonerHandle;
 use crate::request::closure::Closure;
-use crate::request::command::{Command, Paths};
+use crate::request::command::{Command, GroupLimits, Paths};
 use posix_spawn::Extensions;
 
 /// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
@@ -127,6 +127,8 @@ pub(crate) struct Placement {
     pub(crate) is_foreign: bool,
     /// The cgroup that the child starts in.
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
+    /// Each launch makes a cgroup for the child.
+    pub(crate) limits: Option<GroupLimits>,
     /// A seccomp filter may kill the child at exec.
     pub(crate) is_filtered: bool,
     /// The child must be cloned with `CLONE_VFORK`.
@@ -137,6 +139,13 @@ pub(crate) struct Placement {
     pub(crate) names_parent: bool,
     /// The child is in another PID namespace, where its parent has no PID.
     pub(crate) is_in_other_pids: bool,
+}
+
+impl Placement {
+    /// Whether the clone puts the child into a cgroup.
+    pub(crate) fn names_cgroup(&self) -> bool {
+        self.cgroup.is_some() || self.limits.is_some()
+    }
 }
 
 /// The ID maps of a plan, as the parent writes them.

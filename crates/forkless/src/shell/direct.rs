@@ -134,6 +134,7 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
         ids_first: _,
         calls: _,
         init: _,
+        limits,
     } = &command.sandbox;
     let surroundings = *unshare != 0 || !joins.is_empty() || hostname.is_some() || !mounts.is_empty();
     let sets = [bounding, permitted, effective, inheritable, ambient].into_iter().any(Option::is_some);
@@ -164,7 +165,9 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     let places = directory_fd.is_some() || chroot.is_some() || terminal.is_some() || foreground.is_some();
     let own = !calls.is_empty() || !hand_backs.is_empty() || !best_effort.is_empty() || parent_death_signal.is_some();
     let handles = command.pty.is_some() || command.program_fd.is_some() || !command.candidates.is_empty();
-    let any = simple.affects_the_shell()
+    // The shell counts as one of its tasks, and has memory of its own.
+    let any = limits.make.is_some()
+        || simple.affects_the_shell()
         || surroundings
         || sets
         || rules

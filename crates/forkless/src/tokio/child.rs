@@ -12,6 +12,7 @@ use std::future::poll_fn;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{OwnedFd, RawFd};
+use std::pin::pin;
 use std::process::{ExitStatus, Output};
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -265,14 +266,22 @@ impl Child {
         self.watched.process.child.end_input();
         let mut stdout = ReadToEnd::stdout(self.stdout.take());
         let mut stderr = ReadToEnd::stderr(self.stderr.take());
+        let mut status = None;
+        let mut wait = pin!(self.wait());
+        // Also the end, since with a limit such as `memory_max` it ends what the child has left with the streams open.
         poll_fn(|context| {
+            if status.is_none() {
+                if let Poll::Ready(ended) = wait.as_mut().poll(context)? {
+                    status = Some(ended);
+                }
+            }
             let (out, err) = (stdout.poll(context)?, stderr.poll(context)?);
             ready!(out);
             ready!(err);
-            Poll::Ready(io::Result::Ok(()))
+            if status.is_some() { Poll::Ready(io::Result::Ok(())) } else { Poll::Pending }
         })
         .await?;
-        let status = self.wait().await?;
+        let Some(status) = status else { unreachable!("awaited above") };
         Ok(Output { status, stdout: stdout.into_bytes(), stderr: stderr.into_bytes() })
     }
 

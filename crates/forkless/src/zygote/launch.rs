@@ -388,7 +388,7 @@ fn fill(
     for word in [&mut order.failure, &mut order.old_clone, &mut order.function, &mut order.said] {
         *word = AtomicU32::new(0);
     }
-    if let Some(group) = &plan.place.cgroup {
+    if let Some(group) = run.cgroup(plan) {
         descriptors.add(group.as_raw_fd(), CGROUP_AT);
     }
     if let Creator::Member(namespace) = &plan.creator {

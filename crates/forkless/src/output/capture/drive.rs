@@ -158,7 +158,9 @@ pub(crate) enum What {
 }
 
 impl<'a> CaptureRun<'a> {
-    pub(crate) fn new(drive: Drive, children: &'a mut [Child]) -> Self {
+    pub(crate) fn new(mut drive: Drive, children: &'a mut [Child]) -> Self {
+        // What the child leaves running holds the streams until the child's end has been seen.
+        drive.watches |= children.iter().any(Child::has_group);
         let deadline = drive.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let (stage, input_left, polled) = (Stage::Runs(deadline), drive.input_left, Vec::with_capacity(4));
         Self { drive, children, stage, timed_out: false, input_left, sent: None, polled, ended: None }

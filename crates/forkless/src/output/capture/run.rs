@@ -10,7 +10,7 @@ use crate::plan::{Plan, PlannedStream};
 use crate::prepared::Prepared;
 use crate::request::command::Command;
 use crate::start::{Pidfd, Start};
-use crate::usage::Usage;
+use crate::usage::{LimitEvents, Usage};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
@@ -79,6 +79,7 @@ pub(crate) fn finish(child: &mut Child, driven: Driven, files: [Option<MemoryFil
         timed_out: driven.timed_out,
         held_open: driven.held_open,
         usage: child.usage().copied(),
+        limit_events: child.limit_events(),
         skipped: child.skipped().to_vec(),
     })
 }
@@ -330,6 +331,9 @@ pub struct Captured {
     pub held_open: bool,
     /// The resources that it has used.
     pub usage: Option<Usage>,
+    /// How often it has reached the limits of [`Command::memory_max`] and [`Command::tasks_max`]. `None`: it has none of them, or it is a
+    /// pipeline.
+    pub limit_events: Option<LimitEvents>,
     /// The [best-effort](Command::best_effort) steps that failed and were skipped.
     pub skipped: Vec<Error>,
 }

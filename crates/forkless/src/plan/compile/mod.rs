@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::plan::posix_spawn::Extensions;
 use crate::plan::{Creator, Fds, InnerProgram, Placement, Plan, PlannedStream};
 use crate::request::command::posix::FileAction;
-use crate::request::command::{CallArg, Command, Isolation, Namespace, ReadyFile};
+use crate::request::command::{CallArg, Command, GroupLimits, Isolation, Namespace, ReadyFile};
 use crate::request::stdio::FdSource;
 use crate::route::Launcher;
 use crate::step::Step;
@@ -128,13 +128,22 @@ fn placement(command: &Command, forks: bool) -> Placement {
         id_maps: sandbox::id_maps(command),
         is_foreign: is_foreign(command),
         cgroup: sandbox.cgroup.clone().filter(|_| !forks),
-        changes_cgroup: !forks && (sandbox.cgroup.is_some() || setup::writes(&command.setup)),
+        limits: limits(command),
+        changes_cgroup: !forks
+            && (sandbox.cgroup.is_some() || sandbox.limits.make.is_some() || setup::writes(&command.setup)),
         changes_ids: changes_ids(command),
         names_parent: command.setup.parent_death_signal.is_some() && !sandbox.makes(Namespace::Pid),
         is_in_other_pids: [Isolation::makes, Isolation::joins].iter().any(|how| how(sandbox, Namespace::Pid)),
         is_filtered: sandbox.seccomp.is_some(),
         vfork: command.setup.simple.oom_score_adj.is_some(),
     }
+}
+
+/// The limits for which each launch makes a cgroup.
+fn limits(command: &Command) -> Option<GroupLimits> {
+    let best_effort = command.setup.best_effort.contains(&Step::Limits.code());
+    let limits = &command.sandbox.limits;
+    limits.make.is_some().then(|| GroupLimits { best_effort, ..limits.clone() })
 }
 
 /// Whether the child changes its IDs while it still shares the caller's memory.

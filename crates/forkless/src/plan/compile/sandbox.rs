@@ -5,6 +5,7 @@ use crate::kernel::{self, Prctl};
 use crate::once::Once;
 use crate::plan::IdMaps;
 use crate::plan::compile::arena::Arg;
+use crate::plan::compile::launcher;
 use crate::plan::compile::mounts;
 use crate::plan::compile::places::{self, Places};
 use crate::plan::compile::setup::Steps;
@@ -54,6 +55,21 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     }
     if sandbox.hostname.is_some() && !sandbox.makes(Namespace::Uts) && !sandbox.joins(Namespace::Uts) {
         return refuse("a host name needs a UTS namespace of the child's: unshare(Namespace::Uts)");
+    }
+    if let Some(bad) = &sandbox.limits.bad {
+        return refuse(bad);
+    }
+    if sandbox.limits.make.is_some() {
+        if sandbox.cgroup.is_some() {
+            return refuse(
+                "cgroup excludes memory_max and the like, and cgroup_parent: with these each launch makes a cgroup",
+            );
+        }
+        if launcher::is_autoreaped(command) {
+            return refuse(
+                "an autoreaped child cannot have memory_max and the like, or cgroup_parent: nobody would remove its cgroup",
+            );
+        }
     }
     if sandbox.seccomp.as_ref().is_some_and(|filter| filter.is_empty() || filter.len() > 4096) {
         return refuse("a seccomp filter must have from 1 to 4,096 instructions");

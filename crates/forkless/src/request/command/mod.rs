@@ -31,8 +31,8 @@ pub(crate) use paths::Paths;
 pub use sandbox::FilePlace;
 pub use sandbox::{BpfInstruction, Namespace, mount_attribute};
 pub(crate) use sandbox::{
-    Confinement, Isolation, IsolationArg, IsolationCall, IsolationVariable, MS_BIND, MS_MOVE, MS_PRIVATE, MS_REC,
-    MS_REMOUNT, Mount, MountStep, NewFile, OVERLAY, SandboxInit,
+    Confinement, GroupLimits, Isolation, IsolationArg, IsolationCall, IsolationVariable, LaunchGroup, MS_BIND, MS_MOVE,
+    MS_PRIVATE, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile, OVERLAY, SandboxInit,
 };
 pub use setup::CallArg;
 pub(crate) use setup::{Name, Setup};
@@ -68,10 +68,12 @@ pub(crate) use setup::{Name, Setup};
 ///   [`inherit_signal_mask`](Self::inherit_signal_mask).
 /// - **User and group ids**: [`uid`](Self::uid), [`gid`](Self::gid), [`groups`](Self::groups), [`user`](Self::user),
 ///   [`group_name`](Self::group_name).
-/// - **Limits and scheduling**: [`rlimit`](Self::rlimit), [`nice`](Self::nice), [`scheduler`](Self::scheduler),
+/// - **GroupLimits and scheduling**: [`rlimit`](Self::rlimit), [`nice`](Self::nice), [`scheduler`](Self::scheduler),
 ///   [`cpu_affinity`](Self::cpu_affinity), [`io_priority`](Self::io_priority), [`timer_slack`](Self::timer_slack),
 ///   [`oom_score_adj`](Self::oom_score_adj), [`personality`](Self::personality), [`memory_policy`](Self::memory_policy),
 ///   [`memory_deny_write_execute`](Self::memory_deny_write_execute).
+/// - **GroupLimits of the child with all that it starts**: [`memory_max`](Self::memory_max), [`tasks_max`](Self::tasks_max),
+///   [`cpu_max`](Self::cpu_max), [`io_max`](Self::io_max), [`cgroup_parent`](Self::cgroup_parent).
 /// - **Session and terminal**: [`setsid`](Self::setsid), [`process_group`](Self::process_group),
 ///   [`controlling_terminal`](Self::controlling_terminal), [`foreground`](Self::foreground), [`pty`](Self::pty).
 /// - **Working directory, root and umask**: [`current_dir`](Self::current_dir),
@@ -108,7 +110,7 @@ pub(crate) use setup::{Name, Setup};
 /// 1. Namespaces and cgroup, in which the child is born; the directory as a descriptor; namespaces to join.
 /// 2. A private descriptor table; the descriptors, each to its number. The child waits for the parent to write the id maps.
 /// 3. Time namespace, host name, mounts.
-/// 4. Limits, scheduling, `oom_score_adj`.
+/// 4. GroupLimits, scheduling, `oom_score_adj`.
 /// 5. Session or process group, then the terminal.
 /// 6. The root directory: `chroot` or `pivot_root`.
 /// 7. Bounding set and securebits; then groups, group, user.

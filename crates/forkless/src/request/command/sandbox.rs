@@ -5,9 +5,14 @@
 use crate::error::Error;
 use crate::request::command::Command;
 use crate::request::command::capability::CapabilitySet;
+use crate::usage::LimitEvents;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,6 +41,31 @@ pub(crate) struct Isolation {
     pub(crate) calls: Vec<IsolationCall>,
     /// The program that is executed as PID 1, and executes that of the command.
     pub(crate) init: Option<SandboxInit>,
+    pub(crate) limits: GroupLimits,
+}
+
+/// GroupLimits of a child together with all that it starts: files of a cgroup, and what is written to them.
+#[derive(Clone, Default)]
+pub(crate) struct GroupLimits {
+    pub(crate) files: BTreeMap<&'static str, String>,
+    /// The first value that is none.
+    pub(crate) bad: Option<String>,
+    pub(crate) parent: Option<PathBuf>,
+    /// Makes the cgroup of one launch. `None`: there are no limits.
+    pub(crate) make: Option<MakeGroup>,
+    /// The program runs without limits where the cgroup cannot be made.
+    pub(crate) best_effort: bool,
+}
+
+type MakeGroup = fn(&GroupLimits) -> io::Result<Box<dyn LaunchGroup>>;
+
+/// The cgroup of one launch. Dropping it kills what is in it, and removes it.
+pub(crate) trait LaunchGroup: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
+    fn directory(&self) -> BorrowedFd<'_>;
+    /// Kills everything in it.
+    fn kill(&self);
+    /// Kills what is left, waits until it has gone, and removes the cgroup. Returns which limits were reached.
+    fn end(self: Box<Self>) -> LimitEvents;
 }
 
 /// The init of a sandbox: see [`forkless_core::init`].

@@ -1,0 +1,287 @@
+//! The cgroup of one launch, for limits of a child together with all that it starts.
+
+use super::{Cgroup, end};
+use crate::error::reworded;
+use crate::process;
+use crate::request::command::{Command, GroupLimits, LaunchGroup};
+use crate::usage::LimitEvents;
+use rustix::fs::getxattr;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+impl Command {
+    /// GroupLimits the memory of the child together with all that it starts, in bytes: a number, or text with the suffix K, M, G or T, or `max`.
+    /// `memory.max` in `cgroups(7)`. If the kernel can free no memory, the OOM killer kills a process of them.
+    ///
+    /// Each launch makes a cgroup of version 2 below [`cgroup_parent`](Self::cgroup_parent), starts the child in it, and
+    /// - when the child has ended, kills what it has left running, also in other sessions. The wait for the child, also
+    ///   [`try_wait`](crate::Child::try_wait), returns when that has gone and the cgroup has been removed: mostly within a millisecond, 10
+    ///   seconds at most
+    /// - kills all of them when the handle kills the child: by [`Child::kill`](crate::Child::kill), [`kill_on_drop`](Self::kill_on_drop),
+    ///   or a timeout or limit of a [`Capture`](crate::Capture)
+    /// - says by [`Child::limit_events`](crate::Child::limit_events) which limits were reached.
+    ///
+    /// A handle that is dropped before leaves the child running with its limits; the cgroup is then removed as
+    /// [`reap_orphans`](crate::reap_orphans) says. If this process ends before the child, the cgroup stays:
+    /// [`kill_tree`](Self::kill_tree) or a sandbox ends the child with it. A launch returns no sooner than the exec.
+    ///
+    /// ```no_run
+    /// use forkless::{Capture, Command};
+    /// let mut command = Command::new("python3");
+    /// command.arg("untrusted.py").memory_max("512M").tasks_max(100).cpu_max(1.5);
+    /// let captured = command.capture(&Capture::new())?;
+    /// if captured.limit_events.is_some_and(|events| events.oom_kills > 0) {
+    ///     eprintln!("it needs more than 512 MiB");
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The launch fails at [`Step::Limits`](crate::Step::Limits) where no such cgroup can be made, and says what to do: root may make one
+    /// anywhere, others in a cgroup that is delegated to them, as by `systemd-run --user --scope -p Delegate=yes`. EBUSY: the cgroup of this
+    /// process, which contains processes, cannot have limits below it. [`Step::Check`](crate::Step::Check): a value that is none, or
+    /// [`cgroup`](Self::cgroup) or [`autoreap`](Self::autoreap), which exclude limits. With
+    /// [`best_effort`](Self::best_effort)`(Step::Limits)` the program runs without limits then.
+    pub fn memory_max(&mut self, bytes: impl Display) -> &mut Self {
+        let text = bytes.to_string();
+        self.limit(
+            "memory_max",
+            "memory.max",
+            size(&text),
+            &text,
+            "a number of bytes, perhaps with K, M, G or T, or max",
+        )
+    }
+
+    /// GroupLimits the number of processes and threads of the child together with all that it starts: a number, or `max`. `pids.max` in
+    /// `cgroups(7)`. A fork beyond it fails with EAGAIN. See [`memory_max`](Self::memory_max) for the cgroup that each launch makes.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let status = Command::new("make").arg("-j").tasks_max(100).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`memory_max`](Self::memory_max).
+    pub fn tasks_max(&mut self, count: impl Display) -> &mut Self {
+        let text = count.to_string();
+        let number = || text.parse::<u64>().ok().map(super::amount);
+        let value = if text == "max" { Some(text.clone()) } else { number() };
+        self.limit("tasks_max", "pids.max", value, &text, "a number, or max")
+    }
+
+    /// GroupLimits the CPU time of the child together with all that it starts: a number of CPUs, such as 1.5, or `max`. `cpu.max` in
+    /// `cgroups(7)`, in periods of 100 ms. See [`memory_max`](Self::memory_max) for the cgroup that each launch makes.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let status = Command::new("make").arg("-j").cpu_max(1.5).status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`memory_max`](Self::memory_max).
+    pub fn cpu_max(&mut self, cpus: impl Display) -> &mut Self {
+        const PERIOD: f64 = 100_000.0;
+        let text = cpus.to_string();
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        // The kernel's shortest quota is 1 ms.
+        let number = text.parse::<f64>().ok().filter(|cpus| plain && (0.01..=1e6).contains(cpus));
+        let value = number.map(|cpus| format!("{} {PERIOD}", (cpus * PERIOD).round()));
+        let value = if text == "max" { Some(text.clone()) } else { value };
+        self.limit("cpu_max", "cpu.max", value, &text, "a number of CPUs from 0.01 on, or max")
+    }
+
+    /// GroupLimits the disk I/O of the child together with all that it starts: the numbers of a device and its limits per second as in `io.max` of
+    /// `cgroups(7)`, such as `8:0 rbps=10485760 wiops=100`; one line per device. See [`memory_max`](Self::memory_max) for the cgroup that each
+    /// launch makes.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let status = Command::new("make").io_max("8:0 wbps=10485760").status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`memory_max`](Self::memory_max). ENODEV: there is no such device.
+    pub fn io_max(&mut self, limits: impl Display) -> &mut Self {
+        let text = limits.to_string();
+        let value = Some(text.clone()).filter(|text| text.contains(':') && !text.contains('\0'));
+        self.limit("io_max", "io.max", value, &text, "a device and its limits, such as 8:0 rbps=1048576")
+    }
+
+    /// Sets the directory of the cgroup below which each launch makes its own, as [`memory_max`](Self::memory_max) says. Without a limit it
+    /// needs no controllers, and what the child leaves running is killed all the same.
+    ///
+    /// The default for a command with a limit is the cgroup of this process. If systemd has put this process into a cgroup below a
+    /// delegated one (`DelegateSubgroup=`), it is the delegated one.
+    ///
+    /// ```no_run
+    /// use forkless::Command;
+    /// let status = Command::new("make").memory_max("1G").cgroup_parent("/sys/fs/cgroup/builds").status()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`memory_max`](Self::memory_max).
+    pub fn cgroup_parent<P: AsRef<Path>>(&mut self, directory: P) -> &mut Self {
+        let limits = &mut self.sandbox.limits;
+        limits.make = Some(make);
+        limits.parent = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Whether each launch makes a cgroup: its child's handle must then be kept.
+    #[doc(hidden)]
+    pub fn makes_cgroup(&self) -> bool {
+        self.sandbox.limits.make.is_some()
+    }
+
+    fn limit(&mut self, name: &str, file: &'static str, value: Option<String>, given: &str, what: &str) -> &mut Self {
+        let limits = &mut self.sandbox.limits;
+        limits.make = Some(make);
+        match value {
+            Some(value) => _ = limits.files.insert(file, value),
+            None => limits.bad = Some(format!("{name} must be {what}, not {given:?}")),
+        }
+        self
+    }
+}
+
+/// An amount of bytes as the kernel spells it.
+fn size(text: &str) -> Option<String> {
+    if text == "max" {
+        return Some(text.to_owned());
+    }
+    let shift = ["", "K", "M", "G", "T"].iter().rposition(|suffix| text.ends_with(suffix))?;
+    let digits = if shift == 0 { text } else { text.get(..text.len() - 1)? };
+    // A sign would be accepted by parse().
+    let number = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let bytes = number.checked_mul(1 << (10 * shift))?;
+    Some(super::amount(bytes))
+}
+
+/// Makes the cgroup of one launch.
+fn make(limits: &GroupLimits) -> io::Result<Box<dyn LaunchGroup>> {
+    let parent = match &limits.parent {
+        Some(parent) => parent.clone(),
+        None => parent_for(Cgroup::own()?),
+    };
+    let given: Vec<_> = limits.files.iter().flat_map(|(file, value)| value.lines().map(|line| (*file, line))).collect();
+    let group = Cgroup::with_limits(&parent, &given).map_err(|error| {
+        let words = format!("{error}; {}", remedy(&error));
+        reworded(error, words)
+    })?;
+    Ok(Box::new(OfLaunch {
+        group: Some(group),
+        limits_memory: limits.files.contains_key("memory.max"),
+        limits_tasks: limits.files.contains_key("pids.max"),
+        owner: process::generation(),
+    }))
+}
+
+/// What to do where no cgroup with limits can be made.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::ReadOnlyFilesystem => "a container needs a cgroup of its own that it may write to",
+        ErrorKind::InvalidInput => "is the value one that the kernel knows?",
+        _ => {
+            "name a parent that is delegated to you by cgroup_parent, or run this program by: systemd-run --user --scope -p Delegate=yes"
+        }
+    }
+}
+
+/// See [`Command::cgroup_parent`].
+fn parent_for(own: PathBuf) -> PathBuf {
+    // With the mark on the own one it is the nearest, too.
+    let found = own.ancestors().find(|directory| is_delegated(directory)).map(Path::to_owned);
+    found.unwrap_or(own)
+}
+
+/// Whether systemd has delegated a cgroup, or put the mark of that on it: `systemd.resource-control(5)`, Delegate.
+fn is_delegated(directory: &Path) -> bool {
+    let marked = |name: &str| getxattr(directory, name, &mut [0; 2][..]).is_ok_and(|length| length == 1);
+    marked("user.delegate") || marked("trusted.delegate")
+}
+
+/// The cgroup of one launch.
+#[derive(Debug)]
+struct OfLaunch {
+    /// `None`: it has been removed.
+    group: Option<Cgroup>,
+    limits_memory: bool,
+    limits_tasks: bool,
+    /// The process that has made it: see [`process::generation`].
+    owner: u32,
+}
+
+/// How long a drop waits for the end of the processes that it has killed.
+const MOMENT: Duration = Duration::from_millis(50);
+
+impl OfLaunch {
+    fn events(&self) -> LimitEvents {
+        let Some(group) = &self.group else { return LimitEvents::default() };
+        let read = |is_limited: bool, file| is_limited.then(|| group.counters(file).ok()).flatten().unwrap_or_default();
+        let (memory, tasks) = (read(self.limits_memory, "memory.events"), read(self.limits_tasks, "pids.events"));
+        let count = |counters: &BTreeMap<_, _>, name: &str| counters.get(name).copied().unwrap_or(0);
+        LimitEvents {
+            oom_kills: count(&memory, "oom_kill"),
+            memory_max: count(&memory, "max"),
+            tasks_max: count(&tasks, "max"),
+        }
+    }
+
+    /// Kills what is left, waits for its end, for `limit` at most, and removes the cgroup.
+    fn clear(&mut self, limit: Duration) {
+        let Some(mut group) = self.group.take() else { return };
+        if self.owner != process::generation() {
+            // A forked copy of the process: the child is not its own, and the descriptor may be another file's.
+            std::mem::forget(group);
+            return;
+        }
+        // Mostly nothing is left.
+        let is_left = end::remove_now(&group.path).is_err();
+        if is_left {
+            let _ = group.kill();
+            let _ = group.wait_empty(limit);
+            let _ = end::remove(&group.path);
+        }
+        group.removed = true;
+    }
+}
+
+impl LaunchGroup for OfLaunch {
+    fn directory(&self) -> BorrowedFd<'_> {
+        match &self.group {
+            Some(group) => group.as_fd(),
+            None => unreachable!("only its end takes it"),
+        }
+    }
+
+    fn kill(&self) {
+        if let Some(group) = self.group.as_ref().filter(|_| self.owner == process::generation()) {
+            // The child itself is killed by its handle as well.
+            let _ = group.kill();
+        }
+    }
+
+    fn end(mut self: Box<Self>) -> LimitEvents {
+        let events = self.events();
+        self.clear(end::PATIENCE);
+        events
+    }
+}
+
+impl Drop for OfLaunch {
+    fn drop(&mut self) {
+        self.clear(MOMENT);
+    }
+}
+
+#[cfg(test)]
+mod tests;
