@@ -37,6 +37,10 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "quick")]
     all: bool,
 
+    /// Call /bin/true instead, 10,000 times, with and without a sandbox: ten minutes
+    #[arg(long, conflicts_with_all = ["quick", "all"])]
+    sandboxes: bool,
+
     /// Make a few calls from small parents, as a test
     #[arg(long, hide = true, conflicts_with_all = ["quick", "all"])]
     smoke: bool,
@@ -61,6 +65,9 @@ const TOOLS: [&[&str]; 9] = [
     &["sh, test", "sh", "-c", "test -f README && echo y"],
 ];
 
+/// With and without a sandbox.
+const TRUE: [&[&str]; 1] = [&["true", "true"]];
+
 const SOURCES: [(&str, &str); 3] = [
     ("calls.py", include_str!("../../tools/calls.py")),
     ("calls.js", include_str!("../../tools/calls.js")),
@@ -71,9 +78,9 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     let mut session = Session::begin("tools", &options.common)?;
     session.unpack(&SOURCES)?;
     let (situations, cycles, rounds) = effort(options);
-    let tree = Tree::make(&session.place)?;
+    let tree = Tree::make(&session.place, if options.sandboxes { &TRUE } else { &TOOLS })?;
     tree.lacking.iter().for_each(|tool| session.record.skip(format!("{tool} because it is not installed")));
-    let parents = parents(&mut session)?;
+    let parents = parents(&mut session, options.sandboxes)?;
     let known =
         [("python3", "--version"), ("node", "--version"), ("go", "version"), ("rg", "--version"), ("git", "--version")];
     session.record.about.extend(versions(&known));
@@ -97,7 +104,9 @@ pub(super) fn measure(options: &Options) -> Result<()> {
             let (parent, tree, bytes) = (parent.clone(), &tree, &bytes);
             let stock = parents.iter().find(|other| other.name == parent.stock).map_or("", |stock| stock.name);
             CampaignContestant::new(parent.name, move || {
+                let mounts = fs::read("/proc/self/mountinfo")?;
                 let run = parent.run(situation, cycles, tree)?;
+                ensure!(inits() == 0 && mounts == fs::read("/proc/self/mountinfo")?, "something of a sandbox is left");
                 ensure!([0.0, run.bytes].contains(&bytes.replace(run.bytes)), "it has read {} bytes", run.bytes);
                 run.figures(cycles * tree.tools.len(), &tree.tools)
             })
@@ -105,29 +114,40 @@ pub(super) fn measure(options: &Options) -> Result<()> {
         };
         let mut all: Vec<_> = parents.iter().map(contestant).collect();
         race(&title, rounds, &mut all)?;
-        let figures = [
+        let mut figures = vec![
             Figure::ratio(0, "call ms"),
             Figure::ratio(1, "slowest call ms"),
             Figure::ratio(2, "longest stop ms"),
             Figure::ratio(3, "CPU of the parent µs per call"),
             Figure::plain(4, "CPU of the tool µs"),
         ];
+        if options.sandboxes {
+            figures.insert(2, Figure::plain(5, "p99.9 of the stops ms"));
+        }
         let about = format!(
             "Each call {cycles} times in a round; figures are those of a round. Beside the language's own module."
         );
         session.record.tables.push(Table::new(&title, about, &figures, &all));
-        if slots == 1 && mebibytes <= 100 {
-            let figures: Vec<Figure> = (5..).zip(&tree.tools).map(|(at, tool)| Figure::plain(at, tool)).collect();
+        if slots == 1 && mebibytes <= 100 && !options.sandboxes {
+            let figures: Vec<Figure> = (6..).zip(&tree.tools).map(|(at, tool)| Figure::plain(at, tool)).collect();
             session.record.tables.push(Table::new(format!("Each tool: {title}"), "ms of a call.", &figures, &all));
         }
     }
     session.end()
 }
 
+/// How many inits of sandboxes run.
+fn inits() -> usize {
+    let lines = fs::read_dir("/proc").into_iter().flatten().flatten().map(|one| fs::read(one.path().join("cmdline")));
+    lines.filter(|line| line.as_ref().is_ok_and(|line| line.starts_with(b"forkless-init\0"))).count()
+}
+
 /// The situations, how often a parent makes each call in a round, and the rounds.
 fn effort(options: &Options) -> (Vec<Situation>, usize, usize) {
     let usual = [[100, 50, 1], [1024, 50, 1], [1024, 5000, 1], [1024, 50, 16], [4096, 50, 1], [4096, 5000, 16]];
     match options {
+        Options { smoke: true, sandboxes: true, .. } => (vec![[16, 20, 3]], 20, 1),
+        Options { sandboxes: true, .. } => (vec![[4096, 50, 16]], 2500, 4),
         Options { smoke: true, .. } => (vec![[16, 20, 1], [16, 20, 3]], 1, 1),
         Options { quick: true, .. } => (usual[..5].to_vec(), 3, 1),
         Options { all: true, .. } => {
@@ -156,7 +176,7 @@ struct ToolParent {
 }
 
 /// Those that exist here. The last word of each is its method.
-fn parents(session: &mut Session) -> Result<Vec<ToolParent>> {
+fn parents(session: &mut Session, sandboxes: bool) -> Result<Vec<ToolParent>> {
     let mut found = Vec::new();
     let mut add = |stock: &'static str, name: &'static str, words: &[&Path], mode: &Path| {
         let words = words.iter().copied().chain([mode]).map(Into::into).collect();
@@ -164,7 +184,9 @@ fn parents(session: &mut Session) -> Result<Vec<ToolParent>> {
     };
     let own = env::current_exe()?;
     let rust = own.with_file_name("examples").join("tool_calls");
-    if rust.exists() {
+    if sandboxes {
+        // Each language beside itself without a sandbox.
+    } else if rust.exists() {
         let stock = "Rust: tokio::process";
         add(stock, stock, &[&rust], Path::new("stock"));
         add(stock, "Rust: forkless::tokio", &[&rust], Path::new("forkless"));
@@ -184,7 +206,13 @@ fn parents(session: &mut Session) -> Result<Vec<ToolParent>> {
     let [python, node] = ["python3", "node"].map(|name| search(OsStr::new(name)).unwrap_or_else(|_| name.into()));
     let go = session.place.join("calls");
     let (py, js) = (session.place.join("calls.py"), session.place.join("calls.js"));
-    let pairs = [
+    let of_sandboxes = [
+        ("Python: no sandbox", "forkless-asyncio", "Python: namespaces", "forkless-asyncio-namespaces", &python, &py),
+        ("Python: no sandbox", "", "Python: Landlock", "forkless-asyncio-landlock", &python, &py),
+        ("Node: no sandbox", "none", "Node: namespaces", "namespaces", &node, &js),
+        ("Node: no sandbox", "", "Node: Landlock", "landlock", &node, &js),
+    ];
+    let of_modules = [
         ("Python: asyncio", "stock-asyncio", "Python: forkless.asyncio", "forkless-asyncio", &python, &py),
         (
             "Python: subprocess in threads",
@@ -196,16 +224,23 @@ fn parents(session: &mut Session) -> Result<Vec<ToolParent>> {
         ),
         ("Node: child_process", "stock", "Node: forkless, install()", "forkless", &node, &js),
     ];
-    for (stock, mode, ours, our_mode, interpreter, script) in pairs {
+    let pairs = if sandboxes { &of_sandboxes[..] } else { &of_modules[..] };
+    for &(stock, mode, ours, our_mode, interpreter, script) in pairs {
         let (word, import) =
             if *interpreter == python { ("-c", "import forkless") } else { ("-e", "require('forkless')") };
         let name = interpreter.to_string_lossy();
         if works(&name, &[word, import]) {
-            add(stock, stock, &[interpreter, script], Path::new(mode));
+            if !mode.is_empty() {
+                add(stock, stock, &[interpreter, script], Path::new(mode));
+            }
             add(stock, ours, &[interpreter, script], Path::new(our_mode));
         } else {
             session.record.skip(format!("{stock} because {name} does not find forkless"));
         }
+    }
+    if sandboxes {
+        ensure!(!found.is_empty(), "neither python3 nor node finds forkless");
+        return Ok(found);
     }
     if works("go", &["version"]) {
         let mut build = Command::new("go");
@@ -238,6 +273,8 @@ struct ToolRun {
     /// Milliseconds of the calls, by tool.
     calls: BTreeMap<String, Vec<f64>>,
     stop_ms: f64,
+    /// p99.9 of the stops, from some parents.
+    late_ms: f64,
     own_us: f64,
     children_us: f64,
     bytes: f64,
@@ -254,6 +291,7 @@ impl ToolRun {
             known += 1;
             match name {
                 "stop" => run.stop_ms = number.max(0.0) / 1e6,
+                "late" => (known, run.late_ms) = (known - 1, number.max(0.0) / 1e6),
                 "own" => run.own_us = number,
                 "children" => run.children_us = number,
                 "bytes" => run.bytes = number,
@@ -263,7 +301,7 @@ impl ToolRun {
                 }
             }
         }
-        ensure!(known == 4 && run.bytes > 0.0, "incomplete: {text}");
+        ensure!(known == 4, "incomplete: {text}");
         Ok(run)
     }
 
@@ -272,7 +310,7 @@ impl ToolRun {
         ensure!(all.len() == wanted, "{} calls, not {wanted}", all.len());
         let (count, slowest) = (all.len() as f64, all.iter().copied().fold(0.0, f64::max));
         let of_tool = |tool: &&str| median(self.calls.get(*tool).cloned().unwrap_or_default());
-        let whole = [median(all), slowest, self.stop_ms, self.own_us / count, self.children_us / count];
+        let whole = [median(all), slowest, self.stop_ms, self.own_us / count, self.children_us / count, self.late_ms];
         Ok(whole.into_iter().chain(tools.iter().map(of_tool)).collect())
     }
 }
@@ -289,10 +327,10 @@ struct Tree {
 }
 
 impl Tree {
-    fn make(place: &Path) -> Result<Self> {
+    fn make(place: &Path, tools: &'static [&'static [&'static str]]) -> Result<Self> {
         let has = |name: &str| PATH.split(':').any(|directory| Path::new(directory).join(name).exists());
         let is_there = |tool: &&&[&str]| has(tool[1]) && (tool[1] != "bash" || has("rg"));
-        let (there, missing): (Vec<_>, Vec<_>) = TOOLS.iter().partition(is_there);
+        let (there, missing): (Vec<_>, Vec<_>) = tools.iter().partition(is_there);
         let names = |tools: &[&'static &[&'static str]]| tools.iter().map(|tool| tool[0]).collect();
         let tree = Self {
             directory: place.join("tree"),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Command {
-    /// GroupLimits the memory of the child together with all that it starts, in bytes: a number, or text with the suffix K, M, G or T, or `max`.
+    /// Limits the memory of the child together with all that it starts, in bytes: a number, or text with the suffix K, M, G or T, or `max`.
     /// `memory.max` in `cgroups(7)`. If the kernel can free no memory, the OOM killer kills a process of them.
     ///
     /// Each launch makes a cgroup of version 2 below [`cgroup_parent`](Self::cgroup_parent), starts the child in it, and
@@ -57,7 +57,7 @@ impl Command {
         )
     }
 
-    /// GroupLimits the number of processes and threads of the child together with all that it starts: a number, or `max`. `pids.max` in
+    /// Limits the number of processes and threads of the child together with all that it starts: a number, or `max`. `pids.max` in
     /// `cgroups(7)`. A fork beyond it fails with EAGAIN. See [`memory_max`](Self::memory_max) for the cgroup that each launch makes.
     ///
     /// ```no_run
@@ -75,7 +75,7 @@ impl Command {
         self.limit("tasks_max", "pids.max", value, &text, "a number, or max")
     }
 
-    /// GroupLimits the CPU time of the child together with all that it starts: a number of CPUs, such as 1.5, or `max`. `cpu.max` in
+    /// Limits the CPU time of the child together with all that it starts: a number of CPUs, such as 1.5, or `max`. `cpu.max` in
     /// `cgroups(7)`, in periods of 100 ms. See [`memory_max`](Self::memory_max) for the cgroup that each launch makes.
     ///
     /// ```no_run
@@ -97,7 +97,7 @@ impl Command {
         self.limit("cpu_max", "cpu.max", value, &text, "a number of CPUs from 0.01 on, or max")
     }
 
-    /// GroupLimits the disk I/O of the child together with all that it starts: the numbers of a device and its limits per second as in `io.max` of
+    /// Limits the disk I/O of the child together with all that it starts: the numbers of a device and its limits per second as in `io.max` of
     /// `cgroups(7)`, such as `8:0 rbps=10485760 wiops=100`; one line per device. See [`memory_max`](Self::memory_max) for the cgroup that each
     /// launch makes.
     ///

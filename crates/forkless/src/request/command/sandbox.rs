@@ -44,7 +44,7 @@ pub(crate) struct Isolation {
     pub(crate) limits: GroupLimits,
 }
 
-/// GroupLimits of a child together with all that it starts: files of a cgroup, and what is written to them.
+/// Limits of a child together with all that it starts: files of a cgroup, and what is written to them.
 #[derive(Clone, Default)]
 pub(crate) struct GroupLimits {
     pub(crate) files: BTreeMap<&'static str, String>,
