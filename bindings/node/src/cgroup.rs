@@ -31,7 +31,7 @@ impl NativeCgroup {
     /// Creates one below the cgroup of this directory, or below that of this process. `limits`: files and values.
     #[napi(factory)]
     pub fn create(parent: Option<String>, limits: Vec<Vec<String>>) -> napi::Result<Self, String> {
-        let parent = parent.map_or_else(Cgroup::own, |parent| Ok(parent.into())).map_err(to_js_error)?;
+        let parent = parent.map_or_else(Cgroup::delegated, |parent| Ok(parent.into())).map_err(to_js_error)?;
         let limits: Vec<(&str, &str)> =
             limits.iter().filter_map(|one| Some((one.first()?.as_str(), one.get(1)?.as_str()))).collect();
         let group = Cgroup::with_limits(parent, &limits).map_err(to_js_error)?;

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// a text such as "512M". tasks_max: the number of processes and threads. cpu_max: the number of CPUs, such as 1.5. cpu_weight, io_weight: from 1
 /// to 10000. io_max: as in io.max, such as "8:16 wbps=1048576".
 ///
-/// As a context manager, and by `close()`, it kills all processes that are left, and is removed. A program in it cannot leave it
-/// without privileges.
+/// As a context manager, and by `close()`, it kills all processes that are left, and is removed. A program that may not write to
+/// others, as in a sandbox, cannot leave it.
 ///
 /// Raises OSError if there is no cgroup of version 2, if this process may not create one, or if the parent has not got a controller to hand
 /// down, or has processes itself. The error says which.
@@ -96,7 +96,7 @@ impl Cgroup {
         limits.extend(io_max.map(|limit| ("io.max", limit)));
         let parent = parent.map(|parent| parent.as_os_str().to_owned());
         let made = py.detach(|| {
-            let parent = parent.map_or_else(forkless::Cgroup::own, |parent: OsString| Ok(parent.into()))?;
+            let parent = parent.map_or_else(forkless::Cgroup::delegated, |parent: OsString| Ok(parent.into()))?;
             let limits: Vec<_> = limits.iter().map(|(file, value)| (*file, value.as_str())).collect();
             forkless::Cgroup::with_limits(parent, &limits)
         });

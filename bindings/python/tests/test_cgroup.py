@@ -111,6 +111,13 @@ def test_a_launch_with_a_cgroup_of_its_own_leaves_nothing(parent):
         assert child.stdout.read() == b"done\n"
     with forkless.prepare(["sh", "-c", LEAVES], stdout=forkless.PIPE, cgroup_parent=parent).spawn() as child:
         assert child.wait() == 0 and child.limit_events["oom_kills"] == 0
+    for sandbox in (forkless.Sandbox(), forkless.Sandbox(mode="landlock")):
+        try:
+            sandbox.check()
+        except OSError:
+            continue
+        done = forkless.run(["sh", "-c", LEAVES], stdout=forkless.PIPE, cgroup_parent=parent, sandbox=sandbox, cwd="/")
+        assert done.stdout == b"done\n" and done.limit_events["oom_kills"] == 0
     assert not groups_in(parent)
 
 

@@ -850,9 +850,9 @@ int forkless_cgroup_own(char *text, size_t size, forkless_error *error);
 int forkless_cgroup_hand_down(const char *directory, char *const controllers[], forkless_error *error);
 /* Create the cgroup `name` below the directory of another. -EEXIST if it exists, -EINVAL if the directory is not a cgroup. */
 int forkless_cgroup_create(const char *parent, const char *name, forkless_cgroup **cgroup, forkless_error *error);
-/* Create one with an unused name below the directory of another (NULL: below one's own), hand the controllers down, and set limits: pairs of
- * a file and its value, as in cgroups(7), and a null pointer. -ENOENT if the parent has not got a controller to hand down, -EBUSY if it has
- * processes itself. */
+/* Create one with an unused name below the directory of another (NULL: below the nearest one that systemd has delegated, else one's own),
+ * hand the controllers down, and set limits: pairs of a file and its value, as in cgroups(7), and a null pointer. -ENOENT if the parent has
+ * not got a controller to hand down, -EBUSY if it has processes itself. */
 int forkless_cgroup_with_limits(const char *parent, char *const limits[], forkless_cgroup **cgroup, forkless_error *error);
 /* Free the handle, and remove the cgroup and those below it if they are empty. Does not kill processes or wait for them. */
 void forkless_cgroup_free(forkless_cgroup *cgroup);

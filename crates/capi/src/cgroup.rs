@@ -55,7 +55,7 @@ unsafe extern "C" fn forkless_cgroup_with_limits(
         }
         let made = match parent {
             Some(parent) => Cgroup::with_limits(parent, &limits),
-            None => Cgroup::own().and_then(|own| Cgroup::with_limits(own, &limits)),
+            None => Cgroup::delegated().and_then(|parent| Cgroup::with_limits(parent, &limits)),
         };
         Ok(out(made?))
     };

@@ -5,12 +5,11 @@ use crate::error::reworded;
 use crate::process;
 use crate::request::command::{Command, GroupLimits, LaunchGroup};
 use crate::usage::LimitEvents;
-use rustix::fs::getxattr;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 impl Command {
@@ -27,7 +26,11 @@ impl Command {
     ///
     /// A handle that is dropped before leaves the child running with its limits; the cgroup is then removed as
     /// [`reap_orphans`](crate::reap_orphans) says. If this process ends before the child, the cgroup stays:
-    /// [`kill_tree`](Self::kill_tree) or a sandbox ends the child with it. A launch returns no sooner than the exec.
+    /// [`kill_tree`](Self::kill_tree) or a sandbox ends the child with it. A launch returns no sooner than the exec. The kernel keeps a removed
+    /// cgroup with a limit of memory until it reclaims the pages that are charged to it: `nr_dying_descendants` in `cgroup.stat`.
+    ///
+    /// The program can leave the cgroup if it may write to others: as root, or as the user to whom they are delegated, unless it is in a
+    /// [sandbox](Self::sandbox).
     ///
     /// ```no_run
     /// use forkless::{Capture, Command};
@@ -42,7 +45,7 @@ impl Command {
     ///
     /// # Errors
     /// The launch fails at [`Step::Limits`](crate::Step::Limits) where no such cgroup can be made, and says what to do: root may make one
-    /// anywhere, others in a cgroup that is delegated to them, as by `systemd-run --user --scope -p Delegate=yes`. EBUSY: the cgroup of this
+    /// anywhere, others in a cgroup that is delegated to them ([`Cgroup::delegated`]). EBUSY: the cgroup of this
     /// process, which contains processes, cannot have limits below it. [`Step::Check`](crate::Step::Check): a value that is none, or
     /// [`cgroup`](Self::cgroup) or [`autoreap`](Self::autoreap), which exclude limits. With
     /// [`best_effort`](Self::best_effort)`(Step::Limits)` the program runs without limits then.
@@ -118,8 +121,7 @@ impl Command {
     /// Sets the directory of the cgroup below which each launch makes its own, as [`memory_max`](Self::memory_max) says. Without a limit it
     /// needs no controllers, and what the child leaves running is killed all the same.
     ///
-    /// The default for a command with a limit is the cgroup of this process. If systemd has put this process into a cgroup below a
-    /// delegated one (`DelegateSubgroup=`), it is the delegated one.
+    /// The default for a command with a limit is [`Cgroup::delegated`].
     ///
     /// ```no_run
     /// use forkless::Command;
@@ -170,7 +172,7 @@ fn size(text: &str) -> Option<String> {
 fn make(limits: &GroupLimits) -> io::Result<Box<dyn LaunchGroup>> {
     let parent = match &limits.parent {
         Some(parent) => parent.clone(),
-        None => parent_for(Cgroup::own()?),
+        None => Cgroup::delegated()?,
     };
     let given: Vec<_> = limits.files.iter().flat_map(|(file, value)| value.lines().map(|line| (*file, line))).collect();
     let group = Cgroup::with_limits(&parent, &given).map_err(|error| {
@@ -191,22 +193,9 @@ fn remedy(error: &io::Error) -> &'static str {
         ErrorKind::ReadOnlyFilesystem => "a container needs a cgroup of its own that it may write to",
         ErrorKind::InvalidInput => "is the value one that the kernel knows?",
         _ => {
-            "name a parent that is delegated to you by cgroup_parent, or run this program by: systemd-run --user --scope -p Delegate=yes"
+            "name a parent by cgroup_parent, or run this program as a service of systemd with Delegate=yes and DelegateSubgroup=main"
         }
     }
-}
-
-/// See [`Command::cgroup_parent`].
-fn parent_for(own: PathBuf) -> PathBuf {
-    // With the mark on the own one it is the nearest, too.
-    let found = own.ancestors().find(|directory| is_delegated(directory)).map(Path::to_owned);
-    found.unwrap_or(own)
-}
-
-/// Whether systemd has delegated a cgroup, or put the mark of that on it: `systemd.resource-control(5)`, Delegate.
-fn is_delegated(directory: &Path) -> bool {
-    let marked = |name: &str| getxattr(directory, name, &mut [0; 2][..]).is_ok_and(|length| length == 1);
-    marked("user.delegate") || marked("trusted.delegate")
 }
 
 /// The cgroup of one launch.

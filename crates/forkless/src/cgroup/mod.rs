@@ -66,6 +66,22 @@ impl Cgroup {
         own::directory()
     }
 
+    /// The directory of the nearest cgroup that systemd has delegated, if the calling process is in it or below; else that of
+    /// [`own`](Self::own). Cgroups with limits can be made there if no process is in it itself. A service has that by `Delegate=yes` with
+    /// `DelegateSubgroup=main` (systemd 254), or if it moves itself into a cgroup below: `systemd.resource-control(5)`.
+    ///
+    /// ```no_run
+    /// use forkless::Cgroup;
+    /// let group = Cgroup::with_limits(Cgroup::delegated()?, &[("memory.max", "512M")])?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`own`](Self::own).
+    pub fn delegated() -> io::Result<PathBuf> {
+        own::directory().map(own::delegated_above)
+    }
+
     /// Makes controllers (`memory`, `pids`, `cpu`, `io`…) available to the cgroups inside this directory, which can
     /// then have limits: `cgroup.subtree_control`. Writes nothing if they are available already.
     ///

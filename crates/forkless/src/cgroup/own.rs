@@ -1,6 +1,7 @@
 //! Finding the directory of the caller's own cgroup: a path below a mount point, from two files of /proc.
 
 use crate::procfs;
+use rustix::fs::getxattr;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -20,6 +21,18 @@ pub(super) fn directory() -> io::Result<PathBuf> {
         .into_iter()
         .find(|directory| directory.join("cgroup.procs").exists())
         .ok_or_else(|| missing(&format!("no mount of version 2 in /proc/self/mountinfo contains {group:?}")))
+}
+
+/// See [`Cgroup::delegated`](super::Cgroup::delegated).
+pub(super) fn delegated_above(own: PathBuf) -> PathBuf {
+    let found = own.ancestors().find(|directory| is_delegated(directory)).map(Path::to_owned);
+    found.unwrap_or(own)
+}
+
+/// Whether the cgroup has systemd's mark of a delegated one: `systemd.resource-control(5)`, Delegate.
+fn is_delegated(directory: &Path) -> bool {
+    let marked = |name: &str| getxattr(directory, name, &mut [0; 2][..]).is_ok_and(|length| length == 1);
+    marked("user.delegate") || marked("trusted.delegate")
 }
 
 /// The path in the line of version 2 in /proc/self/cgroup, `0::/path`.

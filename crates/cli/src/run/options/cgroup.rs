@@ -108,7 +108,7 @@ impl ControlGroup {
                 parent.clone()
             }
             None => {
-                let own = Cgroup::own().map_err(|error| failed(&error))?;
+                let own = Cgroup::delegated().map_err(|error| failed(&error))?;
                 let advised = |error| failed(&format_args!("{error}{}", advice(&own, &controllers)));
                 Cgroup::hand_down(&own, &controllers).map_err(advised)?;
                 own
@@ -252,8 +252,8 @@ fn remedy(controllers: &[&str]) -> String {
             "here version 1 has the controller {one}: boot with systemd.unified_cgroup_hierarchy=1, or use a resource limit \
              such as --as=BYTES or --nproc=N"
         ),
-        None => "select a parent that does with --new-cgroup=PARENT, or get one: systemd-run --user --scope -p Delegate=yes \
-                 forkless run ..."
+        None => "select a parent that does with --new-cgroup=PARENT, or run forkless as a service of systemd with Delegate=yes \
+                 and DelegateSubgroup=main"
             .to_owned(),
     }
 }

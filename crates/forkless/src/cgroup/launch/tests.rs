@@ -1,6 +1,7 @@
 //! What is left of a launch with a cgroup of its own, and which limits it had. Limits need controllers of version 2; all else is tried
 //! without them.
 
+use super::super::own::delegated_above;
 use super::super::tests::parent;
 use super::*;
 use crate::{Capture, Error, Launcher, Pipeline, Stdio, Step, reap_orphans};
@@ -94,6 +95,41 @@ fn a_kill_and_a_timeout_end_all_of_them() -> io::Result<()> {
     assert!(captured.stdout_cut > 0 && place.is_empty());
     drop(place.shell(line).kill_on_drop(true).spawn()?);
     place.wait_until_empty();
+    Ok(())
+}
+
+#[cfg(feature = "sandbox")]
+#[test]
+fn it_combines_with_sandboxes_and_kill_tree() -> io::Result<()> {
+    use crate::Sandbox;
+    let Some(place) = LaunchPlace::new("sandbox") else { return Ok(()) };
+    let line = "cat /proc/self/cgroup; setsid sleep 1000 & exit 4";
+    for sandbox in [Some(Sandbox::new()), Some(Sandbox::landlock()), None] {
+        let mut command = place.shell(line);
+        match sandbox.map(|sandbox| sandbox.prepare()) {
+            Some(Ok(sandbox)) => _ = command.sandbox(&sandbox).current_dir("/"),
+            Some(Err(error)) => {
+                eprintln!("SKIPPED: a cgroup with a sandbox: {error}");
+                continue;
+            }
+            None => _ = command.kill_tree(true),
+        }
+        match command.capture(&Capture::new()) {
+            Ok(captured) => {
+                assert_eq!(captured.status.code(), Some(4));
+                let name = format!("/forkless-{}", id());
+                // In a cgroup namespace it is the root.
+                let is_it = |line: &str| line.contains(&name) || line == "0::/";
+                assert!(captured.text().lines().any(is_it), "{}", captured.text());
+            }
+            Err(error) => eprintln!("SKIPPED: a cgroup with a sandbox or kill_tree: {error}"),
+        }
+        assert!(place.is_empty());
+        let Ok(mut child) = command.arg0("sleep").spawn() else { continue };
+        child.kill()?;
+        child.wait()?;
+        assert!(place.is_empty());
+    }
     Ok(())
 }
 
@@ -232,10 +268,10 @@ fn the_delegated_cgroup_above_is_the_parent() -> io::Result<()> {
     let Some(place) = LaunchPlace::new("delegated") else { return Ok(()) };
     let inner = place.0.path().join("service/main");
     fs::create_dir_all(&inner)?;
-    assert_eq!(parent_for(inner.clone()), inner);
+    assert_eq!(delegated_above(inner.clone()), inner);
     let service = place.0.path().join("service");
     match setxattr(&service, "user.delegate", b"1", XattrFlags::empty()) {
-        Ok(()) => assert_eq!(parent_for(inner), service),
+        Ok(()) => assert_eq!(delegated_above(inner), service),
         Err(error) => eprintln!("SKIPPED: the mark of a delegated cgroup: {error}"),
     }
     Ok(())
