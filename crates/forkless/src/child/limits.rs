@@ -22,7 +22,8 @@ impl Child {
     /// [`Command::tasks_max`](crate::Command::tasks_max). `None` before it has been waited for, and of a child without such limits.
     ///
     /// ```no_run
-    /// let mut child = forkless::Command::new("make").memory_max("512M").spawn()?;
+    /// # let mut command = forkless::Command::new("make");
+    /// let mut child = command.spawn()?; // after command.memory_max("512M")
     /// child.wait()?;
     /// if child.limit_events().is_some_and(|events| events.oom_kills > 0) {
     ///     eprintln!("out of memory");
