@@ -8,7 +8,7 @@ const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
 const { begin, coldReason, kLimits, mayLaunch, ours, packed, signalName, toLimitEvents, toOptions: toLow, toRequest } = require('./handle.js');
-const { settingsOf } = require('./settings.js');
+const { LIMITS, settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
 
@@ -16,7 +16,7 @@ const kFailure = Symbol('forkless.failure');
 const kTree = Symbol('forkless.tree');
 
 // With these the kill of a child is one of all that it has started.
-const TREES = ['killTree', 'memoryMax', 'tasksMax', 'cpuMax', 'ioMax', 'cgroupParent'];
+const TREES = ['killTree', ...LIMITS];
 
 /** A child process: Node's ChildProcess, and a promise of its end. */
 class Child extends ChildProcess {
@@ -153,7 +153,7 @@ function start(options, launch) {
     throw new Error('this process may not launch programs');
   }
   const child = new Child();
-  child[kTree] = TREES.some((name) => options.settings?.[name]);
+  child[kTree] = TREES.some((name) => options.settings?.[name]) || Boolean(options.sandbox?.constructor.makesCgroup(options.sandbox));
   child._handle[kLimits] = (events) => (child.limitEvents = events);
   child._handle.spawn = function spawn(...args) {
     const low = toLow(args);

@@ -52,6 +52,12 @@ export interface SandboxOptions {
   strict?: boolean;
   /** With Landlock: it may change modes, owners and times; that then holds for every file of its user (default: false). */
   changeAttributes?: boolean;
+  /** Limits of each launch with all that it starts, as the settings of these names. */
+  memoryMax?: number | string;
+  tasksMax?: number | string;
+  cpuMax?: number | string;
+  ioMax?: number | string;
+  cgroupParent?: string;
 }
 
 /** What a program may do, prepared once for any number of launches. `child_process`, also after `install()`, does not know it. */

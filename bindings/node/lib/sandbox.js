@@ -4,6 +4,7 @@
 
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
+const { LIMITS, toSettings } = require('./settings.js');
 
 const MODES = ['namespaces', 'landlock'];
 const NETWORKS = ['none', 'refused', 'host'];
@@ -28,7 +29,8 @@ function texts(value, name) {
 function checked(options) {
   if (options === null || typeof options !== 'object') throw new TypeError('the options of a sandbox are not an object');
   const { mode = 'namespaces', read, write, project, network, keepEnv, changeAttributes = false, linger, strict = false, ...others } = options;
-  const [unknown] = Object.keys(others);
+  const limits = Object.entries(others).filter(([name]) => LIMITS.includes(name));
+  const [unknown] = Object.keys(others).filter((name) => !LIMITS.includes(name));
   if (unknown !== undefined) throw new TypeError(`there is no option sandbox.${unknown}`);
   if (!MODES.includes(mode)) throw wrong('mode', "'namespaces' or 'landlock'");
   if (network != null && !NETWORKS.includes(network)) throw wrong('network', "'none', 'refused' or 'host'");
@@ -39,16 +41,24 @@ function checked(options) {
   if (mode === 'landlock' && linger != null) throw wrong('linger', 'possible with Landlock, which ends nothing');
   if (typeof strict !== 'boolean') throw wrong('strict', 'a boolean');
   if (mode === 'landlock' && strict) throw wrong('strict', 'for Landlock alone, which is required in any case');
-  return { linger, strict, mode, read: texts(read, 'read'), write: texts(write, 'write'), project: texts(project, 'project'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
+  return { limits: toSettings(Object.fromEntries(limits.filter(([, value]) => value != null))), linger, strict, mode, read: texts(read, 'read'), write: texts(write, 'write'), project: texts(project, 'project'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
 }
 
 /** What a program may do, prepared once for any number of launches. */
 class Sandbox {
   #number;
+  #makesCgroup;
 
   constructor(options = {}) {
-    this.#number = native.prepareSandbox(checked(options));
+    const known = checked(options);
+    this.#number = native.prepareSandbox(known);
+    this.#makesCgroup = Object.keys(known.limits).length > 0;
     unused.register(this, this.#number);
+  }
+
+  // Whether each launch makes a cgroup.
+  static makesCgroup(sandbox) {
+    return sandbox.#makesCgroup;
   }
 
   check() {

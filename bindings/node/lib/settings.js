@@ -8,6 +8,9 @@ const KNOWN = new Set([
   'serialization', 'shell', 'signal', 'stdio', 'timeout', 'uid', 'windowsHide', 'windowsVerbatimArguments',
 ]);
 
+// With these each launch makes a cgroup.
+const LIMITS = ['memoryMax', 'tasksMax', 'cpuMax', 'ioMax', 'cgroupParent'];
+
 function underscored(name) {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
@@ -36,4 +39,4 @@ function toSettings(settings) {
   return Object.fromEntries(Object.entries(settings).map(([name, value]) => [underscored(name), toJson(value)]));
 }
 
-module.exports = { settingsOf, toSettings };
+module.exports = { LIMITS, settingsOf, toSettings };

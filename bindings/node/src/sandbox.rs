@@ -44,6 +44,10 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
     if let Some(linger) = options.get("linger").and_then(Value::as_f64) {
         sandbox.linger(Duration::try_from_secs_f64(linger / 1e3).unwrap_or(Duration::MAX));
     }
+    for (name, value) in options.get("limits").and_then(Value::as_object).into_iter().flatten() {
+        let set = amount(value).map(|value| sandbox.limit(name, value));
+        set.map_err(|why| napi::Error::new("EINVAL".to_owned(), format!("{name}: {why}")))?;
+    }
     let is = |name: &str| options.get(name) == Some(&Value::Bool(true));
     sandbox.change_attributes(is("changeAttributes")).strict(is("strict"));
     let sandbox = sandbox.prepare().map_err(|error| napi::Error::new(code(&error), error.to_string()))?;
@@ -53,6 +57,20 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
     let number = all.0;
     all.1.insert(number, NodeSandbox { sandbox, keep_env, has_init });
     Ok(number)
+}
+
+/// A limit: a number, or text.
+pub(crate) fn amount(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) if text == "unlimited" => Ok("max".to_owned()),
+        Value::String(text) => Ok(text.clone()),
+        // JavaScript has no type for integers.
+        Value::Number(number) => match number.as_f64() {
+            Some(whole) if whole.fract() == 0.0 => Ok(format!("{whole:.0}")),
+            _ => Ok(number.to_string()),
+        },
+        _ => Err(format!("{value} is neither a number nor a string")),
+    }
 }
 
 /// Whether it works here.

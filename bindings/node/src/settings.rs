@@ -113,7 +113,7 @@ macro_rules! value {
         capabilities($value)?
     };
     (amount $value:ident) => {
-        amount($value)?
+        crate::sandbox::amount($value)?
     };
     (word $value:ident) => {
         text($value)?.parse()?
@@ -220,16 +220,6 @@ fn flag(value: &Value) -> Done<bool> {
 
 fn text(value: &Value) -> Done<&str> {
     value.as_str().ok_or_else(|| format!("{value} is not a string"))
-}
-
-/// A number, or text.
-fn amount(value: &Value) -> Done<String> {
-    match value {
-        Value::String(text) if text == "unlimited" => Ok("max".to_owned()),
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => Ok(int::<u64>(value).map_or_else(|_| number.to_string(), |whole| whole.to_string())),
-        _ => Err(format!("{value} is neither a number nor a string")),
-    }
 }
 
 fn maybe(value: &Value) -> Done<Option<&str>> {

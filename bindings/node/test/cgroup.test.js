@@ -6,7 +6,7 @@ const assert = require('node:assert');
 const fs = require('node:fs');
 const path = require('node:path');
 const { test } = require('node:test');
-const { Cgroup, prepare, run, runSync, spawn } = require('..');
+const { Cgroup, Sandbox, prepare, run, runSync, spawn } = require('..');
 
 function writable(place) {
   try {
@@ -98,6 +98,16 @@ test('a launch with a cgroup of its own leaves nothing', options, async () => {
   assert.deepStrictEqual(child.limitEvents, none);
   assert.deepStrictEqual(groups(), []);
   assert.strictEqual((await run('true')).limitEvents, undefined);
+  const sandbox = new Sandbox({ mode: 'landlock', cgroupParent: parent, memoryMax: undefined });
+  try {
+    sandbox.check();
+  } catch {
+    return;
+  }
+  const inside = await run('sh', words[1], { sandbox, cwd: '/' });
+  assert.deepStrictEqual([inside.stdout, inside.limitEvents], ['done\n', none]);
+  assert.throws(() => new Sandbox({ tasksMax: 'many' }), /tasks_max must be/);
+  assert.throws(() => new Sandbox({ tasksMax: [1] }), /neither a number nor a string/);
 });
 
 test('a kill and a timeout end all of a launch', options, async () => {

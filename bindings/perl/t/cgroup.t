@@ -6,6 +6,7 @@ use Test::More;
 
 use Forkless;
 use Forkless::Cgroup;
+use Forkless::Sandbox;
 
 my ($parent) = grep { -e "$_/cgroup.procs" && -w $_ } qw(/sys/fs/cgroup /sys/fs/cgroup/unified);
 if (!defined $parent) {
@@ -60,6 +61,14 @@ is($groups->(), 1, 'it has a cgroup');
 $killed->kill('KILL');
 is($killed->wait, 9, 'a kill');
 is($groups->(), 0, '… ends all');
+my $inside = Forkless::Sandbox->new(mode => 'landlock', cgroup_parent => $parent);
+if ($inside && $inside->check) {
+    $output = Forkless->new(cmd => ['sh', '-c', 'setsid sleep 600 & echo done'], current_dir => '/', sandbox => $inside)->capture;
+    is($output && $output->stdout, "done\n", 'as a part of a sandbox');
+    is($groups->(), 0, '… nothing is left');
+}
+ok(!Forkless::Sandbox->new(tasks_max => 'many'), 'a limit of a sandbox that is none');
+like($Forkless::error, qr/tasks_max must be/, '… is an error');
 ok(!Forkless->new(cmd => ['true'], memory_max => 'lots')->spawn, 'a limit that is none');
 like($Forkless::error, qr/memory_max must be/, '… is an error');
 

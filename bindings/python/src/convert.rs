@@ -3,7 +3,7 @@
 use crate::error::of_errno;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -181,4 +181,13 @@ pub(crate) fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
 pub(crate) fn timeout(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
     let seconds: f64 = value.extract()?;
     Ok(if seconds <= 0.0 { Some(Duration::ZERO) } else { Duration::try_from_secs_f64(seconds).ok() })
+}
+
+/// A number, or text.
+pub(crate) fn amount(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let is_number = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>();
+    if value.is_instance_of::<PyBool>() || !is_number && !value.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("a number, or a str, is expected"));
+    }
+    value.str()?.extract()
 }

@@ -1,6 +1,6 @@
 //! `forkless.Sandbox`: what programs that are not trusted may do.
 
-use crate::convert::{Text, each, seconds};
+use crate::convert::{Text, amount, each, seconds};
 use crate::error;
 
 use forkless::{Command, Network, PreparedSandbox, Sandbox as Builder};
@@ -18,6 +18,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 /// inherit beside PATH, HOME, TERM, LANG and the like. change_attributes: with Landlock, whether it may change modes, owners and times,
 /// which then holds for every file of its user. linger: with namespaces, the seconds that other processes have when the program has ended
 /// (default: 0.2). strict: with namespaces, what it writes to /tmp and /dev/shm cannot be executed, and Landlock of Linux 6.12 is required.
+/// memory_max, tasks_max, cpu_max, io_max, cgroup_parent: limits of each launch with all that it starts, as in `forkless.Settings`.
 /// See docs/sandbox.md.
 ///
 /// Raises OSError if the kernel has no Landlock of Linux 6.2, if no program may be in memory (`vm.memfd_noexec`), or if a path does not
@@ -26,13 +27,14 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 pub(crate) struct Sandbox {
     prepared: PreparedSandbox,
     has_init: bool,
+    makes_cgroup: bool,
     repr: String,
 }
 
 #[pymethods]
 impl Sandbox {
     #[new]
-    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, network=None, keep_env=None, change_attributes=false, linger=None, strict=false))]
+    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, network=None, keep_env=None, change_attributes=false, linger=None, strict=false, **limits))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
@@ -45,6 +47,7 @@ impl Sandbox {
         change_attributes: bool,
         linger: Option<Bound<'_, PyAny>>,
         strict: bool,
+        limits: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let (has_init, mut sandbox) = match mode {
             "namespaces" => (true, Builder::new()),
@@ -81,10 +84,25 @@ impl Sandbox {
         if let Some(linger) = linger {
             sandbox.linger(seconds(&linger)?);
         }
+        for (name, value) in limits.into_iter().flatten() {
+            let name: String = name.extract()?;
+            if name == "cgroup_parent" && !value.is_none() {
+                sandbox.cgroup_parent(value.extract::<Text<'_>>()?.as_os_str());
+            } else if !value.is_none() && !sandbox.limit(&name, amount(&value)?) {
+                return Err(PyTypeError::new_err(format!("got an unexpected keyword argument '{name}'")));
+            }
+        }
+        let makes_cgroup = limits.is_some_and(|limits| limits.iter().any(|(_, value)| !value.is_none()));
         let prepared = py.detach(|| sandbox.prepare()).map_err(|error| error::plain(py, error))?;
         let list = |texts: &[Text<'_>]| texts.iter().map(|text| text.as_os_str().to_owned()).collect::<Vec<_>>();
         let repr = format!("<forkless.Sandbox mode='{mode}' read={:?} write={:?}>", list(&read), list(&write));
-        Ok(Self { prepared, has_init, repr })
+        Ok(Self { prepared, has_init, makes_cgroup, repr })
+    }
+
+    /// Whether each launch makes a cgroup.
+    #[getter]
+    fn _makes_cgroup(&self) -> bool {
+        self.makes_cgroup
     }
 
     /// Whether this machine can give the sandbox to this process, by trying. Raises OSError, which says what is refused.

@@ -1,6 +1,6 @@
 //! What `subprocess` has no word for: each keyword a setting of `forkless::Command`.
 
-use crate::convert::{Text, each, named, owned, pairs, seconds};
+use crate::convert::{Text, amount, each, named, owned, pairs, seconds};
 use crate::error::{in_python, of_setting};
 use crate::{mounts, pty, request, sandbox, warm};
 use forkless::{
@@ -8,7 +8,7 @@ use forkless::{
 };
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::PyString;
 
 /// Sets one; its value is not None.
 pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -181,15 +181,6 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Limit {
             Err(_) => value.extract().map(Self),
         }
     }
-}
-
-/// A number, or text.
-fn amount(value: &Bound<'_, PyAny>) -> PyResult<String> {
-    let is_number = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>();
-    if value.is_instance_of::<PyBool>() || !is_number && !value.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("a number, or a str, is expected"));
-    }
-    value.str()?.extract()
 }
 
 /// Names, with or without `CAP_`; or the bits of `capabilities(7)`.

@@ -118,6 +118,14 @@ def test_a_launch_with_a_cgroup_of_its_own_leaves_nothing(parent):
             continue
         done = forkless.run(["sh", "-c", LEAVES], stdout=forkless.PIPE, cgroup_parent=parent, sandbox=sandbox, cwd="/")
         assert done.stdout == b"done\n" and done.limit_events["oom_kills"] == 0
+        # As a part of the sandbox.
+        sandbox = forkless.Sandbox(mode="landlock", cgroup_parent=parent, tasks_max=None)
+        done = forkless.run(["sh", "-c", LEAVES], stdout=forkless.PIPE, sandbox=sandbox, cwd="/")
+        assert done.stdout == b"done\n" and done.limit_events["oom_kills"] == 0
+    with pytest.raises(TypeError, match="unexpected keyword argument 'memory'"):
+        forkless.Sandbox(memory=1)
+    with pytest.raises(OSError, match="tasks_max must be"):
+        forkless.Sandbox(tasks_max="many")
     assert not groups_in(parent)
 
 

@@ -35,6 +35,8 @@ subtest 'files' => {
         "secretno\n", 'read';
     indir $outside, { is run('cat', 'secret', :out, sandbox => { :read<.> }).out.slurp, 'secret', '. is $*CWD' };
     my $hidden = Forkless::Proc.new(:out);
+    throws-like { Forkless::Sandbox.new(tasks-max => 'many') }, Exception, message => /'tasks_max must be'/, 'a limit that is none';
+    throws-like { Forkless::Sandbox.new(tasks => 1) }, Exception, message => /'no such option'/, 'no such limit';
     nok $hidden.spawn('true', :sandbox, cwd => $outside), 'a hidden directory';
     like $hidden.os-error, /'give the sandbox read'/, 'the remedy';
 }

@@ -936,8 +936,9 @@ typedef struct forkless_sandbox_options {
     char *const *keep_env;
     char *const *project;
     int64_t linger_ms; /* in namespaces, how long other processes have when the program has ended; negative: 200 */
+    char *const *limits; /* of each launch: names of settings and their values, such as {"memory_max", "512M", "tasks_max", "100", NULL} */
 } forkless_sandbox_options;
-#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL, NULL, -1}
+#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL, NULL, -1, NULL}
 
 typedef struct forkless_sandbox forkless_sandbox;
 

@@ -17,6 +17,7 @@ pub(crate) struct SandboxOptions {
     keep_env: *const *const c_char,
     project: *const *const c_char,
     linger_ms: i64,
+    limits: *const *const c_char,
 }
 
 const NETWORK: c_int = 1;
@@ -50,6 +51,14 @@ impl SandboxOptions {
         }
         if let Ok(limit) = u64::try_from(self.linger_ms) {
             sandbox.linger(Duration::from_millis(limit));
+        }
+        for pair in texts(self.limits)?.chunks(2) {
+            let text = |at: usize| {
+                pair.get(at).and_then(|text| text.to_str()).ok_or(bad("limits are pairs of a name and a value"))
+            };
+            if !sandbox.limit(text(0)?, text(1)?.to_owned()) {
+                return Err(bad("a limit has no such name"));
+            }
         }
         sandbox.change_attributes(self.flags & CHANGE_ATTRIBUTES != 0).strict(self.flags & STRICT != 0);
         match self.flags & (NETWORK | NETWORK_REFUSED) {

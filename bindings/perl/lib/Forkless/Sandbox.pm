@@ -10,7 +10,8 @@ our $VERSION = '0.1.0';
 my %NETWORK = (none => 0, host => 1, refused => 4);
 use constant { CHANGE_ATTRIBUTES => 2, STRICT => 8 };
 
-my %OPTION = map { $_ => 1 } qw(mode read write project network keep_env change_attributes linger strict raise);
+my @LIMITS = qw(memory_max tasks_max cpu_max io_max cgroup_parent);
+my %OPTION = map { $_ => 1 } @LIMITS, qw(mode read write project network keep_env change_attributes linger strict raise);
 
 sub new {
     my ($class, %how) = @_;
@@ -28,7 +29,8 @@ sub new {
     $flags |= STRICT            if $how{strict};
     $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
     my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env project)};
-    my $self  = $class->_prepare($mode eq 'landlock', @lists, $flags, $how{linger}) or return Forkless::Error::give(\%how);
+    my @limits = map { defined $how{$_} ? ($_ => $how{$_}) : () } @LIMITS;
+    my $self   = $class->_prepare($mode eq 'landlock', @lists, \@limits, $flags, $how{linger}) or return Forkless::Error::give(\%how);
     $self->{raise} = $how{raise};
     return $self;
 }
@@ -106,6 +108,10 @@ In namespaces, how many seconds other processes have when the program has ended.
 =item strict
 
 In namespaces, whether Landlock of Linux 6.12 is required, and what the program writes to F</tmp> and F</dev/shm> cannot be executed.
+
+=item memory_max, tasks_max, cpu_max, io_max, cgroup_parent
+
+Limits of each launch with all that it starts, as the settings of these names in L<Forkless::Command>.
 
 =item raise
 

@@ -142,6 +142,11 @@ class Sandbox:
         change_attributes: bool = False,
         linger: float | None = None,
         strict: bool = False,
+        memory_max: int | float | str | None = None,
+        tasks_max: int | float | str | None = None,
+        cpu_max: int | float | str | None = None,
+        io_max: int | float | str | None = None,
+        cgroup_parent: StrOrBytesPath | None = None,
     ) -> Self: ...
     def check(self) -> None: ...
 

@@ -15,6 +15,12 @@ _F_SETPIPE_SZ = 1031
 # The settings with which each launch makes a cgroup.
 LIMITS = frozenset(("memory_max", "tasks_max", "cpu_max", "io_max", "cgroup_parent"))
 
+
+def makes_cgroup(settings):
+    """Whether a launch with these settings makes a cgroup."""
+    return not LIMITS.isdisjoint(settings) or getattr(settings.get("sandbox"), "_makes_cgroup", False)
+
+
 # In seconds.
 _DAY = 86400
 
@@ -55,7 +61,7 @@ class Popen(subprocess.Popen):
         if kill_group and process_group is None and not start_new_session and "pty" not in self._settings:
             process_group = 0
         self._kills_group = kill_group
-        has_cgroup = not LIMITS.isdisjoint(self._settings)
+        has_cgroup = makes_cgroup(self._settings)
         self._kills_tree = has_cgroup or bool(self._settings.get("kill_tree"))
         self._group = -1 if process_group is None else process_group
         more = {"pipesize": pipesize} if _HAS_PIPESIZE else {}

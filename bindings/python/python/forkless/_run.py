@@ -8,7 +8,7 @@ import types
 from . import _forkless, _launch
 from ._output import CapturedProcess, LimitedPopen
 from ._pipeline import CompletedPipeline, Pipeline
-from ._popen import LIMITS, Popen
+from ._popen import Popen, makes_cgroup
 
 PIPE = subprocess.PIPE
 
@@ -43,7 +43,7 @@ def run(*popenargs, input=None, capture_output=False, timeout=None, check=False,
     max_output: how many bytes of each captured stream are kept: the first half and the last half, with a line between them that says how many
     are left out. The program runs on. The result is a `CapturedProcess`, whose `stdout_cut` and `stderr_cut` are these numbers.
     """
-    if max_output is not None or not memory_file and not LIMITS.isdisjoint(kwargs):
+    if max_output is not None or not memory_file and makes_cgroup(kwargs):
         return _limited(popenargs, max_output, input, capture_output, timeout, check, memory_file, kwargs)
     if timeout is None and len(popenargs) == 1 and not memory_file:
         # One native call, if it gives the same result.

@@ -11,9 +11,12 @@ my %network = none => 0, host => 1, refused => 4;
 constant CHANGE-ATTRIBUTES = 2;
 constant STRICT = 8;
 # sizeof(forkless_sandbox_options), and where its lists are.
-constant OPTIONS = 56;
+constant OPTIONS = 64;
 constant LISTS = 16;
 constant LINGER = 48;
+constant LIMITS = 56;
+# Settings of the same names.
+constant LIMIT-NAMES = <memory-max tasks-max cpu-max io-max cgroup-parent>;
 # What every sandbox inherits, besides LC_*.
 constant KEPT = <PATH HOME TERM COLORTERM NO_COLOR LANG LANGUAGE TZ>;
 
@@ -23,7 +26,9 @@ has @!names;
 has %!inherited;
 
 method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$network, :$keep-env, Bool :$change-attributes, Real :$linger, Bool :$strict, *%others) {
-    die "no such option of a sandbox: {%others.keys.sort.join(', ')}" if %others;
+    my @unknown = %others.keys.grep(* !∈ LIMIT-NAMES).sort;
+    die "no such option of a sandbox: @unknown.join(', ')" if @unknown;
+    my @limits = %others.grep(*.value.defined).map({ |(.key.trans('-' => '_'), ~.value) });
     die "mode: expected 'namespaces' or 'landlock', not '$mode'" unless $mode eq 'namespaces' | 'landlock';
     my $landlock = $mode eq 'landlock';
     my $net = $network // ($landlock ?? 'refused' !! 'none');
@@ -35,7 +40,7 @@ method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$networ
     # $*CWD need not be the directory of the process.
     my @paths = ($read, $write, $project).map({ .defined ?? .list.map(*.IO.absolute).list !! () });
     my @names = $keep-env.defined ?? $keep-env.list.map(~*) !! ();
-    self.bless(:$landlock, :@names, lists => (@paths[0], @paths[1], @names, @paths[2]),
+    self.bless(:$landlock, :@names, lists => (@paths[0], @paths[1], @names, @paths[2], @limits),
         linger => $linger.defined ?? ($linger * 1000).Int !! -1, flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0) +| ($strict ?? STRICT !! 0))
 }
 
@@ -46,7 +51,8 @@ submethod BUILD(:$landlock, :@!names, :@lists, :$flags, :$linger --> Nil) {
     $options.write-int64(LINGER, $linger);
     my @strings = @lists.map({ .map(&c-string).list });
     my @tables = @strings.map({ pointers($_) });
-    $options.write-uint64(LISTS + 8 * $_, address(@tables[$_])) for ^@tables;
+    # `linger` stands before the last one.
+    $options.write-uint64($_ < 4 ?? LISTS + 8 * $_ !! LIMITS, address(@tables[$_])) for ^@tables;
     my $made = $landlock
         ?? forkless_sandbox_landlock($options, $place, $error)
         !! forkless_sandbox_namespaces($options, $place, $error);

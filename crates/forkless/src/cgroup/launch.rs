@@ -4,6 +4,8 @@ use super::{Cgroup, end};
 use crate::error::reworded;
 use crate::process;
 use crate::request::command::{Command, GroupLimits, LaunchGroup};
+#[cfg(feature = "sandbox")]
+use crate::sandbox::Sandbox;
 use crate::usage::LimitEvents;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -23,6 +25,8 @@ impl Command {
     /// - kills all of them when the handle kills the child: by [`Child::kill`](crate::Child::kill), [`kill_on_drop`](Self::kill_on_drop),
     ///   or a timeout or limit of a [`Capture`](crate::Capture)
     /// - says by [`Child::limit_events`](crate::Child::limit_events) which limits were reached.
+    ///
+    /// Until the child is waited for, what it has left runs on, and may hold a pipe that you read yourself.
     ///
     /// A handle that is dropped before leaves the child running with its limits; the cgroup is then removed as
     /// [`reap_orphans`](crate::reap_orphans) says. If this process ends before the child, the cgroup stays:
@@ -50,14 +54,8 @@ impl Command {
     /// [`cgroup`](Self::cgroup) or [`autoreap`](Self::autoreap), which exclude limits. With
     /// [`best_effort`](Self::best_effort)`(Step::Limits)` the program runs without limits then.
     pub fn memory_max(&mut self, bytes: impl Display) -> &mut Self {
-        let text = bytes.to_string();
-        self.limit(
-            "memory_max",
-            "memory.max",
-            size(&text),
-            &text,
-            "a number of bytes, perhaps with K, M, G or T, or max",
-        )
+        self.sandbox.limits.set("memory_max", bytes.to_string());
+        self
     }
 
     /// Limits the number of processes and threads of the child together with all that it starts: a number, or `max`. `pids.max` in
@@ -72,10 +70,8 @@ impl Command {
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
     pub fn tasks_max(&mut self, count: impl Display) -> &mut Self {
-        let text = count.to_string();
-        let number = || text.parse::<u64>().ok().map(super::amount);
-        let value = if text == "max" { Some(text.clone()) } else { number() };
-        self.limit("tasks_max", "pids.max", value, &text, "a number, or max")
+        self.sandbox.limits.set("tasks_max", count.to_string());
+        self
     }
 
     /// Limits the CPU time of the child together with all that it starts: a number of CPUs, such as 1.5, or `max`. `cpu.max` in
@@ -90,14 +86,8 @@ impl Command {
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
     pub fn cpu_max(&mut self, cpus: impl Display) -> &mut Self {
-        const PERIOD: f64 = 100_000.0;
-        let text = cpus.to_string();
-        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        // The kernel's shortest quota is 1 ms.
-        let number = text.parse::<f64>().ok().filter(|cpus| plain && (0.01..=1e6).contains(cpus));
-        let value = number.map(|cpus| format!("{} {PERIOD}", (cpus * PERIOD).round()));
-        let value = if text == "max" { Some(text.clone()) } else { value };
-        self.limit("cpu_max", "cpu.max", value, &text, "a number of CPUs from 0.01 on, or max")
+        self.sandbox.limits.set("cpu_max", cpus.to_string());
+        self
     }
 
     /// Limits the disk I/O of the child together with all that it starts: the numbers of a device and its limits per second as in `io.max` of
@@ -113,9 +103,8 @@ impl Command {
     /// # Errors
     /// As for [`memory_max`](Self::memory_max). ENODEV: there is no such device.
     pub fn io_max(&mut self, limits: impl Display) -> &mut Self {
-        let text = limits.to_string();
-        let value = Some(text.clone()).filter(|text| text.contains(':') && !text.contains('\0'));
-        self.limit("io_max", "io.max", value, &text, "a device and its limits, such as 8:0 rbps=1048576")
+        self.sandbox.limits.set("io_max", limits.to_string());
+        self
     }
 
     /// Sets the directory of the cgroup below which each launch makes its own, as [`memory_max`](Self::memory_max) says. Without a limit it
@@ -132,27 +121,131 @@ impl Command {
     /// # Errors
     /// As for [`memory_max`](Self::memory_max).
     pub fn cgroup_parent<P: AsRef<Path>>(&mut self, directory: P) -> &mut Self {
-        let limits = &mut self.sandbox.limits;
-        limits.make = Some(make);
-        limits.parent = Some(directory.as_ref().to_owned());
+        self.sandbox.limits.set_parent(directory.as_ref());
         self
     }
 
     /// Whether each launch makes a cgroup: its child's handle must then be kept.
     #[doc(hidden)]
     pub fn makes_cgroup(&self) -> bool {
-        self.sandbox.limits.make.is_some()
+        let of_sandbox = || self.confinement.as_ref().is_some_and(|sandbox| sandbox.makes_cgroup());
+        self.sandbox.limits.make.is_some() || of_sandbox()
     }
+}
 
-    fn limit(&mut self, name: &str, file: &'static str, value: Option<String>, given: &str, what: &str) -> &mut Self {
-        let limits = &mut self.sandbox.limits;
-        limits.make = Some(make);
-        match value {
-            Some(value) => _ = limits.files.insert(file, value),
-            None => limits.bad = Some(format!("{name} must be {what}, not {given:?}")),
-        }
+/// Limits of all processes of each launch in the sandbox together, for commands that have none of their own: the settings of [`Command`] with these names.
+#[cfg(feature = "sandbox")]
+impl Sandbox {
+    /// Limits the memory of each launch, in bytes: [`Command::memory_max`].
+    ///
+    /// ```no_run
+    /// use forkless::{Capture, Command, Sandbox};
+    /// let sandbox = Sandbox::new().write("/srv/results").memory_max(512 << 20).tasks_max(100).prepare()?;
+    /// let captured = Command::new("analyse").current_dir("/srv/results").sandbox(&sandbox).capture(&Capture::new())?;
+    /// println!("{:?}", captured.limit_events);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn memory_max(&mut self, bytes: impl Display) -> &mut Self {
+        self.limit("memory_max", bytes.to_string());
         self
     }
+
+    /// Limits the processes and threads of each launch: [`Command::tasks_max`].
+    ///
+    /// ```no_run
+    /// let sandbox = forkless::Sandbox::new().tasks_max(100).prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn tasks_max(&mut self, count: impl Display) -> &mut Self {
+        self.limit("tasks_max", count.to_string());
+        self
+    }
+
+    /// Limits the CPU time of each launch, as a number of CPUs: [`Command::cpu_max`].
+    ///
+    /// ```no_run
+    /// let sandbox = forkless::Sandbox::new().cpu_max(1.5).prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn cpu_max(&mut self, cpus: impl Display) -> &mut Self {
+        self.limit("cpu_max", cpus.to_string());
+        self
+    }
+
+    /// Limits the disk I/O of each launch: [`Command::io_max`].
+    ///
+    /// ```no_run
+    /// let sandbox = forkless::Sandbox::new().io_max("8:0 rbps=10485760").prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn io_max(&mut self, limits: impl Display) -> &mut Self {
+        self.limit("io_max", limits.to_string());
+        self
+    }
+
+    /// Sets the directory of the cgroup below which each launch makes its own: [`Command::cgroup_parent`].
+    ///
+    /// ```no_run
+    /// let sandbox = forkless::Sandbox::new().cgroup_parent("/sys/fs/cgroup/tools").prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn cgroup_parent<P: AsRef<Path>>(&mut self, directory: P) -> &mut Self {
+        self.limits.set_parent(directory.as_ref());
+        self
+    }
+
+    /// Sets one by the name of its setting. False: there is none of that name.
+    #[doc(hidden)]
+    pub fn limit(&mut self, name: &str, value: String) -> bool {
+        self.limits.set(name, value)
+    }
+}
+
+impl GroupLimits {
+    fn set_parent(&mut self, directory: &Path) {
+        self.make = Some(make);
+        self.parent = Some(directory.to_owned());
+    }
+
+    /// Sets one by the name of its setting. False: there is none of that name.
+    fn set(&mut self, name: &str, given: String) -> bool {
+        let (file, value, what) = match name {
+            "memory_max" => ("memory.max", size(&given), "a number of bytes, perhaps with K, M, G or T, or max"),
+            "tasks_max" => ("pids.max", number(&given), "a number, or max"),
+            "cpu_max" => ("cpu.max", quota(&given), "a number of CPUs from 0.01 on, or max"),
+            "io_max" => {
+                let is_good = given.contains(':') && !given.contains('\0');
+                ("io.max", is_good.then(|| given.clone()), "a device and its limits, such as 8:0 rbps=1048576")
+            }
+            "cgroup_parent" => {
+                self.set_parent(Path::new(&given));
+                return true;
+            }
+            _ => return false,
+        };
+        self.make = Some(make);
+        match value {
+            Some(value) => _ = self.files.insert(file, value),
+            None => self.bad = Some(format!("{name} must be {what}, not {given:?}")),
+        }
+        true
+    }
+}
+
+fn number(text: &str) -> Option<String> {
+    if text == "max" { Some(text.to_owned()) } else { text.parse::<u64>().ok().map(super::amount) }
+}
+
+/// A number of CPUs as the kernel spells it.
+fn quota(text: &str) -> Option<String> {
+    const PERIOD: f64 = 100_000.0;
+    if text == "max" {
+        return Some(text.to_owned());
+    }
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    // The kernel's shortest quota is 1 ms.
+    let cpus = text.parse::<f64>().ok().filter(|cpus| is_plain && (0.01..=1e6).contains(cpus))?;
+    Some(format!("{} {PERIOD}", (cpus * PERIOD).round()))
 }
 
 /// An amount of bytes as the kernel spells it.

@@ -11,7 +11,7 @@ mod tree;
 use crate::Resource;
 use crate::error::{Error, reworded};
 use crate::procfs;
-use crate::request::command::{BpfInstruction, CapabilitySet, Command, Confinement, Name};
+use crate::request::command::{BpfInstruction, CapabilitySet, Command, Confinement, GroupLimits, Name};
 use crate::step::Step;
 use filter::{Shared, Surroundings};
 use forkless_core::sys::errno;
@@ -64,6 +64,7 @@ pub struct Sandbox {
     network: Network,
     change_attributes: bool,
     kept: Vec<OsString>,
+    pub(crate) limits: GroupLimits,
     linger: Option<Duration>,
     strict: bool,
     trusts_command: bool,
@@ -142,6 +143,7 @@ impl Sandbox {
             network: Network::Refused,
             change_attributes: false,
             kept: Vec::new(),
+            limits: GroupLimits::default(),
             linger: None,
             strict: false,
             trusts_command: false,
@@ -282,6 +284,9 @@ impl Sandbox {
     /// ```
     pub fn prepare(&self) -> io::Result<PreparedSandbox> {
         let unfit = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("sandbox: {why}")));
+        if let Some(bad) = &self.limits.bad {
+            return unfit(bad);
+        }
         if self.mode == SandboxMode::Namespaces {
             if self.change_attributes {
                 return unfit(
@@ -346,6 +351,7 @@ impl Sandbox {
                 signals: version >= REFUSES_SIGNALS,
             })),
             kept: self.kept.clone(),
+            limits: self.limits.clone(),
             places,
             trusts_command: false,
         };
@@ -372,6 +378,7 @@ impl Sandbox {
             confined: Confined::Namespaces(NamespaceSandbox::prepare(self, &places, self.linger.unwrap_or(LINGER))?),
             filter: filter::program_in(surroundings),
             kept: self.kept.clone(),
+            limits: self.limits.clone(),
             places,
             trusts_command: self.trusts_command,
         };
@@ -424,6 +431,7 @@ struct OfAllLaunches {
     confined: Confined,
     filter: Vec<BpfInstruction>,
     kept: Vec<OsString>,
+    limits: GroupLimits,
     places: Vec<GivenPath>,
     trusts_command: bool,
 }
@@ -495,9 +503,13 @@ impl Command {
 }
 
 impl Confinement for PreparedSandbox {
+    fn makes_cgroup(&self) -> bool {
+        self.0.limits.make.is_some()
+    }
+
     /// Settings that the command has itself stay, where they are not weaker.
     fn confine(&self, command: &Command) -> Result<Command, Error> {
-        let OfAllLaunches { confined, filter, kept, places, trusts_command } = &*self.0;
+        let OfAllLaunches { confined, filter, kept, limits, places, trusts_command } = &*self.0;
         let refused = |why: &str| refused(command, why);
         if command.ready.is_some() {
             return refused("the environment was given as a whole, so it cannot be restricted");
@@ -522,6 +534,7 @@ impl Confinement for PreparedSandbox {
         }
         let mut own = command.clone();
         own.confinement = None;
+        own.sandbox.limits.add(limits);
         // By name, so that no variable that is set later, or that is no variable, gets in.
         for (name, value) in std::env::vars_os().filter(|(name, _)| !command.env.clear && keeps(name, kept)) {
             let hides = matches!(confined, Confined::Namespaces(_)) && name == "HOME" && !kept.contains(&name);

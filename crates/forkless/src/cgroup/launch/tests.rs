@@ -130,6 +130,21 @@ fn it_combines_with_sandboxes_and_kill_tree() -> io::Result<()> {
         child.wait()?;
         assert!(place.is_empty());
     }
+    // As a part of the sandbox. What the command sets itself goes before it.
+    let error = Sandbox::new().memory_max("lots").prepare().map(drop).unwrap_err();
+    assert!(error.to_string().contains("memory_max must be"), "{error}");
+    let nowhere = std::env::temp_dir();
+    let Ok(sandbox) = Sandbox::landlock().memory_max(1 << 30).tasks_max(5).cgroup_parent(nowhere).prepare() else {
+        return Ok(());
+    };
+    let mut command = Command::new("true");
+    command.current_dir("/").sandbox(&sandbox);
+    assert!(command.makes_cgroup());
+    assert_eq!(command.prepare()?.steps()[0], "start in a new cgroup, memory.max 1073741824, pids.max 5");
+    let error = command.status().unwrap_err();
+    assert_eq!(Error::of(&error).map(Error::step), Some(Step::Limits), "{error}");
+    command.tasks_max(7).cgroup_parent(place.0.path());
+    assert_eq!(command.prepare()?.steps()[0], "start in a new cgroup, memory.max 1073741824, pids.max 7");
     Ok(())
 }
 

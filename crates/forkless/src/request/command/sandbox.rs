@@ -45,7 +45,7 @@ pub(crate) struct Isolation {
 }
 
 /// Limits of a child together with all that it starts: files of a cgroup, and what is written to them.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct GroupLimits {
     pub(crate) files: BTreeMap<&'static str, String>,
     /// The first value that is none.
@@ -55,6 +55,17 @@ pub(crate) struct GroupLimits {
     pub(crate) make: Option<MakeGroup>,
     /// The program runs without limits where the cgroup cannot be made.
     pub(crate) best_effort: bool,
+}
+
+impl GroupLimits {
+    /// Adds those of a sandbox that are not set.
+    pub(crate) fn add(&mut self, others: &Self) {
+        self.make = self.make.or(others.make);
+        self.parent = self.parent.take().or_else(|| others.parent.clone());
+        for (file, value) in &others.files {
+            self.files.entry(file).or_insert_with(|| value.clone());
+        }
+    }
 }
 
 type MakeGroup = fn(&GroupLimits) -> io::Result<Box<dyn LaunchGroup>>;
@@ -117,6 +128,11 @@ pub(crate) trait Confinement: Send + Sync + std::panic::RefUnwindSafe {
     /// # Errors
     /// The command has a setting that cannot be combined with it; something has changed since it was prepared.
     fn confine(&self, command: &Command) -> Result<Command, Error>;
+
+    /// Whether each launch makes a cgroup.
+    fn makes_cgroup(&self) -> bool {
+        false
+    }
 }
 
 /// A change to the child's mounts.
