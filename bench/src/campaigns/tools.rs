@@ -382,9 +382,9 @@ mod tests {
 
     #[test]
     fn a_report_without_an_end_is_refused() {
-        let whole = "rg\t5e6\nrg\t7e6\nown\t1\nchildren\t2\nstop\t-3\nbytes\t4\n";
+        let whole = "rg\t5e6\nrg\t7e6\nown\t1\nchildren\t2\nstop\t-3\nlate\t2e6\nbytes\t4\n";
         let run = ToolRun::read(whole).expect("a report");
-        assert_eq!(run.figures(2, &["rg"]).expect("two calls"), [5.0, 7.0, 0.0, 0.5, 1.0, 5.0]);
+        assert_eq!(run.figures(2, &["rg"]).expect("two calls"), [5.0, 7.0, 0.0, 0.5, 1.0, 2.0, 5.0]);
         assert!(run.figures(3, &["rg"]).is_err());
         assert!(ToolRun::read(&whole.replace("bytes\t4\n", "")).is_err());
         assert!(ToolRun::read(&whole.replace("stop\t-3", "stop")).is_err());

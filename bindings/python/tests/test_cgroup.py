@@ -141,6 +141,15 @@ def test_a_kill_and_a_timeout_end_all_of_a_launch(parent):
         assert child.wait() == -9 and not groups_in(parent)
 
 
+def test_a_child_is_not_lost_where_no_thread_can_be_made(parent, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    child = forkless.Popen(["sh", "-c", LEAVES], stdout=forkless.DEVNULL, cgroup_parent=parent)
+    assert child.wait() == 0 and not groups_in(parent)
+
+
 def test_a_launch_of_asyncio_leaves_nothing(parent):
     async def output():
         child = await forkless.asyncio.create_subprocess_exec("sh", "-c", LEAVES, stdout=forkless.PIPE, cgroup_parent=parent)

@@ -80,7 +80,10 @@ class Popen(subprocess.Popen):
 
         if has_cgroup and self._forkless_kept is not None:
             # What the child leaves may hold a pipe until the child's end has been seen.
-            threading.Thread(target=self._reap, daemon=True).start()
+            try:
+                threading.Thread(target=self._reap, daemon=True).start()
+            except RuntimeError:
+                pass  # no thread can be made: then a wait sees it
 
     def _reap(self):
         try:
