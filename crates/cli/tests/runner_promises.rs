@@ -72,8 +72,8 @@ fn interrupted_runs_lose_nothing(to: Target, signals: &[&[Signal]], interruption
         bound = if is_ahead { bound * 2 / 3 } else { bound * 5 / 4 }.clamp(1_000, 2_000_000);
         (before, counted) = (logged, place.marks());
     }
-    // Of two, one may come late.
-    assert!(hits * 3 > interruptions, "only {hits} of {interruptions} interruptions came before the end");
+    // On a machine whose speed changes, most may come late.
+    assert!(hits * 5 > interruptions, "only {hits} of {interruptions} interruptions came before the end");
     let output = resume(&place, jobs).output().expect("forkless starts");
     assert!(output.status.success(), "{output:?}");
     check_step(&place, &before, &counted, interruptions);
