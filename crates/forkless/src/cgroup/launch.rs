@@ -133,7 +133,7 @@ impl Command {
     }
 }
 
-/// Limits of all processes of each launch in the sandbox together, for commands that have none of their own: the settings of [`Command`] with these names.
+/// Limits of each launch in the sandbox, for all its processes together. A limit that the command sets itself replaces that of the sandbox.
 #[cfg(feature = "sandbox")]
 impl Sandbox {
     /// Limits the memory of each launch, in bytes: [`Command::memory_max`].

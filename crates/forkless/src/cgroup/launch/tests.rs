@@ -86,6 +86,8 @@ fn a_kill_and_a_timeout_end_all_of_them() -> io::Result<()> {
     let line = "trap '' TERM; (setsid sleep 1000 &); (setsid sh -c 'sleep 1000; sleep 1000' &); sleep 1000; sleep 1000";
     let mut child = place.shell(line).spawn()?;
     child.kill()?;
+    // Before its end is waited for, which would kill the others.
+    assert!(place.0.wait_empty(Duration::from_secs(10))?);
     assert_eq!(child.wait()?.signal(), Some(9));
     assert!(place.is_empty());
     let captured = place.shell(line).capture(&Capture::new().timeout(Duration::from_millis(100)))?;
