@@ -180,10 +180,8 @@ fn ci(target: &Path) -> Result<()> {
     println!("== sizes");
     sizes::run()?;
     step("format", cargo(&["fmt", "--all", "--", "--check"]))?;
-    step(
-        "format of the models",
-        cargo(&["fmt", "--manifest-path", "tests/loom/Cargo.toml", "--all", "--", "--check"]),
-    )?;
+    let models = ["fmt", "--manifest-path", "tests/loom/Cargo.toml", "--all", "--", "--check"];
+    step("format of the models", cargo(&models))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     step("lints", cargo(&lints))?;
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
@@ -201,12 +199,11 @@ fn ci(target: &Path) -> Result<()> {
     let docs = ["test", "--quiet", "--locked", "--package", "forkless", "--no-default-features", "--doc"];
     step("examples without features", &mut cargo(&docs))?;
     step("fuzz targets", &mut fuzz::check(target))?;
+    println!("== build of the models");
+    models::with_loom("build", target)?;
+    let check = ["semver-checks", "--workspace", "--exclude", "forkless-core", "--all-features", "--baseline-rev"];
     match version::released() {
-        Some(tag) => {
-            let check =
-                ["semver-checks", "--workspace", "--exclude", "forkless-core", "--all-features", "--baseline-rev"];
-            step("Semantic Versioning", cargo(&check).arg(tag))?;
-        }
+        Some(tag) => step("Semantic Versioning", cargo(&check).arg(tag))?,
         None => println!("SKIPPED: the check of Semantic Versioning because no version has been released"),
     }
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
@@ -223,7 +220,7 @@ fn ci(target: &Path) -> Result<()> {
         models::run(&[], target)?;
     } else {
         println!("SKIPPED: the models of docs/design/models because spin is missing");
-        models::with_loom(target)?;
+        models::with_loom("run", target)?;
     }
     println!("== planted faults");
     mutants::run(&mutants::Options::central(), target)?;

@@ -23,7 +23,7 @@ struct Search {
 pub fn run(names: &[String], target: &Path) -> Result<()> {
     let is_loom = |name: &String| name == "loom";
     if names.is_empty() || names.iter().any(is_loom) {
-        with_loom(target)?;
+        with_loom("run", target)?;
     }
     if names.is_empty() || !names.iter().all(is_loom) {
         with_spin(names, target)?;
@@ -36,13 +36,15 @@ pub fn has_spin() -> bool {
     Command::new("spin").arg("-V").output().is_ok()
 }
 
+/// Builds or runs `tests/loom`, which has stand-ins for a part of the library.
+///
 /// # Errors
-/// As for [`run`].
-pub fn with_loom(target: &Path) -> Result<()> {
-    let mut run = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    run.args(["run", "--quiet", "--release", "--locked", "--manifest-path", "tests/loom/Cargo.toml", "--target-dir"]);
-    run.arg(std::path::absolute(target)?.join("loom")).current_dir(root());
-    ensure!(run.status()?.success(), "a model of tests/loom has failed");
+/// As for [`run`]; it does not compile.
+pub fn with_loom(task: &str, target: &Path) -> Result<()> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args([task, "--quiet", "--release", "--locked", "--manifest-path", "tests/loom/Cargo.toml", "--target-dir"]);
+    cargo.arg(std::path::absolute(target)?.join("loom")).current_dir(root());
+    ensure!(cargo.status()?.success(), "{task}: a model of tests/loom has failed");
     Ok(())
 }
 

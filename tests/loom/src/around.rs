@@ -17,6 +17,14 @@ pub mod plan {
     }
 }
 
+/// `crate::request`
+pub mod request {
+    pub mod command {
+        /// No child of a model has a cgroup of its own.
+        pub trait LaunchGroup {}
+    }
+}
+
 /// `crate::kernel`
 pub mod kernel {
     use forkless_core::sync::AtomicU32;

@@ -23,7 +23,7 @@ mod of_zygote;
 mod once;
 
 pub use around::time;
-use around::{kernel, plan, process, procfs};
+use around::{kernel, plan, process, procfs, request};
 use child::of_orphans;
 use launch::{of_dumpable, of_frame, of_pool, of_probes};
 

@@ -27,7 +27,7 @@ pub fn reap(pid: i32) -> bool {
 }
 
 fn drop_handle(pid: i32) {
-    adopt(Orphan { pid, pidfd: None, socket: None, pending: Some(Pending(Written::new(1))), parent: 1 });
+    adopt(Orphan { pid, pidfd: None, socket: None, pending: Some(Pending(Written::new(1))), group: None, parent: 1 });
 }
 
 /// Uses each static.
