@@ -225,8 +225,11 @@ impl GroupLimits {
         };
         self.make = Some(make);
         match value {
-            Some(value) => _ = self.files.insert(file, value),
-            None => self.bad = Some(format!("{name} must be {what}, not {given:?}")),
+            Some(value) => {
+                self.bad.remove(file);
+                self.files.insert(file, value);
+            }
+            None => _ = self.bad.insert(file, format!("{name} must be {what}, not {given:?}")),
         }
         true
     }

@@ -284,7 +284,7 @@ impl Sandbox {
     /// ```
     pub fn prepare(&self) -> io::Result<PreparedSandbox> {
         let unfit = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("sandbox: {why}")));
-        if let Some(bad) = &self.limits.bad {
+        if let Some(bad) = self.limits.bad.values().next() {
             return unfit(bad);
         }
         if self.mode == SandboxMode::Namespaces {

@@ -246,6 +246,7 @@ fn amounts_are_what_the_kernel_takes() {
     assert_eq!(size("max").as_deref(), Some("max"));
     assert_eq!(size(&u64::MAX.to_string()).as_deref(), Some("max"));
     let mut command = Command::new("true");
+    command.tasks_max("many").memory_max("1X");
     command.memory_max(1u64 << 20).tasks_max(u64::MAX).cpu_max(1.5).io_max("8:0 rbps=1\n8:16 wbps=2");
     let files = &command.sandbox.limits.files;
     let expected = [
@@ -255,6 +256,7 @@ fn amounts_are_what_the_kernel_takes() {
         ("pids.max", "max"),
     ];
     assert_eq!(files.iter().map(|(file, value)| (*file, value.as_str())).collect::<Vec<_>>(), expected);
+    assert!(command.sandbox.limits.bad.is_empty(), "a good value replaces a bad one");
 }
 
 #[test]

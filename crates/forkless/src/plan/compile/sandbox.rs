@@ -56,7 +56,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     if sandbox.hostname.is_some() && !sandbox.makes(Namespace::Uts) && !sandbox.joins(Namespace::Uts) {
         return refuse("a host name needs a UTS namespace of the child's: unshare(Namespace::Uts)");
     }
-    if let Some(bad) = &sandbox.limits.bad {
+    if let Some(bad) = sandbox.limits.bad.values().next() {
         return refuse(bad);
     }
     if sandbox.limits.make.is_some() {

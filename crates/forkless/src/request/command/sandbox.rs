@@ -48,8 +48,8 @@ pub(crate) struct Isolation {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GroupLimits {
     pub(crate) files: BTreeMap<&'static str, String>,
-    /// The first value that is none.
-    pub(crate) bad: Option<String>,
+    /// What is wrong with values, by the file.
+    pub(crate) bad: BTreeMap<&'static str, String>,
     pub(crate) parent: Option<PathBuf>,
     /// Makes the cgroup of one launch. `None`: there are no limits.
     pub(crate) make: Option<MakeGroup>,
