@@ -179,8 +179,14 @@ impl Cgroup {
     /// left. Returns whether none was left.
     #[pyo3(signature = (grace, signal=15))]
     fn terminate(&self, py: Python<'_>, grace: Bound<'_, PyAny>, signal: i32) -> PyResult<bool> {
-        let grace = limit(&grace)?.unwrap_or(Duration::MAX);
-        self.call(py, |group| group.terminate(signal, grace))
+        limit(&grace)?;
+        self.call(py, |group| group.signal(signal))?;
+        // Python's handlers of signals run meanwhile.
+        if self.wait_empty(py, Some(grace))? {
+            return Ok(true);
+        }
+        self.kill(py)?;
+        self.wait_empty(py, None).map(|_| false)
     }
 
     /// Waits until it has no processes, for `timeout` seconds at most. Returns whether it has none.

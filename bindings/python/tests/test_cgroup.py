@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pathlib
+import signal
 import subprocess
 import threading
 
@@ -43,6 +44,9 @@ def test_a_program_starts_in_it_and_what_is_left_ends_with_it(parent):
 
 
 def test_its_processes_are_asked_to_end_and_then_killed(parent):
+    def interrupt(*_):
+        raise InterruptedError
+
     group = forkless.Cgroup(pathlib.Path(parent))
     polite = forkless.Popen(["sleep", "600"], cgroup=group)
     assert group.terminate(60) is True and polite.wait() == -15
@@ -50,6 +54,12 @@ def test_its_processes_are_asked_to_end_and_then_killed(parent):
         stubborn.stdout.readline()
         waits = threading.Thread(target=group.wait_empty)
         waits.start()
+        # A handler of a signal runs while it waits.
+        old = signal.signal(signal.SIGUSR2, interrupt)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+        with pytest.raises(InterruptedError):
+            group.terminate(60)
+        signal.signal(signal.SIGUSR2, old)
         assert group.terminate(0.05) is False and stubborn.wait() == -9
     waits.join()
     group.close()
