@@ -22,6 +22,7 @@ scenarios! {
     a_dropped_set_leaks_nothing "set-dropped"
     a_set_works_in_a_storm_of_signals "set-storm"
     a_traced_child_is_returned_after_its_tracer_detaches "set-traced"
+    a_capture_sleeps_while_a_tracer_has_its_child "captured-traced"
     a_set_is_readable_when_a_child_has_ended "set-readable"
     a_forked_process_can_drop_a_set "set-copy"
     a_waiting_child_takes_little_memory "set-memory"

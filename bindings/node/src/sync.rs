@@ -114,6 +114,7 @@ struct Run {
     error: Option<Errno>,
     /// The first errno of a pipe.
     pipe_error: Option<Errno>,
+    is_traced: bool,
     is_killed: bool,
 }
 
@@ -150,6 +151,7 @@ impl Run {
             read: 0,
             error: None,
             pipe_error: None,
+            is_traced: false,
             is_killed: false,
         })
     }
@@ -191,7 +193,7 @@ impl Run {
             }
         }
         // Without a pidfd the end is looked for after each wait, which is then short.
-        let pidfd = if self.status.is_none() { self.child.pidfd() } else { None };
+        let pidfd = if self.status.is_none() && !self.is_traced { self.child.pidfd() } else { None };
         let is_blind = self.status.is_none() && pidfd.is_none();
         if let Some(pidfd) = pidfd {
             watched.push(PollFd::from_borrowed_fd(pidfd, PollFlags::IN));
@@ -209,6 +211,8 @@ impl Run {
         let ready: Vec<Option<usize>> = ready.into_iter().map(|(_, owner)| owner).collect();
         if self.status.is_none() && (is_blind || ready.contains(&None)) {
             let status = self.child.try_wait()?;
+            // A tracer is notified first. The pidfd is readable meanwhile.
+            self.is_traced |= status.is_none() && !is_blind;
             self.status = status.map(|status| self.end(status));
         }
         for index in ready.into_iter().flatten() {

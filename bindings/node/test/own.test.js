@@ -230,6 +230,20 @@ test('runSync runs a program while the event loop stands still', async () => {
   assert.throws(() => runSync('true', { grace: 5, killGroup: true, show: true }), /grace, killGroup, show/);
 });
 
+test('runSync sleeps while a tracer has its program', (context) => {
+  // A tracer is notified of an end first.
+  const tracer = 'import ctypes, sys, time; print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None), flush=True); time.sleep(0.5)';
+  const said = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-')), 'said');
+  const line = 'python3 -c "$0" $$ >"$1" 2>&1 & until [ -s "$1" ]; do sleep 0.01; done';
+  const before = process.cpuUsage();
+  assert.strictEqual(forkless.runSync('sh', ['-c', line, tracer, said]).code, 0);
+  const { user, system } = process.cpuUsage(before);
+  const answer = fs.readFileSync(said, 'utf8');
+  fs.rmSync(path.dirname(said), { recursive: true });
+  if (answer !== '0\n') return context.skip(`traced children, because of ptrace: ${answer}`);
+  assert.ok(user + system < 250_000, `${user + system} µs`);
+});
+
 test('killTree ends all that the program has started', async (context) => {
   const line = '(setsid sleep 1000 & echo $!); sleep 1000; sleep 1000';
   const options = { timeout: 1000, killTree: true };

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A child process, as returned by `Prepared.launch` and `Prepared.spawn`.
@@ -84,7 +85,14 @@ impl Child {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let answer = match self.pidfd {
                 // SAFETY: the descriptor is open as long as `inner`, and so `self`, exists.
-                Some(fd) => py.detach(|| readable(unsafe { BorrowedFd::borrow_raw(fd) }, left)),
+                Some(fd) => py.detach(|| match readable(unsafe { BorrowedFd::borrow_raw(fd) }, left) {
+                    // A tracer is notified first. The pidfd is readable meanwhile.
+                    Ok(true) if matches!(self.lock().try_wait(), Ok(None)) => {
+                        thread::sleep(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL)));
+                        if left == Some(Duration::ZERO) { Ok(false) } else { Err(Errno::INTR) }
+                    }
+                    answer => answer,
+                }),
                 None => {
                     let nap = left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL));
                     match py.detach(|| self.lock().wait_timeout(nap)) {

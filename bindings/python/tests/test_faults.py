@@ -1,5 +1,7 @@
 """Tests with invalid arguments, unusual environments and signals at bad times: forkless behaves as the standard module, or better."""
 
+import asyncio
+import contextlib
 import errno
 import gc
 import math
@@ -14,6 +16,7 @@ import time
 import pytest
 
 import forkless
+import forkless.asyncio
 from conftest import SLOW, python
 
 PIPE = forkless.PIPE
@@ -654,3 +657,49 @@ def test_two_thousand_pass_fds_use_the_standard_function(tmp_path):
 def test_import_does_not_change_the_interpreter():
     assert python("import subprocess, forkless; print(subprocess.Popen._execute_child.__module__)") == "subprocess\n"
     assert sys.modules["forkless"] is forkless
+
+
+TRACER = """
+import ctypes, os, sys
+print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None), flush=True)  # PTRACE_SEIZE
+sys.stdin.read()
+os.waitpid(int(sys.argv[1]), 0)
+"""
+
+
+@contextlib.contextmanager
+def traced(pid):
+    """Another process traces the child."""
+    tracer = subprocess.Popen([sys.executable, "-c", TRACER, str(pid)], stdin=PIPE, stdout=PIPE)
+    try:
+        if tracer.stdout.readline() != b"0\n":
+            pytest.skip("traced children, because ptrace is refused here")
+        yield
+    finally:
+        tracer.communicate()
+
+
+@pytest.mark.parametrize("start", [forkless.Popen, lambda *words, **more: forkless.Prepared(*words, **more).spawn()])
+def test_a_wait_for_a_child_that_its_tracer_has_ends_in_time(start):
+    reads, writes = os.pipe()
+    child = start(["cat"], stdin=reads)
+    os.close(reads)
+    with traced(child.pid):
+        os.close(writes)
+        with pytest.raises(forkless.TimeoutExpired):
+            child.wait(0.3)
+    assert child.wait(60) == 0
+
+
+def test_a_loop_sleeps_while_a_tracer_has_its_child():
+    async def main():
+        child = await forkless.asyncio.create_subprocess_exec("cat", stdin=PIPE)
+        with traced(child.pid):
+            child.stdin.close()
+            busy = time.thread_time()
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(child.wait(), 0.4)
+            assert time.thread_time() - busy < 0.1
+        assert await child.wait() == 0
+
+    asyncio.run(main())

@@ -248,6 +248,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("set-dropped", set::dropped),
     ("set-storm", set::storm),
     ("set-traced", set::traced),
+    ("captured-traced", set::captured_traced),
     ("set-readable", set::readable),
     ("set-copy", set::copy),
     ("set-memory", set::memory),

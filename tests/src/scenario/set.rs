@@ -6,12 +6,12 @@ use crate::foreign;
 use crate::hosts::in_a_copy;
 use crate::observe::{self, eventually, skip};
 use crate::storms::{handle, start_timer};
-use forkless::{Child, Command, Ended, Error, Stdio, Step, WaitSet};
+use forkless::{Capture, Child, Command, Ended, Error, Stdio, Step, WaitSet};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use forkless_tests::state::State;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 use with_libc::{is_readable, nested};
 
@@ -19,6 +19,8 @@ use with_libc::{is_readable, nested};
 const LONG: Duration = Duration::from_secs(60);
 
 const MOMENT: Duration = Duration::from_millis(30);
+
+const AWHILE: Duration = Duration::from_millis(400);
 
 /// A child that runs until its input ends.
 fn cat() -> Child {
@@ -304,20 +306,67 @@ pub fn storm(_: &[String]) {
 /// A child that another process traces is readable when it has ended, and ours when its tracer has let it go.
 pub fn traced(_: &[String]) {
     let mut child = cat();
-    let pid = child.id() as i32;
     let input = child.stdin.take();
+    let Some((tracer, go)) = trace(child.id() as i32) else { return };
+    drop(input);
+    eventually("its end", || observe::state_of(child.id() as i32) == Some('Z'));
+    let sleeps = |wait: &mut dyn FnMut() -> bool| {
+        let (started, busy) = (Instant::now(), cpu_time());
+        assert!(wait(), "it is its tracer's");
+        assert!(started.elapsed() >= AWHILE);
+        assert!(cpu_time() - busy < AWHILE / 4, "it did not sleep while it waited");
+    };
+    sleeps(&mut || child.wait_timeout(AWHILE).expect("wait").is_none());
+    let mut set = WaitSet::new().expect("a set");
+    set.insert(child, ()).expect("insert");
+    assert!(set.try_wait().expect("wait").is_none(), "it is its tracer's");
+    sleeps(&mut || set.wait_timeout(AWHILE).expect("wait").is_none());
+    drop(go);
+    assert!(next(&mut set).status.expect("a status").success());
+    foreign::wait(tracer, 0).expect("wait");
+    observe::assert_no_orphans();
+}
+
+/// The same for a child whose output is captured.
+pub fn captured_traced(_: &[String]) {
+    let (input, writer) = std::io::pipe().expect("a pipe");
+    let (said, says) = std::io::pipe().expect("a pipe");
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "echo $$ >&2; exec cat"]).stdin(input).stderr(says);
+    let capture = std::thread::spawn(move || {
+        // With a limit it watches the child's end.
+        let captured = command.capture(&Capture::new().timeout(LONG)).expect("capture");
+        (captured.status.success(), cpu_time())
+    });
+    let mut pid = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut pid).expect("read");
+    let pid = pid.trim().parse().expect("a number");
+    let Some((tracer, go)) = trace(pid) else { return };
+    drop(writer);
+    eventually("its end", || observe::state_of(pid) == Some('Z'));
+    std::thread::sleep(AWHILE);
+    drop(go);
+    let (success, busy) = capture.join().expect("no panic");
+    assert!(success && busy < AWHILE / 4, "it did not sleep while it waited: {busy:?}");
+    foreign::wait(tracer, 0).expect("wait");
+    observe::assert_no_orphans();
+}
+
+/// Starts a process that traces the child until the pipe is closed.
+fn trace(pid: i32) -> Option<(i32, std::io::PipeWriter)> {
     let (mut read, write) = std::io::pipe().expect("a pipe");
     let (go_read, go) = std::io::pipe().expect("a pipe");
     // SAFETY: the copy makes system calls only, and leaves without the original's exit.
     let tracer = unsafe { libc::fork() };
     if tracer == 0 {
-        drop((read, go, input));
-        // SAFETY: traces a process by number; the kernel writes a byte; ends the copy.
+        // SAFETY: traces a process by number; the kernel writes a byte; closes descriptors of this copy; ends the copy.
         unsafe {
-            let seized = libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) == 0;
-            let mut byte = seized as u8;
-            libc::write(std::os::fd::AsRawFd::as_raw_fd(&write), (&raw const byte).cast(), 1);
-            libc::read(std::os::fd::AsRawFd::as_raw_fd(&go_read), (&raw mut byte).cast(), 1);
+            let mut byte = (libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) == 0) as u8;
+            libc::write(write.as_raw_fd(), (&raw const byte).cast(), 1);
+            let kept = go_read.as_raw_fd();
+            libc::syscall(libc::SYS_close_range, 3, kept - 1, 0);
+            libc::syscall(libc::SYS_close_range, kept + 1, i32::MAX, 0);
+            libc::read(kept, (&raw mut byte).cast(), 1);
             libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL);
             libc::_exit(0);
         }
@@ -326,25 +375,12 @@ pub fn traced(_: &[String]) {
     let mut seized = [0];
     std::io::Read::read_exact(&mut read, &mut seized).expect("read");
     if seized == [0] {
-        skip("a traced child in a set", "ptrace is refused here");
-        drop((go, input, child));
+        skip("a traced child", "ptrace is refused here");
+        drop(go);
         foreign::wait(tracer, 0).expect("wait");
-        return;
+        return None;
     }
-    let mut set = WaitSet::new().expect("a set");
-    set.insert(child, ()).expect("insert");
-    drop(input);
-    eventually("its end", || observe::state_of(pid) == Some('Z'));
-    assert!(set.try_wait().expect("wait").is_none(), "it is its tracer's");
-    let (started, busy) = (Instant::now(), cpu_time());
-    let limit = Duration::from_millis(400);
-    assert!(set.wait_timeout(limit).expect("wait").is_none());
-    assert!(started.elapsed() >= limit);
-    assert!(cpu_time() - busy < limit / 4, "it did not sleep while it waited");
-    drop(go);
-    assert!(next(&mut set).status.expect("a status").success());
-    foreign::wait(tracer, 0).expect("wait");
-    observe::assert_no_orphans();
+    Some((tracer, go))
 }
 
 /// The CPU time of this thread, which a busy loop would use.

@@ -257,9 +257,11 @@ class Process:
             # It was reaped by other code. asyncio warns in the same words and uses 255.
             warnings.warn(f"the exit status of process {self.pid} is lost: 255 is reported instead", RuntimeWarning, stacklevel=1)
             code = 255
-        if code is None:
-            return  # spurious wake-up
         self._loop.remove_reader(self._pidfd)
+        if code is None:
+            # A tracer is notified first. The pidfd is readable meanwhile.
+            self._loop.call_later(0.02, self._watch)
+            return
         self._returncode = code
         self._handle = None  # closes the pidfd, also if the caller keeps this object
         self._ended.set_result(code)

@@ -480,8 +480,18 @@ impl Child {
         if let Some(answer) = self.known() {
             return answer.map(Some);
         }
+        /// Between two looks at a child that has ended, of which its tracer is notified first: see `ptrace(2)`.
+        const TRACED: Duration = Duration::from_millis(20);
+        let deadline = Instant::now().checked_add(limit);
         wait::wait_ended(self.inner.pid, self.inner.pidfd.as_ref(), limit)?;
-        self.try_wait()
+        loop {
+            let status = self.try_wait()?;
+            let left = deadline.map_or(TRACED, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if status.is_some() || left.is_zero() {
+                return Ok(status);
+            }
+            sys::pause(left.min(TRACED));
+        }
     }
 
     /// Whether a seccomp filter of the child may have killed it in exec. Only before it is reaped can that be seen.

@@ -42,16 +42,16 @@ pub(super) fn capture(started: io::Result<Begun>) -> impl Future<Output = io::Re
 
 /// The loop of a blocking capture, with turns that do not sleep.
 async fn to_the_end(run: &mut CaptureRun<'_>) -> io::Result<bool> {
-    let is_blind = run.begin()?;
+    run.begin()?;
     // One descriptor for all: ready when one of them is.
     // SAFETY: it owns the descriptor.
     let all = unsafe { AsyncFd::register_with_interest(together(run)?, Interest::READABLE) }?;
     loop {
         let patience = match run.next()? {
             Next::Done(held_open) => return Ok(held_open),
-            Next::Turn(patience) => run.limited(patience, is_blind),
+            Next::Turn(patience) => run.limited(patience),
         };
-        if run.turn(Some(Duration::ZERO), is_blind)? {
+        if run.turn(Some(Duration::ZERO))? {
             // A program that writes without end must not keep the thread from other tasks.
             tokio::task::yield_now().await;
             continue;

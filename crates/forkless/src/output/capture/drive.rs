@@ -128,6 +128,9 @@ pub(crate) struct CaptureRun<'a> {
     polled: Vec<(What, PollFlags)>,
     /// When the last child was found to have ended.
     ended: Option<Instant>,
+    /// A child has no pidfd, or a readable one and cannot be reaped yet, because its tracer is notified first. So all are looked at again
+    /// and again.
+    is_blind: bool,
 }
 
 impl Drive {
@@ -163,7 +166,7 @@ impl<'a> CaptureRun<'a> {
         drive.watches |= children.iter().any(Child::has_group);
         let deadline = drive.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let (stage, input_left, polled) = (Stage::Runs(deadline), drive.input_left, Vec::with_capacity(4));
-        Self { drive, children, stage, timed_out: false, input_left, sent: None, polled, ended: None }
+        Self { drive, children, stage, timed_out: false, input_left, sent: None, polled, ended: None, is_blind: false }
     }
 
     /// The result of the loop, or the error that has ended it: the children are killed and reaped then.
@@ -186,17 +189,17 @@ impl<'a> CaptureRun<'a> {
 
     /// Returns whether another process holds the streams open.
     fn go(&mut self) -> io::Result<bool> {
-        let is_blind = self.begin()?;
+        self.begin()?;
         loop {
             match self.next()? {
                 Next::Done(held_open) => return Ok(held_open),
-                Next::Turn(patience) => _ = self.turn(patience, is_blind)?,
+                Next::Turn(patience) => _ = self.turn(patience)?,
             }
         }
     }
 
-    /// Before the first turn. Returns whether a child has no pidfd.
-    pub(crate) fn begin(&mut self) -> io::Result<bool> {
+    /// Before the first turn.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
         if let Some(input) = &self.drive.input {
             ioctl_fionbio(&input.pipe, true)?;
         }
@@ -206,7 +209,8 @@ impl<'a> CaptureRun<'a> {
         }
         // Most programs take a short input at once.
         self.feed()?;
-        Ok(self.drive.watches && self.children.iter_mut().any(|child| child.pidfd_or_open().is_err()))
+        self.is_blind = self.drive.watches && self.children.iter_mut().any(|child| child.pidfd_or_open().is_err());
+        Ok(())
     }
 
     pub(crate) fn next(&mut self) -> io::Result<Next> {
@@ -232,7 +236,7 @@ impl<'a> CaptureRun<'a> {
         let opened =
             self.drive.readers.iter().enumerate().filter_map(|(n, reader)| Some((n, reader.as_ref()?.open()?)));
         let outputs = opened.map(|(n, fd)| (What::Output(n), PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        let is_waiting = self.drive.watches && self.ended.is_none();
+        let is_waiting = self.drive.watches && self.ended.is_none() && !self.is_blind;
         let running = self.children.iter().enumerate().filter(move |(_, child)| is_waiting && child.is_running());
         let ends = running
             .filter_map(|(n, child)| Some((What::End(n), PollFd::from_borrowed_fd(child.pidfd()?, PollFlags::IN))));
@@ -334,8 +338,8 @@ impl<'a> CaptureRun<'a> {
     }
 
     /// Sleeps until something happens, or for so long, and handles it. Returns whether something has happened.
-    pub(crate) fn turn(&mut self, patience: Option<Duration>, blind: bool) -> io::Result<bool> {
-        let patience = self.limited(patience, blind);
+    pub(crate) fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
+        let patience = self.limited(patience);
         let mut polled = std::mem::take(&mut self.polled);
         polled.clear();
         let mut fds = Vec::with_capacity(4);
@@ -354,12 +358,15 @@ impl<'a> CaptureRun<'a> {
             match *what {
                 What::Input => self.feed()?,
                 What::Output(n) => self.take(n)?,
-                What::End(n) => self.reap_if_ended(n)?,
+                What::End(n) => {
+                    self.reap_if_ended(n)?;
+                    self.is_blind |= self.children[n].is_running();
+                }
             }
         }
         let has_happened = polled.iter().any(|(_, events)| !events.is_empty());
         self.polled = polled;
-        if blind {
+        if self.is_blind {
             (0..self.children.len()).try_for_each(|n| self.reap_if_ended(n))?;
         }
         if self.drive.watches && self.ended.is_none() && !self.children.iter().any(Child::is_running) {
@@ -370,10 +377,10 @@ impl<'a> CaptureRun<'a> {
         Ok(has_happened)
     }
 
-    /// Children without a pidfd are looked at again and again.
-    pub(crate) fn limited(&self, patience: Option<Duration>, blind: bool) -> Option<Duration> {
+    /// How long a turn may take, if so long is left.
+    pub(crate) fn limited(&self, patience: Option<Duration>) -> Option<Duration> {
         const POLL_INTERVAL: Duration = Duration::from_millis(20);
-        let is_looked_at = blind && self.ended.is_none();
+        let is_looked_at = self.is_blind && self.ended.is_none();
         if is_looked_at { Some(patience.map_or(POLL_INTERVAL, |time| time.min(POLL_INTERVAL))) } else { patience }
     }
 
