@@ -3,6 +3,7 @@
 use super::super::contestant::Contestant;
 
 /// The engine of a method.
+#[derive(Clone, Copy)]
 pub(super) struct EngineSource {
     pub(super) contestant: Contestant,
     pub(super) file: &'static str,
@@ -22,32 +23,46 @@ impl EngineSource {
     }
 }
 
-const CPYTHON: EngineSource = EngineSource {
-    contestant: Contestant::CPython,
-    file: "engine.py",
-    text: include_str!("../../engines/cpython/engine.py"),
-    build: None,
-    run: &["python3", "-I", "@/engine.py", "subprocess"],
-    environment: &[],
-};
+type Words = &'static [&'static str];
 
-const PERL: EngineSource = EngineSource {
-    contestant: Contestant::PerlSystem,
-    file: "engine.pl",
-    text: include_str!("../../engines/perl/engine.pl"),
-    build: None,
-    run: &["perl", "@/engine.pl", "system"],
-    environment: &[],
-};
+const fn engine(
+    contestant: Contestant,
+    file: &'static str,
+    text: &'static str,
+    build: Option<Words>,
+    run: Words,
+) -> EngineSource {
+    EngineSource { contestant, file, text, build, run, environment: &[] }
+}
 
-const NODE: EngineSource = EngineSource {
-    contestant: Contestant::NodeSpawn,
-    file: "engine.js",
-    text: include_str!("../../engines/node/engine.js"),
-    build: None,
-    run: &["node", "@/engine.js", "spawn"],
-    environment: &[],
-};
+/// The same engine for another method.
+const fn like(first: EngineSource, contestant: Contestant, run: Words) -> EngineSource {
+    EngineSource { contestant, run, ..first }
+}
+
+const CPYTHON: EngineSource = engine(
+    Contestant::CPython,
+    "engine.py",
+    include_str!("../../engines/cpython/engine.py"),
+    None,
+    &["python3", "-I", "@/engine.py", "subprocess"],
+);
+
+const PERL: EngineSource = engine(
+    Contestant::PerlSystem,
+    "engine.pl",
+    include_str!("../../engines/perl/engine.pl"),
+    None,
+    &["perl", "@/engine.pl", "system"],
+);
+
+const NODE: EngineSource = engine(
+    Contestant::NodeSpawn,
+    "engine.js",
+    include_str!("../../engines/node/engine.js"),
+    None,
+    &["node", "@/engine.js", "spawn"],
+);
 
 /// The file name of the preload library, and the variable that loads it.
 pub(super) const PRELOAD: &str = "libforkless_preload.so";
@@ -64,108 +79,64 @@ const PRELOADED: EngineSource = EngineSource {
 
 /// All engines, grouped by language.
 pub(super) const SOURCES: [EngineSource; 25] = [
-    EngineSource {
-        contestant: Contestant::Go,
-        file: "engine.go",
-        text: include_str!("../../engines/go/main.go"),
-        build: Some(&["go", "build", "-o", "engine-go", "engine.go"]),
-        run: &["@/engine-go"],
-        environment: &[],
-    },
+    engine(
+        Contestant::Go,
+        "engine.go",
+        include_str!("../../engines/go/main.go"),
+        Some(&["go", "build", "-o", "engine-go", "engine.go"]),
+        &["@/engine-go"],
+    ),
     CPYTHON,
-    EngineSource {
-        contestant: Contestant::CPythonAsyncio,
-        run: &["python3", "-I", "@/engine.py", "asyncio"],
-        ..CPYTHON
-    },
+    like(CPYTHON, Contestant::CPythonAsyncio, &["python3", "-I", "@/engine.py", "asyncio"]),
     PERL,
-    EngineSource { contestant: Contestant::PerlBackticks, run: &["perl", "@/engine.pl", "backticks"], ..PERL },
-    EngineSource { contestant: Contestant::PerlFastSpawn, run: &["perl", "@/engine.pl", "fastspawn"], ..PERL },
-    EngineSource { contestant: Contestant::PerlIpcRun, run: &["perl", "@/engine.pl", "ipc-run"], ..PERL },
+    like(PERL, Contestant::PerlBackticks, &["perl", "@/engine.pl", "backticks"]),
+    like(PERL, Contestant::PerlFastSpawn, &["perl", "@/engine.pl", "fastspawn"]),
+    like(PERL, Contestant::PerlIpcRun, &["perl", "@/engine.pl", "ipc-run"]),
     NODE,
-    EngineSource { contestant: Contestant::NodeSpawnSync, run: &["node", "@/engine.js", "spawnSync"], ..NODE },
-    EngineSource {
-        contestant: Contestant::Java,
-        file: "Engine.java",
-        text: include_str!("../../engines/java/Engine.java"),
-        build: Some(&["javac", "-d", ".", "Engine.java"]),
+    like(NODE, Contestant::NodeSpawnSync, &["node", "@/engine.js", "spawnSync"]),
+    engine(
+        Contestant::Java,
+        "Engine.java",
+        include_str!("../../engines/java/Engine.java"),
+        Some(&["javac", "-d", ".", "Engine.java"]),
         // The requested memory is outside the heap.
-        run: &["java", "-XX:MaxDirectMemorySize=1t", "-cp", "@", "Engine"],
-        environment: &[],
-    },
-    EngineSource {
-        contestant: Contestant::Glib,
-        file: "glib.c",
-        text: include_str!("../../engines/glib/engine.c"),
-        build: Some(&["sh", "-c", "cc -O2 -pthread -o engine-glib glib.c $(pkg-config --cflags --libs glib-2.0)"]),
-        run: &["@/engine-glib"],
-        environment: &[],
-    },
-    EngineSource {
-        contestant: Contestant::Libuv,
-        file: "libuv.c",
-        text: include_str!("../../engines/libuv/engine.c"),
-        build: Some(&["cc", "-O2", "-o", "engine-libuv", "libuv.c", "-luv"]),
-        run: &["@/engine-libuv"],
-        environment: &[],
-    },
-    EngineSource {
-        contestant: Contestant::ForklessPerlSystem,
-        run: &["perl", "@/engine.pl", "forkless-system"],
-        ..PERL
-    },
-    EngineSource {
-        contestant: Contestant::ForklessPerlBackticks,
-        run: &["perl", "@/engine.pl", "forkless-backticks"],
-        ..PERL
-    },
-    EngineSource {
-        contestant: Contestant::ForklessPerlFastSpawn,
-        run: &["perl", "@/engine.pl", "forkless-fastspawn"],
-        ..PERL
-    },
-    EngineSource {
-        contestant: Contestant::ForklessCPython,
-        run: &["python3", "-I", "@/engine.py", "forkless"],
-        ..CPYTHON
-    },
-    EngineSource {
-        contestant: Contestant::ForklessCPythonRun,
-        run: &["python3", "-I", "@/engine.py", "forkless-run"],
-        ..CPYTHON
-    },
-    EngineSource {
-        contestant: Contestant::ForklessCPythonAsyncio,
-        run: &["python3", "-I", "@/engine.py", "forkless-asyncio"],
-        ..CPYTHON
-    },
-    EngineSource { contestant: Contestant::ForklessNodeSpawn, run: &["node", "@/engine.js", "forkless-spawn"], ..NODE },
-    EngineSource {
-        contestant: Contestant::ForklessNodeSpawnSync,
-        run: &["node", "@/engine.js", "forkless-spawnSync"],
-        ..NODE
-    },
+        &["java", "-XX:MaxDirectMemorySize=1t", "-cp", "@", "Engine"],
+    ),
+    engine(
+        Contestant::Glib,
+        "glib.c",
+        include_str!("../../engines/glib/engine.c"),
+        Some(&["sh", "-c", "cc -O2 -pthread -o engine-glib glib.c $(pkg-config --cflags --libs glib-2.0)"]),
+        &["@/engine-glib"],
+    ),
+    engine(
+        Contestant::Libuv,
+        "libuv.c",
+        include_str!("../../engines/libuv/engine.c"),
+        Some(&["cc", "-O2", "-o", "engine-libuv", "libuv.c", "-luv"]),
+        &["@/engine-libuv"],
+    ),
+    like(PERL, Contestant::ForklessPerlSystem, &["perl", "@/engine.pl", "forkless-system"]),
+    like(PERL, Contestant::ForklessPerlBackticks, &["perl", "@/engine.pl", "forkless-backticks"]),
+    like(PERL, Contestant::ForklessPerlFastSpawn, &["perl", "@/engine.pl", "forkless-fastspawn"]),
+    like(CPYTHON, Contestant::ForklessCPython, &["python3", "-I", "@/engine.py", "forkless"]),
+    like(CPYTHON, Contestant::ForklessCPythonRun, &["python3", "-I", "@/engine.py", "forkless-run"]),
+    like(CPYTHON, Contestant::ForklessCPythonAsyncio, &["python3", "-I", "@/engine.py", "forkless-asyncio"]),
+    like(NODE, Contestant::ForklessNodeSpawn, &["node", "@/engine.js", "forkless-spawn"]),
+    like(NODE, Contestant::ForklessNodeSpawnSync, &["node", "@/engine.js", "forkless-spawnSync"]),
     PRELOADED,
-    EngineSource {
-        contestant: Contestant::ForklessPreloadClosefrom,
-        run: &["/proc/self/exe", "--serve", "posix_spawn-closefrom", "--"],
-        ..PRELOADED
-    },
+    like(
+        PRELOADED,
+        Contestant::ForklessPreloadClosefrom,
+        &["/proc/self/exe", "--serve", "posix_spawn-closefrom", "--"],
+    ),
     EngineSource {
         contestant: Contestant::ForklessPreloadStdio,
         environment: &[LOADED, ("FORKLESS_INHERIT", "stdio")],
         ..PRELOADED
     },
-    EngineSource {
-        contestant: Contestant::ForklessPreloadSystem,
-        run: &["/proc/self/exe", "--serve", "system", "--"],
-        ..PRELOADED
-    },
-    EngineSource {
-        contestant: Contestant::ForklessPreloadPopen,
-        run: &["/proc/self/exe", "--serve", "popen", "--"],
-        ..PRELOADED
-    },
+    like(PRELOADED, Contestant::ForklessPreloadSystem, &["/proc/self/exe", "--serve", "system", "--"]),
+    like(PRELOADED, Contestant::ForklessPreloadPopen, &["/proc/self/exe", "--serve", "popen", "--"]),
 ];
 
 #[cfg(test)]

@@ -57,8 +57,7 @@ fn ctrl_c_does_not_end_forkless_before_a_program_that_handles_it() {
         for run in [PLAIN, GROUP, FOREGROUND] {
             let script =
                 r#"$| = 1; $SIG{INT} = sub { print "cau" . "ght\n"; exit 3 }; print "is-u" . "p\n"; sleep 1 while 1"#;
-            session.line(&format!("{run} perl -e '{script}'"));
-            session.expect("is-up");
+            session.starts(&format!("{run} perl -e '{script}'"));
             session.keys(CTRL_C);
             session.expect("caught");
             let text = session.prompt();
@@ -91,21 +90,14 @@ fn ctrl_backslash_ends_the_program_with_one_core_dump_at_most() {
 fn ctrl_z_stops_the_job_and_fg_continues_it() {
     with_shells("ctrl_z_stops_the_job_and_fg_continues_it", |session, _| {
         for run in [PLAIN, GROUP, FOREGROUND] {
-            session.line(&format!("{run} {CAT}"));
-            session.expect("is-up");
+            session.starts(&format!("{run} {CAT}"));
             for _ in 0..3 {
-                session.input("again");
-                session.expect("again\r\nagain");
-                session.keys(CTRL_Z);
-                session.expect("Stopped");
-                session.prompt();
-                session.line("fg");
-                session.expect("cat");
+                session.echoes("again");
+                session.stop();
+                session.continues("cat");
             }
-            session.input("again");
-            session.expect("again\r\nagain");
-            session.keys(CTRL_C);
-            session.prompt();
+            session.echoes("again");
+            session.press(CTRL_C);
             assert_eq!(session.status(), 130, "{run}");
         }
     });
@@ -129,22 +121,17 @@ fn ctrl_z_stops_the_jobs_of_the_runner() {
                 size() > before
             })
         };
-        session.line(&format!("$F parallel -u sh ::: {}", script.display()));
-        session.expect("is-up");
+        session.starts(&format!("$F parallel -u sh ::: {}", script.display()));
         for _ in 0..2 {
             assert!(grows());
-            session.keys(CTRL_Z);
-            session.expect("Stopped");
-            session.prompt();
+            session.stop();
             let stopped = size();
             std::thread::sleep(std::time::Duration::from_millis(300));
             assert_eq!(size(), stopped, "the job runs on");
-            session.line("fg");
-            session.expect("parallel");
+            session.continues("parallel");
         }
         assert!(grows());
-        session.keys(CTRL_C);
-        session.prompt();
+        session.press(CTRL_C);
     });
 }
 
@@ -183,22 +170,16 @@ fn bg_continues_the_program_without_the_terminal() {
         for run in [PLAIN, GROUP, FOREGROUND] {
             let script =
                 "echo is-u''p; read a; echo re''ad $a; trap \"echo go''ne; exit\" USR1; while :; do sleep 0.01; done";
-            session.line(&format!("{run} bash -c '{script}'"));
-            session.expect("is-up");
+            session.starts(&format!("{run} bash -c '{script}'"));
             session.has_foreground(if run == PLAIN { "forkless" } else { "bash" });
-            session.keys(CTRL_Z);
-            session.expect("Stopped");
-            session.prompt();
+            session.stop();
             // It reads from the terminal, so it stops again. The shell has the terminal all the time.
             session.run("bg");
             session.child_stops();
-            session.line("fg");
-            session.expect("sh -c");
+            session.continues("sh -c");
             session.input("word");
             session.expect("read word");
-            session.keys(CTRL_Z);
-            session.expect("Stopped");
-            session.prompt();
+            session.stop();
             session.run("bg");
             session.run("echo the shell has the terminal");
             session.run("kill -USR1 %1");
@@ -220,12 +201,9 @@ fn a_job_that_is_stopped_as_soon_as_it_is_continued_stays_stopped() {
                 kill_process_group(job, signal).expect("alive");
             }
             session.child_stops();
-            session.line("fg");
-            session.expect("cat");
-            session.input("here");
-            session.expect("here\r\nhere");
-            session.keys(CTRL_D);
-            session.prompt();
+            session.continues("cat");
+            session.echoes("here");
+            session.press(CTRL_D);
             assert_eq!(session.status(), 0, "{run}");
         }
     });
@@ -237,12 +215,9 @@ fn job_started_in_the_background_does_not_take_the_terminal() {
         for run in [PLAIN, GROUP, FOREGROUND] {
             session.run(&format!("{run} cat &"));
             session.child_stops();
-            session.line("fg");
-            session.expect("cat");
-            session.input("here");
-            session.expect("here\r\nhere");
-            session.keys(CTRL_D);
-            session.prompt();
+            session.continues("cat");
+            session.echoes("here");
+            session.press(CTRL_D);
             assert_eq!(session.status(), 0, "{run}");
         }
     });
@@ -278,16 +253,14 @@ fn ctrl_z_is_not_lost_when_the_program_gets_the_terminal() {
         $word = <STDIN>; print "re" . "ad $word"; await(); sigprocmask(SIG_UNBLOCK, $z); print "continu" . "ed\n""#;
     let script = script.replace('\n', " ");
     with_shells("ctrl_z_is_not_lost_when_the_program_gets_the_terminal", |session, _| {
-        session.line(&format!("{GROUP} perl -e '{script}'"));
-        session.expect("is-up");
+        session.starts(&format!("{GROUP} perl -e '{script}'"));
         session.keys(CTRL_Z);
         session.expect("waits");
         session.input("word");
         session.expect("read word");
         session.expect("Stopped");
         session.prompt();
-        session.line("fg");
-        session.expect("continued");
+        session.continues("continued");
         session.prompt();
         assert_eq!(session.status(), 0);
     });
@@ -301,12 +274,9 @@ fn stop_of_the_program_alone_stops_the_job() {
             session.expect("is-up");
             session.expect("Stopped");
             session.prompt();
-            session.line("fg");
-            session.expect("continued");
-            session.input("word");
-            session.expect("word\r\nword");
-            session.keys(CTRL_C);
-            session.prompt();
+            session.continues("continued");
+            session.echoes("word");
+            session.press(CTRL_C);
         }
     });
 }
@@ -315,19 +285,12 @@ fn stop_of_the_program_alone_stops_the_job() {
 fn ctrl_z_in_a_pipeline_stops_all_of_it() {
     with_shells("ctrl_z_in_a_pipeline_stops_all_of_it", |session, _| {
         for run in [PLAIN, GROUP, FOREGROUND] {
-            session.line(&format!("{run} {CAT} | cat"));
-            session.expect("is-up");
-            session.input("one");
-            session.expect("one\r\none");
-            session.keys(CTRL_Z);
-            session.expect("Stopped");
-            session.prompt();
-            session.line("fg");
-            session.expect("| cat");
-            session.input("two");
-            session.expect("two\r\ntwo");
-            session.keys(CTRL_C);
-            session.prompt();
+            session.starts(&format!("{run} {CAT} | cat"));
+            session.echoes("one");
+            session.stop();
+            session.continues("| cat");
+            session.echoes("two");
+            session.press(CTRL_C);
         }
     });
 }
@@ -344,8 +307,7 @@ fn pty_is_stopped_by_a_signal_and_leaves_the_terminal_as_it_was() {
             // Typed lines are shown again: the mode is not the raw one.
             session.run("echo between");
             session.pty.resize(PtySize::new(12, 34)).expect("resize");
-            session.line("fg");
-            session.expect("stty size");
+            session.continues("stty size");
             session.children_run();
         }
         session.keys("\r");
@@ -404,16 +366,11 @@ fn own_group_in_a_script_uses_the_terminal() {
         let script = format!("{name} {}", script.display());
         session.line(&script);
         session.expect("start");
-        session.input("one");
-        session.expect("one\r\none");
+        session.echoes("one");
         // Ctrl-Z stops the script too, as without forkless.
-        session.keys(CTRL_Z);
-        session.expect("Stopped");
-        session.prompt();
-        session.line("fg");
-        session.expect("script");
-        session.input("two");
-        session.expect("two\r\ntwo");
+        session.stop();
+        session.continues("script");
+        session.echoes("two");
         session.keys(CTRL_D);
         session.expect("st=0");
         session.line("word");
@@ -422,8 +379,7 @@ fn own_group_in_a_script_uses_the_terminal() {
         // As every program in a group of its own, it gets Ctrl-C alone.
         session.line(&script);
         session.expect("start");
-        session.input("one");
-        session.expect("one\r\none");
+        session.echoes("one");
         session.keys(CTRL_C);
         session.expect("st=130");
         session.input("word");
@@ -439,8 +395,7 @@ fn change_of_the_size_reaches_the_program_once() {
     with_shells("change_of_the_size_reaches_the_program_once", |session, _| {
         for (index, run) in [PLAIN, GROUP, FOREGROUND].into_iter().enumerate() {
             let script = r#"$| = 1; $SIG{WINCH} = sub { system "stty size </dev/tty"; print "fi" . "n\n" }; print "is-u" . "p\n"; sleep 1 while 1"#;
-            session.line(&format!("{run} perl -e '{script}'"));
-            session.expect("is-up");
+            session.starts(&format!("{run} perl -e '{script}'"));
             let rows = 30 + index as u16;
             session.pty.resize(PtySize::new(rows, 90)).expect("resize");
             session.expect(&format!("{rows} 90"));
@@ -468,13 +423,9 @@ fn closed_and_full_pipes() {
             session.line(&format!("{run} sh -c 'echo is-u''p >&2; exec yes' | {ALIVE}"));
             session.expect("is-up");
             session.expect("is-up");
-            session.keys(CTRL_Z);
-            session.expect("Stopped");
-            session.prompt();
-            session.line("fg");
-            session.expect("back");
-            session.keys(CTRL_C);
-            session.prompt();
+            session.stop();
+            session.continues("back");
+            session.press(CTRL_C);
             session.run(&format!("{run} cat <&-"));
             session.run(&format!("{run} cat </dev/null"));
             assert_eq!(session.status(), 0);
@@ -500,19 +451,12 @@ fn nested_runs_stop_and_continue_together() {
         let pairs =
             [[PLAIN, PLAIN], [PLAIN, FOREGROUND], [FOREGROUND, PLAIN], [FOREGROUND, FOREGROUND], [GROUP, GROUP]];
         for [outer, inner] in pairs {
-            session.line(&format!("{outer} {inner} {CAT}"));
-            session.expect("is-up");
-            session.input("one");
-            session.expect("one\r\none");
-            session.keys(CTRL_Z);
-            session.expect("Stopped");
-            session.prompt();
-            session.line("fg");
-            session.expect("cat");
-            session.input("two");
-            session.expect("two\r\ntwo");
-            session.keys(CTRL_C);
-            session.prompt();
+            session.starts(&format!("{outer} {inner} {CAT}"));
+            session.echoes("one");
+            session.stop();
+            session.continues("cat");
+            session.echoes("two");
+            session.press(CTRL_C);
             assert_eq!(session.status(), 130, "{outer} {inner}");
         }
     });
@@ -524,15 +468,10 @@ fn interactive_shell_as_the_program() {
         for run in [PLAIN, GROUP, FOREGROUND, "$F run --timeout 100 --pty"] {
             let shell = if name == "bash" { "bash --norc --noprofile -i" } else { "dash -i" };
             session.run(&format!("{run} {shell}"));
-            session.line(ALIVE);
-            session.expect("is-up");
-            session.keys(CTRL_Z);
-            session.expect("Stopped");
-            session.prompt();
-            session.line("fg");
-            session.expect("back");
-            session.keys(CTRL_C);
-            session.prompt();
+            session.starts(ALIVE);
+            session.stop();
+            session.continues("back");
+            session.press(CTRL_C);
             session.run("exit 6");
             assert_eq!(session.status(), 6, "{run}");
         }
@@ -557,15 +496,10 @@ fn under_script() {
 
 /// A program that a user stops, continues and ends.
 fn keys_work(session: &mut Session, run: &str) {
-    session.line(&format!("{run} {ALIVE}"));
-    session.expect("is-up");
-    session.keys(CTRL_Z);
-    session.expect("Stopped");
-    session.prompt();
-    session.line("fg");
-    session.expect("back");
-    session.keys(CTRL_C);
-    session.prompt();
+    session.starts(&format!("{run} {ALIVE}"));
+    session.stop();
+    session.continues("back");
+    session.press(CTRL_C);
     assert_eq!(session.status(), 130, "{run}");
 }
 
@@ -634,8 +568,7 @@ fn ctrl_c_ends_a_parallel_make() {
             for _ in 0..4 {
                 session.expect("is on");
             }
-            session.keys(CTRL_C);
-            session.prompt();
+            session.press(CTRL_C);
             session.children_end();
             assert_ne!(session.status(), 0);
             session.run("make -j4 quick");

@@ -29,6 +29,17 @@ pub(crate) enum WakeKind {
     Pool,
 }
 
+const KINDS: [WakeKind; 8] = [
+    WakeKind::Child,
+    WakeKind::Out,
+    WakeKind::Err,
+    WakeKind::In,
+    WakeKind::Control,
+    WakeKind::Source,
+    WakeKind::Remote,
+    WakeKind::Pool,
+];
+
 /// A descriptor that is ready.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
@@ -50,16 +61,6 @@ impl Token {
     }
 
     fn from_data(data: EventData) -> Option<Self> {
-        const KINDS: [WakeKind; 8] = [
-            WakeKind::Child,
-            WakeKind::Out,
-            WakeKind::Err,
-            WakeKind::In,
-            WakeKind::Control,
-            WakeKind::Source,
-            WakeKind::Remote,
-            WakeKind::Pool,
-        ];
         let data = data.u64();
         let kind = *KINDS.get((data >> 29 & 7) as usize)?;
         Some(Self { kind, slot: (data & SLOT) as usize, turn: (data >> 32) as u32 })
@@ -123,16 +124,7 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_from_its_number() {
-        for kind in [
-            WakeKind::Child,
-            WakeKind::Out,
-            WakeKind::Err,
-            WakeKind::In,
-            WakeKind::Control,
-            WakeKind::Source,
-            WakeKind::Remote,
-            WakeKind::Pool,
-        ] {
+        for kind in KINDS {
             let token = Token { kind, slot: 123_456, turn: u32::MAX };
             let back = Token::from_data(token.to_data()).expect("a token");
             assert_eq!((back.kind, back.slot, back.turn), (kind, 123_456, u32::MAX));

@@ -90,6 +90,37 @@ impl Session {
         self.keys("\n");
     }
 
+    /// Runs a line whose program says that it is up.
+    pub(crate) fn starts(&mut self, line: &str) {
+        self.line(line);
+        self.expect("is-up");
+    }
+
+    /// Presses a key that ends the job in the foreground.
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keys(keys);
+        self.prompt();
+    }
+
+    /// The program, cat, reads a line and writes it.
+    pub(crate) fn echoes(&mut self, line: &str) {
+        self.input(line);
+        self.expect(&format!("{line}\r\n{line}"));
+    }
+
+    /// Stops the job in the foreground.
+    pub(crate) fn stop(&mut self) {
+        self.keys(CTRL_Z);
+        self.expect("Stopped");
+        self.prompt();
+    }
+
+    /// Continues the last job in the foreground, until it shows this.
+    pub(crate) fn continues(&mut self, shown: &str) {
+        self.line("fg");
+        self.expect(shown);
+    }
+
     /// Types a line for a program. The shell must have set the terminal up for it: bash itself reads in another mode, and a
     /// change of the mode spoils what was typed before.
     pub(crate) fn input(&mut self, line: &str) {
