@@ -1,6 +1,6 @@
 //! Tasks for developers and for CI: tests, checks, installation, benchmarks and generated pages (`cargo xtask --help`).
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -176,8 +176,9 @@ fn task() -> Result<()> {
 const FEATURES: &str = "forkless/tokio,forkless-cli/suites";
 
 fn ci(target: &Path) -> Result<()> {
-    require("gcc", "it builds the C methods of the benchmark: apt-get install gcc libc6-dev")?;
-    println!("== sizes");
+    let gcc = Command::new("gcc").arg("--version").stdout(Stdio::null()).status();
+    ensure!(gcc.is_ok_and(|status| status.success()), "gcc is missing: apt-get install gcc libc6-dev");
+    heading("sizes");
     sizes::run()?;
     step("format", cargo(&["fmt", "--all", "--", "--check"]))?;
     let models = ["fmt", "--manifest-path", "tests/loom/Cargo.toml", "--all", "--", "--check"];
@@ -199,7 +200,7 @@ fn ci(target: &Path) -> Result<()> {
     let docs = ["test", "--quiet", "--locked", "--package", "forkless", "--no-default-features", "--doc"];
     step("examples without features", &mut cargo(&docs))?;
     step("fuzz targets", &mut fuzz::check(target))?;
-    println!("== build of the models");
+    heading("build of the models");
     models::with_loom("build", target)?;
     let check = ["semver-checks", "--workspace", "--exclude", "forkless-core", "--all-features", "--baseline-rev"];
     match version::released() {
@@ -209,20 +210,20 @@ fn ci(target: &Path) -> Result<()> {
     let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES, "--locked"];
     step("docs", cargo(&docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     test(&[], Install::Missing, true, target)?;
-    println!("== Debian 13");
+    heading("Debian 13");
     if nix::unistd::geteuid().is_root() {
         distros::run(&distros::Options::of_ci()?, target)?;
     } else {
         println!("SKIPPED: tests in Debian 13 because this user is not root");
     }
-    println!("== models");
+    heading("models");
     if models::has_spin() {
         models::run(&[], target)?;
     } else {
         println!("SKIPPED: the models of docs/design/models because spin is missing");
         models::with_loom("run", target)?;
     }
-    println!("== planted faults");
+    heading("planted faults");
     mutants::run(&mutants::Options::central(), target)?;
     let quick = ["--quick", "--no-progress", "--out", "target/bench-ci"];
     // Use the modules of the tests: this short run is only a check, and its figures are not used.
@@ -284,13 +285,6 @@ fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Resul
     suite::run(command, names, retry)
 }
 
-fn require(program: &str, why: &str) -> Result<()> {
-    match Command::new(program).arg("--version").stdout(Stdio::null()).status() {
-        Ok(status) if status.success() => Ok(()),
-        _ => bail!("{program} is missing: {why}"),
-    }
-}
-
 /// With signals as in a terminal: tests that signal a program would wait for ever under nohup(1), or in the background of a script.
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new("env");
@@ -299,9 +293,15 @@ fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// With the time since the first one.
+fn heading(name: &str) {
+    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    println!("== {name} ({} s)", START.elapsed().as_secs());
+}
+
 fn step(name: &str, command: impl std::borrow::BorrowMut<Command>) -> Result<()> {
     let mut command = command;
-    println!("== {name}");
+    heading(name);
     let status = command.borrow_mut().status().with_context(|| name.to_owned())?;
     if !status.success() {
         bail!("{name}: {status}");
