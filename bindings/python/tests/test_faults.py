@@ -679,7 +679,7 @@ def traced(pid):
         tracer.communicate()
 
 
-@pytest.mark.parametrize("start", [forkless.Popen, lambda *words, **more: forkless.Prepared(*words, **more).spawn()])
+@pytest.mark.parametrize("start", [forkless.Popen, lambda *words, **more: forkless.prepare(*words, **more).spawn()])
 def test_a_wait_for_a_child_that_its_tracer_has_ends_in_time(start):
     reads, writes = os.pipe()
     child = start(["cat"], stdin=reads)
