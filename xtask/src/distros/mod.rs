@@ -88,7 +88,7 @@ pub fn page(root: &Path) -> Result<String> {
         let part = parts.iter().find(|part| part.name == name)?;
         part.not_run.get(version).map(|why| format!("not run: {why}"))
     };
-    let table = page::PageTable { system: "Debian", rows: &names, not_run: &not_run, lists_skips: false };
+    let table = page::PageTable { system: "Debian", rows: &names, not_run: &not_run };
     page::with_table(root, RECORD, &table)
 }
 

@@ -2,7 +2,6 @@
 
 use super::record::{self, Job, Kernel};
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ const END: &str = "<!-- Up to here. -->";
 /// A file cannot be read, or the page has no marks.
 pub fn page(root: &Path) -> Result<String> {
     let kernels: Vec<&str> = super::suites::names().collect();
-    let table = PageTable { system: "Linux", rows: &kernels, not_run: &|_, _| None, lists_skips: true };
+    let table = PageTable { system: "Linux", rows: &kernels, not_run: &|_, _| None };
     with_table(root, record::KERNELS, &table)
 }
 
@@ -28,8 +27,6 @@ pub struct PageTable<'a> {
     pub rows: &'a [&'a str],
     /// Why this row is not run in this version.
     pub not_run: &'a dyn Fn(&str, &str) -> Option<String>,
-    /// Below the table: what was skipped.
-    pub lists_skips: bool,
 }
 
 /// The page with one of the tables replaced by that of the newest record.
@@ -46,7 +43,7 @@ pub fn with_table(root: &Path, what: &str, table: &PageTable<'_>) -> Result<Stri
     Ok(format!("{before}{begin}\n\n[Record](../{})\n\n{table}\n{END}{after}", file.display()))
 }
 
-fn markdown(kernels: &[Kernel], &PageTable { system, rows, not_run, lists_skips }: &PageTable<'_>) -> String {
+fn markdown(kernels: &[Kernel], &PageTable { system, rows, not_run }: &PageTable<'_>) -> String {
     let heads: Vec<&str> = kernels.iter().map(|kernel| kernel.version.as_str()).collect();
     let mut text = format!("| {system} | {} |\n| --- |{}\n", heads.join(" | "), " --- |".repeat(kernels.len()));
     for name in rows {
@@ -64,30 +61,16 @@ fn markdown(kernels: &[Kernel], &PageTable { system, rows, not_run, lists_skips 
             let _ = write!(text, "\n{system} {}, failed:\n\n{failures}", kernel.version);
         }
     }
-    let skips = skips(kernels);
-    if lists_skips && !skips.is_empty() {
-        let _ = write!(text, "\nSkipped:\n\n{skips}");
-    }
     text
-}
-
-/// Each once, with the kernels.
-fn skips(kernels: &[Kernel]) -> String {
-    let mut all = BTreeMap::<(&str, &str), Vec<&str>>::new();
-    for kernel in kernels {
-        for (job, line) in kernel.jobs.iter().flat_map(|job| job.skipped.keys().map(move |line| (job, line))) {
-            all.entry((&job.name, line)).or_default().push(&kernel.version);
-        }
-    }
-    all.iter().map(|((job, line), versions)| format!("- {job}, {}: {line}\n", versions.join(", "))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
-    fn a_table_has_a_column_for_each_kernel_and_a_line_for_each_skip() {
+    fn a_table_has_a_column_for_each_kernel() {
         let job = |passed| {
             let skipped = BTreeMap::from([("x because y".to_owned(), 2)]);
             Job { name: "faults".into(), more_passed: passed, skipped, ..Job::default() }
@@ -98,12 +81,10 @@ mod tests {
             &PageTable {
                 system: "Linux",
                 rows: &["faults"],
-                lists_skips: true,
                 not_run: &|_, version| (version == "7.2").then(|| "none".to_owned()),
             },
         );
         assert!(text.contains("| Linux | 5.10 | 6.1 | 7.2 |\n| --- | --- | --- | --- |\n"), "{text}");
         assert!(text.contains("| faults | 3 passed, 2 skipped | 4 passed, 2 skipped | none |\n"), "{text}");
-        assert!(text.contains("\nSkipped:\n\n- faults, 5.10, 6.1: x because y\n"), "{text}");
     }
 }
