@@ -30,16 +30,21 @@ fn block_signals() {
     }
 }
 
-/// The private anonymous mappings that can be written to. Allocates nothing.
-fn private_memory(mut each: impl FnMut(u64, u64)) {
+/// The list of mappings. A host keeps it open: a scenario would take what comes and goes for a leak.
+fn open_maps() -> i32 {
+    // SAFETY: a new descriptor.
+    unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }
+}
+
+/// The private anonymous mappings in `maps` that can be written to. Allocates nothing.
+fn private_memory(maps: i32, mut each: impl FnMut(u64, u64)) {
     let (mut text, mut length) = ([0_u8; 1 << 17], 0);
     // SAFETY: reads into the buffer.
     unsafe {
-        let file = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        while let more @ 1.. = libc::read(file, text[length..].as_mut_ptr().cast(), text.len() - length) {
+        libc::lseek(maps, 0, libc::SEEK_SET);
+        while let more @ 1.. = libc::read(maps, text[length..].as_mut_ptr().cast(), text.len() - length) {
             length += more as usize;
         }
-        libc::close(file);
     }
     for line in text[..length].split(|byte| *byte == b'\n') {
         let mut words = line.split(|byte| *byte == b' ');
@@ -106,10 +111,11 @@ fn serve(fd: i32) {
 /// All private memory is write-protected again and again, as for a snapshot; one thread gives each page back when it is written to.
 fn userfaultfd() -> bool {
     let Some(fd) = new_userfaultfd() else { return false };
+    let maps = open_maps();
     thread::spawn(move || {
         block_signals();
         for round in 0_u64.. {
-            protect_all(fd);
+            protect_all(fd, maps);
             // Until the next round.
             for _ in 0..round % 8 {
                 let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -123,9 +129,9 @@ fn userfaultfd() -> bool {
 }
 
 /// Protects all private memory but the calling thread's stack, and serves meanwhile. The calling thread must touch nothing else.
-fn protect_all(fd: i32) {
+fn protect_all(fd: i32, maps: i32) {
     let own = &raw const fd as u64;
-    private_memory(|from, to| {
+    private_memory(maps, |from, to| {
         if !(from..to).contains(&own) {
             protect(fd, from, to);
         }
@@ -145,6 +151,7 @@ pub fn killed_while_protected(_: &[String]) {
         let mut command = Command::new(programs.exits(4));
         command.fd(Stdio::open(&fifo, libc::O_RDONLY, 0), 5);
         let (end, done) = std::io::pipe().expect("a pipe");
+        let maps = open_maps();
         let killer = thread::spawn(move || {
             block_signals();
             let mut pid = 0;
@@ -152,7 +159,7 @@ pub fn killed_while_protected(_: &[String]) {
                 pid = observe::opening_child().unwrap_or(0);
                 pid != 0
             });
-            protect_all(fd);
+            protect_all(fd, maps);
             process::kill(pid, libc::SIGKILL);
             let mut polls = [fd, end.as_raw_fd()].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
             while polls[1].revents == 0 {
@@ -160,8 +167,8 @@ pub fn killed_while_protected(_: &[String]) {
                 // SAFETY: two descriptors.
                 unsafe { libc::poll(polls.as_mut_ptr(), 2, -1) };
             }
-            // SAFETY: a descriptor of this function's own. Nothing is protected any more.
-            unsafe { libc::close(fd) };
+            // SAFETY: descriptors of this function's own. Nothing is protected any more.
+            unsafe { (libc::close(fd), libc::close(maps)) };
         });
         let error = observe::within("a launch whose child is killed", || match form {
             0 => command.spawn().map(drop),
@@ -193,7 +200,7 @@ fn protection_key() -> bool {
             return false;
         }
         let (heap, end) = (libc::malloc(64), libc::sbrk(0) as u64);
-        private_memory(|from, to| {
+        private_memory(open_maps(), |from, to| {
             if to == end {
                 assert_eq!(libc::syscall(libc::SYS_pkey_mprotect, from, to - from, 3, key), 0);
             }
