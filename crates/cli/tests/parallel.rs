@@ -1,10 +1,10 @@
-//! `forkless parallel` behaves as GNU parallel 20221122: the same command lines with both, and the same standard output
-//! and exit status. What differs on purpose is tested by itself.
+//! `forkless parallel` behaves as GNU parallel 20221122: the same standard output and exit status for the same command
+//! lines. What differs on purpose is tested by itself.
 
 testing::usual_surroundings!();
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs, iter,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::Path,
@@ -62,59 +62,48 @@ fn shown(output: &Output) -> String {
     format!("exit {:?}\n{}", output.status.code(), String::from_utf8_lossy(&output.stdout))
 }
 
+/// What GNU parallel 20221122 does with each script. Its 700 starts take minutes, so no test repeats them: with
+/// `FORKLESS_GNU_PARALLEL=write` and `--test-threads=1` the tests write this file.
+const GNU: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parallel/gnu.json");
+
+/// Runs scripts, each in a directory of its own, and compares what they show with GNU parallel's.
+fn compare(scripts: &[String]) {
+    let text = fs::read_to_string(GNU).expect("it is beside this test");
+    let mut known: BTreeMap<String, String> = serde_json::from_str(&text).expect("an object of strings");
+    if std::env::var_os("FORKLESS_GNU_PARALLEL").is_some() && has_gnu("the record of GNU parallel") {
+        known.extend(all(scripts, "parallel"));
+        fs::write(GNU, serde_json::to_string_pretty(&known).expect("strings") + "\n").expect("it can be written");
+    }
+    let mut wrong = all(scripts, &ours());
+    wrong.retain(|(script, found)| *found != *known.get(script).unwrap_or_else(|| panic!("gnu.json lacks {script}")));
+    let show = |(script, found)| format!("{script}\n--- GNU parallel: {}--- forkless: {found}\n", known[&script]);
+    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.into_iter().map(show).collect::<String>());
+}
+
+/// What each script shows with this program.
+fn all(scripts: &[String], program: &str) -> Vec<(String, String)> {
+    let left: Mutex<VecDeque<&String>> = Mutex::new(scripts.iter().collect());
+    let next = || left.lock().expect("no panic").pop_front();
+    let look = |script: &String| {
+        // Otherwise as many jobs as CPUs run at once, over which -X and -m spread the values.
+        let line = format!("export PARALLEL=-j2; {script}");
+        (script.clone(), shown(&run(program, &line, work_directory().path())))
+    };
+    thread::scope(|scope| {
+        let threads = [(); 4].map(|()| scope.spawn(|| iter::from_fn(next).map(look).collect::<Vec<_>>()));
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
 #[test]
 fn standard_output_and_exit_status_are_those_of_gnu_parallel() {
-    let lines: Vec<&str> = SAME.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let lines: Vec<_> = SAME.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     assert!(lines.len() >= LEAST, "{} lines", lines.len());
-    if !has_gnu("standard_output_and_exit_status_are_those_of_gnu_parallel") {
-        return;
-    }
-    let left: Mutex<VecDeque<&str>> = Mutex::new(lines.into());
-    let wrong = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                loop {
-                    let Some(line) = left.lock().expect("no panic").pop_front() else { break };
-                    let expected = run("parallel", line, work_directory().path());
-                    let found = run(&ours(), line, work_directory().path());
-                    if shown(&expected) != shown(&found) {
-                        let stderr = String::from_utf8_lossy(&found.stderr).into_owned();
-                        let words = format!(
-                            "{line}\n--- GNU parallel: {}--- forkless: {}{stderr}",
-                            shown(&expected),
-                            shown(&found)
-                        );
-                        wrong.lock().expect("no panic").push(words);
-                    }
-                }
-            });
-        }
-    });
-    let wrong = wrong.into_inner().expect("no panic");
-    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+    compare(&lines.into_iter().map(str::to_owned).collect::<Vec<_>>());
 }
 
 /// Lines of several values: how many go into a job, and what is repeated for each of them.
-const SEVERAL: [&str; 17] = [
-    "-N3",
-    "-n3",
-    "-L3",
-    "-l3",
-    "-N3 -m",
-    "-n3 -m",
-    "-L3 -m",
-    "-N3 --xargs",
-    "-n3 --xargs",
-    "-L3 --xargs",
-    "-N3 -X",
-    "-n3 -X",
-    "-L3 -X",
-    "-X -j1",
-    "-m -j1",
-    "--xargs",
-    "-N1",
-];
+const SEVERAL: &str = "-N3|-n3|-L3|-l3|-N3 -m|-n3 -m|-L3 -m|-N3 --xargs|-n3 --xargs|-L3 --xargs|-N3 -X|-n3 -X|-L3 -X|-X -j1|-m -j1|--xargs|-N1";
 
 /// In one word, beside others, in several words, and without a place.
 const TEMPLATES: [&str; 14] = [
@@ -141,19 +130,10 @@ fn several_values_fill_a_line_as_in_gnu_parallel() {
         run(&ours(), "seq 5 | $P -k -N 3 echo mv dir/{} dst; seq 5 | $P -k -L 3 echo a{}b", work_directory().path());
     let expected = "mv dir/1 dir/2 dir/3 dst\nmv dir/4 dir/5 dst\na1b a2b a3b\na4b a5b\n";
     assert_eq!(String::from_utf8_lossy(&found.stdout), expected);
-    if !has_gnu("several_values_fill_a_line_as_in_gnu_parallel") {
-        return;
-    }
     let values = r#"printf '%s\n' d/1.e 'a  b' "c'd" e f g h"#;
-    let check = |several: &str| {
-        let script = TEMPLATES.map(|template| format!("{values} | $P --dry-run -k {several} {template}")).join("\n");
-        let (expected, found) =
-            (run("parallel", &script, work_directory().path()), run(&ours(), &script, work_directory().path()));
-        assert_eq!(shown(&expected), shown(&found), "{several}: GNU parallel's, ours");
-    };
-    let left: Mutex<VecDeque<&str>> = Mutex::new(SEVERAL.into());
-    let next = || left.lock().expect("no panic").pop_front();
-    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| iter::from_fn(next).for_each(check)))));
+    let script =
+        |several| TEMPLATES.map(|template| format!("{values} | $P --dry-run -k {several} {template}")).join("\n");
+    compare(&SEVERAL.split('|').map(script).collect::<Vec<_>>());
 }
 
 /// GNU parallel writes only the files, too.

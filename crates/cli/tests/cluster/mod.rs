@@ -10,7 +10,6 @@ use std::{
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -19,9 +18,6 @@ use forkless::Child;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 
 const SIGKILL: i32 = 9;
-
-/// One at a time: a cluster has a dozen processes.
-static TURN: Mutex<()> = Mutex::new(());
 
 /// Ends a wait that will never end.
 pub(crate) fn limit() -> Duration {
@@ -48,7 +44,6 @@ pub(crate) fn scaled(count: usize) -> usize {
 pub(crate) struct Cluster {
     place: tempfile::TempDir,
     daemons: BTreeMap<String, Child>,
-    _turn: MutexGuard<'static, ()>,
 }
 
 /// Whether a Slurm can be started here. Prints why not.
@@ -75,10 +70,9 @@ impl Cluster {
         if !is_possible(test) {
             return None;
         }
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let place = tempfile::Builder::new().prefix("slurm").tempdir().expect("a directory");
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-        let mut cluster = Self { place, daemons: BTreeMap::new(), _turn: turn };
+        let mut cluster = Self { place, daemons: BTreeMap::new() };
         for name in ["state", "spool", "work"] {
             fs::create_dir(cluster.path(name)).expect("a directory");
         }
