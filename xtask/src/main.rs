@@ -225,8 +225,8 @@ fn ci(target: &Path) -> Result<()> {
     }
     heading("planted faults");
     mutants::run(&mutants::Options::central(), target)?;
-    let quick = ["--quick", "--no-progress", "--out", "target/bench-ci"];
-    // Use the modules of the tests: this short run is only a check, and its figures are not used.
+    let quick = ["--", "--quick", "--no-progress", "--out", "target/bench-ci"];
+    // Use the modules and the program of the tests: this short run is only a check, and its figures are not used.
     let modules = Modules::build(&target.join("tmp"), target, Profile::Dev)?;
     modules.skipped().iter().for_each(|line| println!("{line}"));
     step("benchmark", modules.add_to(cargo(&BENCH).args(quick))?)?;
@@ -238,7 +238,7 @@ fn ci(target: &Path) -> Result<()> {
 const GENERATE: [&str; 6] = ["run", "--quiet", "--locked", "--package=forkless-tests", "--bin", "generated"];
 
 /// Runs the benchmark.
-const BENCH: [&str; 7] = ["run", "--release", "--quiet", "--locked", "--package", "forkless-bench", "--"];
+const BENCH: [&str; 5] = ["run", "--quiet", "--locked", "--package", "forkless-bench"];
 
 /// Writes a record with today's date. Run it on an otherwise idle machine.
 fn record(words: &[String], target: &Path) -> Result<()> {
@@ -246,8 +246,8 @@ fn record(words: &[String], target: &Path) -> Result<()> {
     let out = format!("bench/record/{}", String::from_utf8(date.stdout)?.trim());
     let modules = Modules::build(&target.join("modules"), target, Profile::Release)?;
     modules.skipped().iter().for_each(|line| println!("{line}"));
-    step("benchmark", modules.add_to(cargo(&BENCH).args(["--out", &out]).args(words))?)?;
-    step("README", cargo(&BENCH).args(["report", "--readme", "README.md", &out]))
+    step("benchmark", modules.add_to(cargo(&BENCH).args(["--release", "--", "--out", &out]).args(words))?)?;
+    step("README", cargo(&BENCH).args(["--release", "--", "report", "--readme", "README.md", &out]))
 }
 
 /// How to handle missing packages that tests need.

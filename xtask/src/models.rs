@@ -61,14 +61,29 @@ fn with_spin(names: &[String], target: &Path) -> Result<()> {
     ensure!(!models.is_empty(), "no such model in docs/design/models");
     let (place, mut wrong) = (std::path::absolute(target)?.join("models"), 0);
     println!("{:<10} {:<26} {:>11} {:>7}  found", "model", "planted", "states", "seconds");
-    for (name, path) in models {
-        let plants = plants(&fs::read_to_string(&path)?);
+    let mut searches = Vec::new();
+    for (name, path) in &models {
+        let plants = plants(&fs::read_to_string(path)?);
         ensure!(!plants.is_empty(), "{name} has no planted error");
-        for plant in std::iter::once(None).chain(plants.iter().map(Some)) {
-            let Search { states, found, seconds } = search(&path, plant, &place).with_context(|| name.clone())?;
+        searches.extend(std::iter::once(None).chain(plants.into_iter().map(Some)).map(|plant| (name, path, plant)));
+    }
+    // Most of the time is gcc's.
+    for some in searches.chunks(std::thread::available_parallelism().map_or(1, usize::from)) {
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = some
+                .iter()
+                .map(|(name, path, plant)| {
+                    let place = place.join(format!("{name}-{}", plant.as_deref().unwrap_or_default()));
+                    scope.spawn(move || search(path, plant.as_ref(), &place))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        for ((name, _, plant), found) in some.iter().zip(found) {
+            let Search { states, found, seconds } = found.with_context(|| name.to_string())?;
             let is_right = plant.is_some() == found.is_some();
             wrong += usize::from(!is_right);
-            let (planted, found) = (plant.map_or("-", String::as_str), found.as_deref().unwrap_or("-"));
+            let (planted, found) = (plant.as_deref().unwrap_or("-"), found.as_deref().unwrap_or("-"));
             println!(
                 "{name:<10} {planted:<26} {states:>11} {seconds:>7.1}  {found}{}",
                 if is_right { "" } else { "  WRONG" }

@@ -144,13 +144,8 @@ impl Trial {
     fn new(faults: &[Fault], place: &Path) -> Result<Self> {
         let tests: BTreeSet<&Test> = faults.iter().flat_map(|fault| &fault.head.tests).collect();
         let mut build = Command::new(cargo());
-        build.current_dir(place.join("tree")).args([
-            "test",
-            "--no-run",
-            "--locked",
-            "--message-format",
-            "json-render-diagnostics",
-        ]);
+        let words = ["test", "--no-run", "--locked", "--message-format", "json-render-diagnostics"];
+        build.current_dir(place.join("tree")).args(words);
         build.args(["--features", "forkless/warm", "--package", "forkless", "--target-dir"]).arg(place.join("target"));
         let packages: BTreeSet<&str> = tests.iter().map(|test| &*test.0).collect();
         build.args(packages.iter().flat_map(|package| ["--package", package]));

@@ -1,9 +1,8 @@
 //! Runs the soak test `tests/src/bin/soak.rs`, built with optimizations, and records its figures in `bench/record`.
 
-use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader, Write};
+use anyhow::{Context, Result, ensure};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use testing::dist;
 
 /// The options of the soak test.
@@ -41,25 +40,13 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
             soak.args([name, &value.to_string()]);
         }
     }
-    let mut text = None;
     if options.record {
         let date = Command::new("date").args(["-u", "+%F"]).output().context("date")?;
         let place = dist::root().join(format!("bench/record/{}-soak", String::from_utf8(date.stdout)?.trim()));
         std::fs::create_dir_all(&place)?;
         soak.arg("--json").arg(place.join("soak.json"));
-        text = Some(std::fs::File::create(place.join("soak.txt"))?);
     }
-    let mut running = soak.stdout(Stdio::piped()).spawn().context("soak")?;
-    for line in BufReader::new(running.stdout.take().context("no output")?).lines() {
-        let line = line?;
-        println!("{line}");
-        if let Some(text) = &mut text {
-            writeln!(text, "{line}")?;
-        }
-    }
-    let status = running.wait()?;
-    if !status.success() {
-        bail!("the soak test failed: {status}");
-    }
+    let status = soak.status().context("soak")?;
+    ensure!(status.success(), "the soak test failed: {status}");
     Ok(())
 }
