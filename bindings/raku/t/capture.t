@@ -3,6 +3,7 @@ use Test;
 use Forkless::Capture;
 use X::Forkless;
 
+my &open-ones = { '/proc/self/fd'.IO.dir.elems };
 my $both = capture 'sh', '-c', 'echo out; echo err >&2; exit 3';
 is ($both.out, $both.err, $both.exitcode, $both.signal), ("out\n", "err\n", 3, 0), 'both streams and the status';
 nok $both || $both.timed-out || $both.held-open, 'the program failed, in time';
@@ -45,14 +46,21 @@ subtest 'streams that another process has' => {
         ok $held.held-open && $held && !$held.timed-out, $limit.key;
         CORE::<&run>('kill', $held.out.trim);
     }
+    my $before = open-ones;
+    my $left = capture 'sh', '-c', $line, linger => 0.05;
+    is open-ones, $before, 'their descriptors are closed';
+    CORE::<&run>('kill', $left.out.trim);
+    # F_SETPIPE_SZ: the program ends while most of its output is in the pipe.
+    my $large = capture 'perl', '-e', 'fcntl(STDOUT, 1031, 1 << 20); syswrite(STDOUT, "x" x 1e6)', :0linger, :bin;
+    is $large.out.elems, 1_000_000, 'what is in the pipe is read at the end';
+    my $last = capture 'sh', '-c', 'trap "" TERM; head -c 60000 /dev/zero; exec sleep 100', timeout => 0.3, :0linger, :bin;
+    is $last.out.elems, 60000, 'and at the limit of time';
     my $tree = capture 'sh', '-c', $line, :60timeout, settings => { :kill-tree };
     nok $tree.held-open, 'not with the tree';
 }
 
 throws-like { capture('/no/such') }, X::Forkless, errno => 2, 'a program that does not exist';
 is (^20).race(:1batch, :8degree).map({ capture('sh', '-c', "sleep 0.0{$_ % 7}; echo $_").out.trim }).sort(+*), ^20, 'many at once';
-# The waiter closes the pipes of a capture at their end.
-my &open-ones = { '/proc/self/fd'.IO.dir.elems };
 my $before = open-ones;
 capture('true', input => 'x') for ^20;
 is open-ones, $before, 'no descriptor is left';

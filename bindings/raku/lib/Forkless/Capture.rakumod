@@ -1,12 +1,16 @@
 use Forkless::Launch;
+use Forkless::Native;
 use Forkless::Sandbox;
 use Forkless::Waiter;
 
 unit module Forkless::Capture;
 
 constant SIGKILL = 9;
-# Seconds for output that is still in the pipes after a limit of time.
+# Seconds until the streams are closed, after a limit of time.
 constant REST = 0.1;
+constant CHUNK = 65536;
+# Chunks of a pipe of 1 MiB, the largest of an ordinary user.
+constant MOST = 16;
 
 # What a program has written, and how it has ended.
 class Captured is export {
@@ -25,34 +29,61 @@ class Captured is export {
     method Bool { !$!exitcode && !$!signal }
 }
 
-# What is kept of one stream.
+# One stream, and what is kept of it.
 my class Kept {
+    has $.fd;
     has $.limit;
     has &.full;
     has buf8 $.bytes .= new;
     has Int $.cut = 0;
     has Promise $.ended .= new;
     has Lock $!lock .= new;
-    has Bool $!closed = False;
+    has Int $!number;
+    # Another process has it.
+    has Bool $.held = False;
 
-    method add(Blob $data --> Nil) {
-        my $is-full = $!lock.protect: {
-            my $room = ($!limit // Inf) - $!bytes.elems;
-            my $fits = $data.elems min $room;
-            unless $!closed {
-                $!bytes.append($data.subbuf(0, $fits));
-                $!cut += $data.elems - $fits;
+    method start(--> Nil) {
+        $!lock.protect: { $!number = waiter().watch($!fd, POLLIN, -> $ { $!lock.protect: { self!read } }) };
+    }
+
+    # With the lock. Does not block if poll(2) has found something.
+    method !read(--> Nil) {
+        return if $!fd < 0;
+        my $chunk = buf8.allocate(CHUNK);
+        my $count = read($!fd, $chunk, CHUNK);
+        if $count <= 0 {
+            self!shut;
+            return;
+        }
+        my $fits = $count min ($!limit // Inf) - $!bytes.elems;
+        $!bytes.append($chunk.subbuf(0, $fits));
+        $!cut += $count - $fits;
+        &!full() if $count > $fits && &!full;
+    }
+
+    method !shut(--> Nil) {
+        waiter().unwatch($!fd, $!number);
+        close($!fd);
+        $!fd = -1;
+        $!ended.keep;
+    }
+
+    # Reads what is in the pipe, at most what a large one holds, and closes it.
+    method finish(--> Nil) {
+        $!lock.protect: {
+            for ^MOST {
+                my $fds = pollfds($!fd => POLLIN);
+                last if $!fd < 0 || poll($fds, 1, 0) <= 0;
+                self!read;
             }
-            $data.elems > $fits
-        };
-        &!full() if $is-full && &!full;
+            if $!fd >= 0 {
+                $!held = True;
+                self!shut;
+            }
+        }
     }
 
-    # Nothing more is added.
-    method taken($enc) {
-        $!lock.protect: { $!closed = True };
-        $enc ?? $!bytes.decode($enc) !! $!bytes
-    }
+    method content($enc) { $enc ?? $!bytes.decode($enc) !! $!bytes }
 }
 
 sub capture(*@args where .so, :$input, Bool :$merge, Bool :$bin, Str:D :$enc = 'utf8-c8', Real :$timeout, :$term-signal = SIGKILL,
@@ -64,11 +95,8 @@ sub capture(*@args where .so, :$input, Bool :$merge, Bool :$bin, Str:D :$enc = '
         $input.defined ?? Piped !! Null, Piped, $merge ?? Merged !! Piped,
         sandbox => Forkless::Sandbox.of($sandbox), :$settings, own-env => ?$env);
     my &full = { $child.signal(SIGKILL) } if $kill-at-limit;
-    my ($out, $err) = Kept.new(:$limit, :&full) xx 2;
-    my @read = $merge ?? (1 => $out) !! (1 => $out, 2 => $err);
-    for @read -> (:key($number), :value($kept)) {
-        on-data($child.take-fd($number), { $kept.add($_) }, { $kept.ended.keep });
-    }
+    my @kept = ($merge ?? (1,) !! (1, 2)).map({ Kept.new(fd => $child.take-fd($_), :$limit, :&full) });
+    .start for @kept;
     my $ended = Promise.new;
     if $input.defined {
         my $writer = Writer.new(fd => $child.take-fd(0));
@@ -79,7 +107,7 @@ sub capture(*@args where .so, :$input, Bool :$merge, Bool :$bin, Str:D :$enc = '
     }
     # Last: the thread frees the child's handle.
     on-end($child, -> $status, $failed { $failed.defined ?? $ended.break($failed) !! $ended.keep($status) });
-    my $all = Promise.allof($ended, |@read.map(*.value.ended));
+    my $all = Promise.allof($ended, |@kept.map(*.ended));
     my $timer = Promise.new;
     my $alarm = $*SCHEDULER.cue({ $timer.keep }, in => $timeout) if $timeout.defined;
     await Promise.anyof($all, $timer, $linger.defined ?? $ended.then({ await Promise.in($linger) }) !! Promise.new);
@@ -90,12 +118,19 @@ sub capture(*@args where .so, :$input, Bool :$merge, Bool :$bin, Str:D :$enc = '
         await Promise.anyof($ended, $grace < 0 ?? Promise.new !! Promise.in($grace));
         $child.signal(SIGKILL);
     }
-    my $status = await $ended;
-    await Promise.anyof($all, Promise.in(REST)) unless $linger.defined;
-    my $held-open = !$all;
-    my @texts = ($out, $err).map(*.taken($bin ?? Str !! $enc));
-    Captured.new(out => @texts[0], err => @texts[1], out-cut => $out.cut, err-cut => $err.cut,
-        exitcode => $status +> 8, signal => $status +& 0x7f, :$timed-out, :$held-open)
+    my $status;
+    my $why;
+    {
+        CATCH { default { $why = $_ } }
+        $status = await $ended;
+    }
+    await Promise.anyof($all, Promise.in(REST)) unless $linger.defined || $why;
+    .finish for @kept;
+    .rethrow with $why;
+    my @texts = @kept.map(*.content($bin ?? Str !! $enc));
+    @texts.push($bin ?? buf8.new !! '') if $merge;
+    Captured.new(out => @texts[0], err => @texts[1], out-cut => @kept[0].cut, err-cut => $merge ?? 0 !! @kept[1].cut,
+        exitcode => $status +> 8, signal => $status +& 0x7f, :$timed-out, held-open => ?@kept.first(*.held))
 }
 
 =begin pod
@@ -120,7 +155,7 @@ C<capture> runs a program until it has ended and its output streams are closed. 
 C<kill-tree> all that it has started ends too.
 =item C<:limit>: bytes to keep of each stream. The rest is read and discarded; with C<:kill-at-limit> the program is killed.
 =item C<:linger>: how long to read after the program's end while another process holds its streams open. Default: until they are
-closed, but 0.1 after a timeout.
+closed, but 0.1 after a timeout. What is in the pipes by then is read in any case.
 =item C<:bin>, C<:enc> (C<utf8-c8>), C<:cwd>, C<:env>, C<:arg0>, C<:sandbox> and C<:settings> as for C<run>.
 
 The result has C<out>, C<err>, C<out-cut> and C<err-cut> (bytes that were discarded), C<exitcode>, C<signal>, C<timed-out> and
