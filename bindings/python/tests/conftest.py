@@ -1,6 +1,7 @@
 """Fixtures and helpers of the tests."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -90,6 +91,26 @@ def python(code, *args, **words):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *args], capture_output=True, text=True, **words)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     return done.stdout
+
+
+TRACER = """
+import ctypes, os, sys
+print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None), flush=True)  # PTRACE_SEIZE
+sys.stdin.read()
+os.waitpid(int(sys.argv[1]), 0)
+"""
+
+
+@contextlib.contextmanager
+def traced(pid):
+    """Another process traces the child."""
+    tracer = subprocess.Popen([sys.executable, "-c", TRACER, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        if tracer.stdout.readline() != b"0\n":
+            pytest.skip("traced children, because ptrace is refused here")
+        yield
+    finally:
+        tracer.communicate()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -32,6 +32,7 @@ def go(request):
     deadline = time.monotonic() + 10
     while of_loop() != before and time.monotonic() < deadline:  # transports close asynchronously
         gc.collect()  # objects that a caught exception still refers to
+        forkless.reap_orphans()  # a handle that has been collected
         loop.run_until_complete(asyncio.sleep(0.005))
     assert of_loop() == before
     loop.close()

@@ -1,7 +1,6 @@
 """Tests with invalid arguments, unusual environments and signals at bad times: forkless behaves as the standard module, or better."""
 
 import asyncio
-import contextlib
 import errno
 import gc
 import math
@@ -17,7 +16,7 @@ import pytest
 
 import forkless
 import forkless.asyncio
-from conftest import SLOW, python
+from conftest import SLOW, python, traced
 
 PIPE = forkless.PIPE
 
@@ -657,26 +656,6 @@ def test_two_thousand_pass_fds_use_the_standard_function(tmp_path):
 def test_import_does_not_change_the_interpreter():
     assert python("import subprocess, forkless; print(subprocess.Popen._execute_child.__module__)") == "subprocess\n"
     assert sys.modules["forkless"] is forkless
-
-
-TRACER = """
-import ctypes, os, sys
-print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None), flush=True)  # PTRACE_SEIZE
-sys.stdin.read()
-os.waitpid(int(sys.argv[1]), 0)
-"""
-
-
-@contextlib.contextmanager
-def traced(pid):
-    """Another process traces the child."""
-    tracer = subprocess.Popen([sys.executable, "-c", TRACER, str(pid)], stdin=PIPE, stdout=PIPE)
-    try:
-        if tracer.stdout.readline() != b"0\n":
-            pytest.skip("traced children, because ptrace is refused here")
-        yield
-    finally:
-        tracer.communicate()
 
 
 @pytest.mark.parametrize("start", [forkless.Popen, lambda *words, **more: forkless.prepare(*words, **more).spawn()])

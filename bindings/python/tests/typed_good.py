@@ -11,7 +11,9 @@ from typing import IO, Any
 from typing_extensions import assert_type
 
 import forkless
+import forkless.anyio as of_anyio
 import forkless.asyncio as own
+import forkless.trio as of_trio
 from forkless import (
     PIPE, CapturedProcess, CompletedPipeline, Pipeline, Popen, Pty, Settings, call, check_call, check_output, prepare, run, run_pipeline,
 )  # fmt: skip
@@ -88,3 +90,6 @@ async def main() -> None:
     assert_type(process.stdin, "asyncio.StreamWriter | None")
     assert_type(await process.wait(), int)
     await own.create_subprocess_shell("true", stdout=PIPE, limit=1000, rlimits={"core": 0})
+    assert_type(await own.run_process(["true"], capture_output=True, max_output=10, nice=5), CapturedProcess[bytes])
+    assert_type(await of_trio.run_process("true", shell=True, text=True, input="x", timeout=5), CapturedProcess[str])
+    assert_type(await of_anyio.run_process(["true"], encoding="utf-8", check=True), CapturedProcess[str])

@@ -44,4 +44,6 @@ async def main() -> None:
     await own.create_subprocess_exec("true", text=True)  # wrong
     await own.create_subprocess_exec(["true"])  # wrong
     await own.create_subprocess_shell("true", nice="five")  # wrong
+    await own.run_process(["true"], memory_file=True)  # wrong
+    await own.run_process(["true"], input="text")  # wrong
     number: str = await (await own.create_subprocess_exec("true")).wait()  # wrong

@@ -1,9 +1,10 @@
-"""`run(…, max_output=N)`: the beginning and the end of long output are kept."""
+"""Reads a child's streams: `run(…, max_output=N)` keeps the beginning and the end of long output."""
 
 import codecs
 import os
 import selectors
 import subprocess
+import sys
 import time
 
 from ._popen import Popen
@@ -24,9 +25,10 @@ class CapturedProcess(subprocess.CompletedProcess):
 
 
 class _Kept:
-    """The first and the last bytes of a stream."""
+    """The first and the last bytes of a stream; all, if `most` is None."""
 
     def __init__(self, most):
+        most = sys.maxsize if most is None else most
         self._head_room, self._tail_room = most - most // 2, most // 2
         self.head, self._tail, self._dropped = bytearray(), bytearray(), 0
 
@@ -62,6 +64,81 @@ class _Kept:
         return b"%s\n[... %d bytes left out ...]\n%s" % (head, cut, tail), cut
 
 
+class Streams:
+    """The pipes of a Popen, until all have ended. It can be waited for: `fileno` is readable when `move` has something to do."""
+
+    def __init__(self, popen, input, most):
+        self._popen = popen
+        self._kept = {stream: _Kept(most) for stream in (popen.stdout, popen.stderr) if stream}
+        if input and popen.text_mode:
+            input = input.encode(popen.stdin.encoding, popen.stdin.errors)
+        self._unsent = memoryview(input or b"")
+        self._selector = selectors.EpollSelector()
+
+    def __enter__(self):
+        for stream in self._kept:
+            self._selector.register(stream, selectors.EVENT_READ)
+        stdin = self._popen.stdin
+        if stdin and self._unsent:
+            os.set_blocking(stdin.fileno(), False)
+            self._selector.register(stdin, selectors.EVENT_WRITE)
+        elif stdin:
+            stdin.close()
+        return self
+
+    def __exit__(self, *_):
+        self._selector.close()
+
+    def fileno(self):
+        return self._selector.fileno()
+
+    def are_open(self):
+        return bool(self._selector.get_map())
+
+    def move(self, timeout):
+        """Writes and reads what is ready, within so many seconds (None: without a limit)."""
+        for key, _ in self._selector.select(timeout):
+            if key.fileobj is self._popen.stdin:
+                try:
+                    self._unsent = self._unsent[os.write(key.fd, self._unsent) :]
+                except BlockingIOError:
+                    continue
+                except BrokenPipeError:
+                    self._unsent = self._unsent[:0]
+                is_done = not self._unsent
+            else:
+                data = os.read(key.fd, _CHUNK)
+                self._kept[key.fileobj].add(data)
+                is_done = not data
+            if is_done:
+                self._selector.unregister(key.fileobj)
+                key.fileobj.close()
+
+    def contents(self, is_text=True):
+        """What has come from both streams, None for one that is no pipe."""
+        found, popen = [], self._popen
+        for name, stream in (("stdout", popen.stdout), ("stderr", popen.stderr)):
+            if not stream:
+                found.append(None)
+                continue
+            is_utf8 = bool(popen.text_mode) and codecs.lookup(stream.encoding).name == "utf-8"
+            content, popen.cut[name] = self._kept[stream].content(is_utf8)
+            if popen.text_mode and is_text:
+                content = popen._translate_newlines(content, stream.encoding, stream.errors)
+            found.append(content)
+        return found
+
+    def left(self, deadline, timeout):
+        """The seconds that are left. After the deadline it raises TimeoutExpired with the output so far."""
+        if deadline is None:
+            return None
+        left = deadline - time.monotonic()
+        if left <= 0:
+            stdout, stderr = self.contents(is_text=False)
+            raise subprocess.TimeoutExpired(self._popen.args, timeout, output=stdout, stderr=stderr)
+        return left
+
+
 class LimitedPopen(Popen):
     """A Popen whose `communicate` keeps so many bytes of each stream (None: all)."""
 
@@ -74,14 +151,15 @@ class LimitedPopen(Popen):
         if self._max_output is None:
             return super().communicate(input, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
-        kept = {stream: _Kept(self._max_output) for stream in (self.stdout, self.stderr) if stream}
+        streams = Streams(self, input, self._max_output)
         try:
-            self._move(memoryview(self._encoded(input)), kept, lambda: self._left(deadline, timeout, kept))
-            left = self._left(deadline, timeout, kept)
+            with streams:
+                while streams.are_open():
+                    streams.move(streams.left(deadline, timeout))
             try:
-                self.wait(timeout=left)
+                self.wait(timeout=streams.left(deadline, timeout))
             except subprocess.TimeoutExpired:
-                self._left(0, timeout, kept)
+                streams.left(0, timeout)
         except KeyboardInterrupt:
             # The terminal has sent it to the program, too.
             try:
@@ -89,61 +167,4 @@ class LimitedPopen(Popen):
             except subprocess.TimeoutExpired:
                 pass
             raise
-        return self._contents(kept)
-
-    def _move(self, unsent, kept, left):
-        """Writes the input and reads the streams to their ends."""
-        with selectors.DefaultSelector() as selector:
-            for stream in kept:
-                selector.register(stream, selectors.EVENT_READ)
-            if self.stdin and unsent:
-                os.set_blocking(self.stdin.fileno(), False)
-                selector.register(self.stdin, selectors.EVENT_WRITE)
-            elif self.stdin:
-                self.stdin.close()
-            while selector.get_map():
-                for key, _ in selector.select(left()):
-                    if key.fileobj is self.stdin:
-                        try:
-                            unsent = unsent[os.write(key.fd, unsent) :]
-                        except BlockingIOError:
-                            continue
-                        except BrokenPipeError:
-                            unsent = unsent[:0]
-                        is_done = not unsent
-                    else:
-                        data = os.read(key.fd, _CHUNK)
-                        kept[key.fileobj].add(data)
-                        is_done = not data
-                    if is_done:
-                        selector.unregister(key.fileobj)
-                        key.fileobj.close()
-
-    def _left(self, deadline, timeout, kept):
-        if deadline is None:
-            return None
-        left = deadline - time.monotonic()
-        if left <= 0:
-            stdout, stderr = self._contents(kept, is_text=False)
-            raise subprocess.TimeoutExpired(self.args, timeout, output=stdout, stderr=stderr)
-        return left
-
-    def _encoded(self, input):
-        if not input:
-            return b""
-        if not self.text_mode:
-            return input
-        return input.encode(self.stdin.encoding, self.stdin.errors)
-
-    def _contents(self, kept, is_text=True):
-        found = []
-        for name, stream in (("stdout", self.stdout), ("stderr", self.stderr)):
-            if not stream:
-                found.append(None)
-                continue
-            is_utf8 = bool(self.text_mode) and codecs.lookup(stream.encoding).name == "utf-8"
-            content, self.cut[name] = kept[stream].content(is_utf8)
-            if self.text_mode and is_text:
-                content = self._translate_newlines(content, stream.encoding, stream.errors)
-            found.append(content)
-        return found
+        return streams.contents()

@@ -54,7 +54,7 @@ def run(*popenargs, input=None, capture_output=False, timeout=None, check=False,
             if check:
                 done.check_returncode()
             return done
-    _check(popenargs, input, capture_output, kwargs)
+    check_words(popenargs, input, capture_output, kwargs)
     if memory_file:
         return _into_memory(popenargs, input, capture_output, timeout, check, kwargs)
     return _run(*popenargs, input=input, capture_output=capture_output, timeout=timeout, check=check, **kwargs)
@@ -63,7 +63,7 @@ def run(*popenargs, input=None, capture_output=False, timeout=None, check=False,
 _names["run"] = run
 
 
-def _check(popenargs, input, capture_output, kwargs):
+def check_words(popenargs, input, capture_output, kwargs):
     """Raises the errors that the standard function raises before it creates a Popen, with the same messages."""
     if input is not None and kwargs.get("stdin") is not None:
         why = "stdin and input arguments may not both be used."
@@ -152,14 +152,14 @@ def _into_memory(popenargs, input, capture_output, timeout, check, kwargs):
 
 
 def _limited(popenargs, max_output, input, capture_output, timeout, check, memory_file, kwargs):
-    _check(popenargs, input, capture_output, kwargs)
+    check_words(popenargs, input, capture_output, kwargs)
     if max_output is not None:
-        _check_most(popenargs, max_output, capture_output, memory_file, kwargs)
+        check_most(popenargs, max_output, capture_output, memory_file, kwargs)
     words = dict(kwargs, input=input, capture_output=capture_output, timeout=timeout, check=check)
     return _run_by(LimitedPopen, CapturedProcess, popenargs, max_output, words)[0]
 
 
-def _check_most(popenargs, max_output, capture_output, memory_file, kwargs):
+def check_most(popenargs, max_output, capture_output, memory_file, kwargs):
     why = None
     if type(max_output) is not int or max_output < 1:
         why = "max_output must be a positive number of bytes"
@@ -196,9 +196,9 @@ def run_pipeline(*commands, pipefail=False, max_output=None, input=None, text=No
     """
     kwargs.update(input=input, text=text, encoding=encoding, errors=errors)
     capture_output, popenargs = kwargs.get("capture_output"), commands[:1]
-    _check(popenargs, input, capture_output, kwargs)
+    check_words(popenargs, input, capture_output, kwargs)
     if max_output is not None:
-        _check_most(popenargs, max_output, capture_output, False, kwargs)
+        check_most(popenargs, max_output, capture_output, False, kwargs)
 
     def popen(*args, **keywords):
         return Pipeline(*args, pipefail=pipefail, **keywords)

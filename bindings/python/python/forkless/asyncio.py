@@ -1,4 +1,4 @@
-"""Subprocesses for asyncio: `create_subprocess_exec` and `create_subprocess_shell`, as in the standard module.
+"""Subprocesses for asyncio: `create_subprocess_exec` and `create_subprocess_shell`, as in the standard module, and `run_process`.
 
 The running event loop (also uvloop) watches the child's pidfd: no thread, no signal handler, no child watcher. A sandbox is made in a thread.
 """
@@ -13,9 +13,10 @@ import warnings
 import weakref
 
 from . import _forkless, _launch
+from ._async import run_process_of
 from ._popen import Popen, _Descriptor
 
-__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "PtyStream", "create_subprocess_exec", "create_subprocess_shell", "open_pty"]
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "PtyStream", "create_subprocess_exec", "create_subprocess_shell", "open_pty", "run_process"]
 
 PIPE, STDOUT, DEVNULL = subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL
 
@@ -362,6 +363,51 @@ class _Input(asyncio.streams.FlowControlMixin, asyncio.Protocol):
 
     def _get_close_waiter(self, stream):
         return self._closed
+
+
+class _Asyncio:
+    """What `run_process` needs."""
+
+    @staticmethod
+    async def readable(fd, seconds):
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        timer = None if seconds is None else loop.call_later(seconds, _wake, ready)
+        loop.add_reader(fd, _wake, ready)
+        try:
+            await ready
+        finally:
+            if timer:
+                timer.cancel()
+            loop.remove_reader(fd)
+
+    sleep = staticmethod(asyncio.sleep)
+
+    @staticmethod
+    async def in_thread(function):
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(_threads_of(loop), function)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The descriptors are the caller's until the child has them.
+            await asyncio.wait([running])
+            if not running.cancelled():
+                running.exception()  # marks it as retrieved
+            raise
+
+    @staticmethod
+    async def to_its_end(function):
+        task = asyncio.get_running_loop().create_task(function())
+        _ending.add(task)
+        task.add_done_callback(_ending.discard)
+        await asyncio.shield(task)
+
+
+# A loop has weak references to its tasks.
+_ending = set()
+
+run_process = run_process_of(_Asyncio, __name__)
 
 
 # Signatures for `help` and editors.

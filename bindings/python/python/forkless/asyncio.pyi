@@ -5,10 +5,11 @@ from typing import IO, Any
 from _typeshed import StrOrBytesPath
 from typing_extensions import Unpack
 
+from ._async import _Function
 from ._forkless import Pty
 from ._settings import AsyncSettings
 
-__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "PtyStream", "create_subprocess_exec", "create_subprocess_shell", "open_pty"]
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Process", "PtyStream", "create_subprocess_exec", "create_subprocess_shell", "open_pty", "run_process"]
 
 class Process:
     pid: int
@@ -47,3 +48,5 @@ async def create_subprocess_shell(
     **settings: Unpack[AsyncSettings],
 ) -> Process: ...
 async def open_pty(pty: Pty, process: Process, limit: int = 65536) -> PtyStream: ...
+
+run_process: _Function
