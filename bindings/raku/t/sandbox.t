@@ -3,6 +3,7 @@ use Test;
 use Forkless;
 use Forkless::Proc;
 use Forkless::Proc::Async;
+use Forkless::Capture;
 use Forkless::Sandbox;
 use X::Forkless;
 
@@ -153,6 +154,13 @@ subtest 'async' => {
 subtest 'wrong arguments' => {
     throws-like { Forkless::Sandbox.new(:mode<landlock>, :strict) }, X::AdHoc, message => /strict/;
     throws-like { Forkless::Sandbox.new(:mode<landlock>, :linger(1)) }, X::AdHoc, message => /linger/;
+    for Any, Nil, Failure.new('x'), Forkless::Sandbox, 1 -> $wrong {
+        my %with = sandbox => $wrong;
+        throws-like $_, Exception, message => /'sandbox: expected' | x/, $wrong.^name for
+            { run('true', |%with) }, { shell('true', |%with) }, { capture('true', |%with) },
+            { Forkless::Proc::Async.new('true').start(|%with) };
+    }
+    is run('true', :!sandbox).exitcode, 0, 'False: none';
     throws-like { Forkless::Sandbox.new(:other) }, X::AdHoc, message => /'no such option'/;
     throws-like { Forkless::Sandbox.new(:mode<other>) }, X::AdHoc, message => /namespaces/;
     throws-like { Forkless::Sandbox.new(:network<other>) }, X::AdHoc, message => /refused/;

@@ -87,7 +87,7 @@ my class Kept {
 }
 
 sub capture(*@args where .so, :$input, Bool :$merge, Bool :$bin, Str:D :$enc = 'utf8-c8', Real :$timeout, :$term-signal = SIGKILL,
-        Real :$grace = 0, Real :$linger, UInt :$limit, Bool :$kill-at-limit, :$cwd = $*CWD, :$env, :$arg0, :$sandbox, :$settings
+        Real :$grace = 0, Real :$linger, UInt :$limit, Bool :$kill-at-limit, :$cwd = $*CWD, :$env, :$arg0, :$sandbox = False, :$settings
         --> Captured) is export {
     # Before the launch, so that no child starts that nothing can wait for.
     waiter();

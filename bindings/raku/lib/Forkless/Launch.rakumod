@@ -149,19 +149,19 @@ sub asks-libuv(--> Bool) {
 # Starts the program. @args has argv, with argv[0]. Throws X::Forkless if the program cannot be executed. :line is for a shell with -c
 # and a line: the line runs without the shell if that makes no difference. In a sandbox the shell runs it, and only files that the kernel
 # knows are programs. :own-env: the variables were given by the caller.
-sub launch(Str() $path, @args, %env, Str() $cwd, *@streams, Bool :$line, :$sandbox, :$settings, Bool :$own-env --> Child) is export {
-    return attempt($path, @args, %env, $cwd, @streams, False, :$sandbox, :$settings, :$own-env) if $sandbox;
+sub launch(Str() $path, @args, %env, Str() $cwd, *@streams, Bool :$line, :$sandbox, :$settings, :$pty, Bool :$own-env --> Child) is export {
+    return attempt($path, @args, %env, $cwd, @streams, False, :$sandbox, :$settings, :$pty, :$own-env) if $sandbox;
     my $child;
     {
         CATCH { when X::Forkless { .rethrow if .errno != ENOEXEC || $by-shell.defined } }
-        $child = attempt($path, @args, %env, $cwd, @streams, ?$line, :$settings);
+        $child = attempt($path, @args, %env, $cwd, @streams, ?$line, :$settings, :$pty);
     }
     return $child if $child;
     $by-shell = asks-libuv;
-    attempt($path, @args, %env, $cwd, @streams, ?$line, :$settings)
+    attempt($path, @args, %env, $cwd, @streams, ?$line, :$settings, :$pty)
 }
 
-sub attempt(Str() $path, @args, %env, Str() $cwd, @streams, Bool $line, :$sandbox, :$settings, Bool :$own-env --> Child) {
+sub attempt(Str() $path, @args, %env, Str() $cwd, @streams, Bool $line, :$sandbox, :$settings, :$pty, Bool :$own-env --> Child) {
     my ($place, $error) = buf8.allocate(8), buf8.allocate(ERROR);
     my $program = c-string($path);
     my @words = @args.map(&c-string);
@@ -189,6 +189,7 @@ sub attempt(Str() $path, @args, %env, Str() $cwd, @streams, Bool $line, :$sandbo
             when Int:D { forkless_command_fd($command, $number, $stream) }
         }
     }
+    .apply($command) with $pty;
     if $settings {
         require Forkless::Settings <&set-all>;
         set-all($command, $settings.hash);

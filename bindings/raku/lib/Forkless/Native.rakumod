@@ -30,6 +30,7 @@ sub forkless_command_env(size_t, Blob, Blob --> int32) is native(&library) is ex
 sub forkless_command_env_remove(size_t, Blob --> int32) is native(&library) is export {*}
 sub forkless_command_env_clear(size_t --> int32) is native(&library) is export {*}
 sub forkless_command_sandbox(size_t, size_t --> int32) is native(&library) is export {*}
+sub forkless_command_pty(size_t, size_t --> int32) is native(&library) is export {*}
 sub forkless_command_spawn(size_t, Blob, Blob --> int32) is native(&library) is export {*}
 sub forkless_command_spawn_line(size_t, Blob, Blob, Blob --> int32) is native(&library) is export {*}
 
@@ -41,6 +42,17 @@ sub forkless_sandbox_namespaces(Blob, Blob, Blob --> int32) is native(&library) 
 sub forkless_sandbox_landlock(Blob, Blob, Blob --> int32) is native(&library) is export {*}
 sub forkless_sandbox_check(size_t, Blob --> int32) is native(&library) is export {*}
 sub forkless_sandbox_free(size_t) is native(&library) is export {*}
+
+sub forkless_pty_open(Blob, Blob, Blob --> int32) is native(&library) is export {*}
+sub forkless_pty_free(size_t) is native(&library) is export {*}
+sub forkless_pty_fd(size_t --> int32) is native(&library) is export {*}
+sub forkless_pty_follower(size_t --> int32) is native(&library) is export {*}
+sub forkless_pty_size(size_t, Blob --> int32) is native(&library) is export {*}
+sub forkless_pty_resize(size_t, Blob --> int32) is native(&library) is export {*}
+sub forkless_pty_echo(size_t, int32 --> int32) is native(&library) is export {*}
+sub forkless_pty_make_raw(size_t --> int32) is native(&library) is export {*}
+sub forkless_pty_send_eof(size_t --> int32) is native(&library) is export {*}
+sub forkless_pty_path(size_t, Blob, size_t --> int32) is native(&library) is export {*}
 
 sub forkless_child_free(size_t) is native(&library) is export {*}
 sub forkless_child_pid(size_t --> int32) is native(&library) is export {*}
@@ -62,6 +74,7 @@ sub epoll_wait(int32, Blob, int32, int32 --> int32) is native is export {*}
 constant POLLIN is export = 1;
 constant POLLOUT is export = 4;
 constant POLLERR is export = 8;
+constant POLLHUP is export = 16;
 
 # struct pollfd: int fd, short events, short revents.
 sub pollfds(*@wanted --> buf8) is export {

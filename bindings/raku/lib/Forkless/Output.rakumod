@@ -106,6 +106,8 @@ class Output is export {
         self!read if $read;
     }
 
+    method is-tapped(--> Bool) { $!lock.protect: { $!tapped } }
+
     method descriptor(--> Promise) {
         my $fd = $!lock.protect: {
             my $first = !$!given && !$!tapped;

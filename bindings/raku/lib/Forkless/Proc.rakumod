@@ -136,12 +136,12 @@ method pid { $!pid // Nil }
 method command { @!line.List }
 method os-error { $!os-error }
 
-method spawn(*@args where .so, :$cwd = $*CWD, :$env, :$arg0, :$sandbox, :$settings, :$win-verbatim-args --> Bool:D) {
+method spawn(*@args where .so, :$cwd = $*CWD, :$env, :$arg0, :$sandbox = False, :$settings, :$win-verbatim-args --> Bool:D) {
     @!line = @args.List;
     self!spawn(@args[0], ($arg0 // @args[0], |@args[1..*]), $cwd, $env, :$sandbox, :$settings)
 }
 
-method shell($cmd, :$cwd = $*CWD, :$env, :$sandbox, :$settings --> Bool:D) {
+method shell($cmd, :$cwd = $*CWD, :$env, :$sandbox = False, :$settings --> Bool:D) {
     @!line = $cmd.List;
     self!spawn('/bin/sh', ('/bin/sh', '-c', $cmd), $cwd, $env, :line, :$sandbox, :$settings)
 }

@@ -73,14 +73,14 @@ method check(--> Bool:D) {
     True
 }
 
-# The sandbox that an argument means; Any: none. A type object is an error, as it may be a forgotten `.new`.
+# The sandbox that an argument means; False: none, for which it returns Any. A type object is an error, as it may be a forgotten `.new`, and so
+# is what else is undefined: it may come from a `new` that has failed.
 method of($what) {
     given $what {
         when Forkless::Sandbox:D { $_ }
         when Associative:D { Forkless::Sandbox.new(|%$_) }
         when Bool:D { $_ ?? Forkless::Sandbox.new !! Any }
-        when * === Any | Nil { Any }
-        default { die "sandbox: expected a Forkless::Sandbox, its options or True, not {.raku}" }
+        default { die "sandbox: expected a Forkless::Sandbox, its options, True or False, not {.raku}" }
     }
 }
 

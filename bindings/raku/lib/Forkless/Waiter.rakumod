@@ -132,6 +132,13 @@ sub on-end(Child $child, &ended --> Nil) is export {
     });
 }
 
+# After a failed read: a terminal can fail with EIO a moment before its last bytes are there, and it does not block.
+sub is-open(Int $fd --> Bool) {
+    my $fds = pollfds($fd => POLLIN);
+    my $events = poll($fds, 1, 0) < 0 ?? 0 !! found($fds, 0);
+    !$events || ?($events +& POLLIN)
+}
+
 # Calls &data in the thread with all that can be read from the descriptor, in its order, and then &done. Closes it.
 sub on-data(Int $fd, &data, &done --> Nil) is export {
     waiter().watch($fd, POLLIN, -> $number {
@@ -139,6 +146,9 @@ sub on-data(Int $fd, &data, &done --> Nil) is export {
         my $count = read($fd, $chunk, $chunk.elems);
         if $count > 0 {
             data($chunk.subbuf(0, $count));
+        }
+        elsif $count < 0 && is-open($fd) {
+            NOT-YET
         }
         else {
             waiter().unwatch($fd, $number);
@@ -187,6 +197,17 @@ class Writer is export {
             $!closing = True;
             self!close unless @!queue;
         }
+    }
+
+    # Closes it at once. What was not written is not written.
+    method discard(--> Nil) {
+        my @lost = $!lock.protect: {
+            $!closing = True;
+            my @vows = @!queue.splice.map(*.[2]);
+            self!close;
+            @vows
+        };
+        .break(X::Forkless.new(:errno(EPIPE), os-error => 'failed to write: the program has ended')) for @lost;
     }
 
     # The child has ended: closes the pipe, if nothing waits to be written, for which another process may be there.
@@ -239,9 +260,9 @@ class Writer is export {
         @done
     }
 
-    # Has the pipe no reader? errno would not do: the virtual machine makes system calls of its own before it is read.
+    # Has the pipe no reader, or the terminal no program? errno would not do: the virtual machine makes system calls of its own before it is read.
     method !unread(--> Bool) {
         my $fds = pollfds($!fd => POLLOUT);
-        poll($fds, 1, 0) > 0 && ?(found($fds, 0) +& POLLERR)
+        poll($fds, 1, 0) > 0 && ?(found($fds, 0) +& (POLLERR +| POLLHUP))
     }
 }

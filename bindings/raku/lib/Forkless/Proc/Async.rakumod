@@ -27,8 +27,8 @@ has &!outcome;
 has @!close-after;
 
 # The attribute of Proc::Async can be set, but not changed from here.
-submethod TWEAK(:$started, :$sandbox, :$settings --> Nil) {
-    die 'sandbox and settings: arguments of start' if $sandbox.defined || $settings;
+submethod TWEAK(:$started, :$sandbox, :$settings, :$pty --> Nil) {
+    die 'sandbox, settings and pty: arguments of start' if $sandbox.defined || $settings || $pty.defined;
     $!has-started = ?$started
 }
 
@@ -90,14 +90,15 @@ method bind-stderr(IO::Handle:D $handle --> Nil) {
     $!stderr-to = $handle.native-descriptor;
 }
 
-method start(Forkless::Proc::Async:D: :$scheduler = $*SCHEDULER, :$ENV, :$cwd = $*CWD, :$sandbox, :$settings --> Promise) {
+method start(Forkless::Proc::Async:D: :$scheduler = $*SCHEDULER, :$ENV, :$cwd = $*CWD, :$sandbox = False, :$settings, :$pty --> Promise) {
     my $inside = Forkless::Sandbox.of($sandbox);
     $!guard.protect: {
         X::Proc::Async::AlreadyStarted.new(proc => self).throw if $!has-started;
+        .claim with $pty;
         $!has-started = True;
     }
     my %env := $ENV ?? $ENV.hash !! %*ENV;
-    my %inside = sandbox => $inside, :$settings, own-env => ?$ENV;
+    my %inside = sandbox => $inside, :$settings, :$pty, own-env => ?$ENV;
     return self!launch($scheduler, %env, $cwd, |%inside) unless $!stdin-from ~~ Promise;
     start {
         my $why;
@@ -105,25 +106,26 @@ method start(Forkless::Proc::Async:D: :$scheduler = $*SCHEDULER, :$ENV, :$cwd = 
             CATCH { default { $why = $_ } }
             $!stdin-from = await $!stdin-from;
         }
-        await $why.defined ?? self!failed($why, $!exited.vow, $scheduler) !! self!launch($scheduler, %env, $cwd, |%inside);
+        await $why.defined ?? self!failed($why, $!exited.vow, $scheduler, $pty) !! self!launch($scheduler, %env, $cwd, |%inside);
     }
 }
 
 # Nothing was started: all that waits for the child, or for its output, ends.
-method !failed($why, $vow, $scheduler --> Promise) {
-    .failed($why, $scheduler) for ($!stdout, $!stderr, $!merge).grep(*.defined);
+method !failed($why, $vow, $scheduler, $pty --> Promise) {
+    .failed($why, $scheduler) for ($!stdout, $!stderr, $!merge, $pty).grep(*.defined);
     $!ready.break($why);
     $vow.break($why);
     $!exited
 }
 
-method !launch($scheduler, %env, $cwd, *%inside --> Promise) {
+method !launch($scheduler, %env, $cwd, :$pty, *%inside --> Promise) {
     my $vow = $!exited.vow;
     my @outputs;
     @outputs.push($!stdout => 1) if $!stdout;
     @outputs.push($!merge => 1) if $!merge;
     @outputs.push($!stderr => 2) if $!stderr;
-    $!awaited = 1 + @outputs;
+    my $is-tapped = $pty.defined && $pty.is-tapped;
+    $!awaited = 1 + @outputs + $is-tapped;
     my Int @descriptors;
     my &settled = {
         if $!guard.protect({ --$!awaited }) == 0 {
@@ -145,12 +147,12 @@ method !launch($scheduler, %env, $cwd, *%inside --> Promise) {
         $!child = launch(self.path, self.args, %env, $cwd,
             self.w ?? Piped !! $!stdin-from,
             $!merge || $!stdout ?? Piped !! $!stdout-to,
-            $!merge ?? Merged !! $!stderr ?? Piped !! $!stderr-to, |%inside);
+            $!merge ?? Merged !! $!stderr ?? Piped !! $!stderr-to, :$pty, |%inside);
         # All before the thread knows the child, which it frees at the child's end.
         $!writer = Writer.new(fd => $!child.take-fd(0)) if self.w;
         @descriptors = @outputs.map({ $!child.take-fd(.value) });
         on-end($!child, -> $status, $failed {
-            .ended with $!writer;
+            .ended for ($!writer, $pty).grep(*.defined);
             &!outcome = $failed.defined
                 ?? { $vow.break($failed) }
                 !! {
@@ -160,10 +162,11 @@ method !launch($scheduler, %env, $cwd, *%inside --> Promise) {
         });
     }
     self!close-bound;
-    return self!failed($why, $vow, $scheduler) with $why;
+    return self!failed($why, $vow, $scheduler, $pty) with $why;
     for @outputs.kv -> $n, (:key($output), :value($)) {
         $output.started(@descriptors[$n], $scheduler, &settled);
     }
+    .started($scheduler, $is-tapped ?? &settled !! { Nil }) with $pty;
     $!ready.keep($!child.pid);
     $!exited
 }
