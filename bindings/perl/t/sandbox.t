@@ -82,4 +82,12 @@ for my $wrong ([mode => 'x'], [mode => 'landlock', bind => '.'], [mode => 'landl
     ok(!eval { Forkless::Sandbox->new(@$wrong); 1 }, "refused: @$wrong");
 }
 ok(!eval { Forkless->new(cmd => ['true'], sandbox => 1); 1 }, 'no sandbox');
+for my $setting (qw(sandbox pty)) {
+    ok(!eval { Forkless->new(cmd => ['true'], $setting => undef); 1 } && $@ =~ /$setting: undefined.* at \Q$0\E/, "a $setting that could not be made");
+    is(Forkless->new(cmd => ['true'], $setting => 0)->status, 0, "no $setting");
+}
+my $command = Forkless->new(cmd => ['true']);
+ok(!defined $command->rlimit(77, 1, 1), 'a setting that is refused');
+is($command->status, -1, '… is not left out');
+like($Forkless::error, qr/a setting was refused before: no such resource/, '… which the error says');
 done_testing;

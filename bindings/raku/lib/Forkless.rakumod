@@ -7,14 +7,14 @@ use Forkless::Proc::Async;
 our sub library-version(--> Str) { forkless_version() }
 
 sub run(*@args where .so, :$in = '-', :$out = '-', :$err = '-', Bool :$bin, Bool :$chomp = True, Bool :$merge, Str :$enc,
-        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$arg0, :$sandbox, :$settings, :$win-verbatim-args) is export(:DEFAULT, :run) {
+        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$arg0, :$sandbox = False, :$settings, :$win-verbatim-args) is export(:DEFAULT, :run) {
     my $proc := Forkless::Proc.new(:$in, :$out, :$err, :$bin, :$chomp, :$merge, :$enc, :$nl);
     $proc.spawn(@args, :$cwd, :$env, :$arg0, :$sandbox, :$settings);
     $proc
 }
 
 sub shell($cmd, :$in = '-', :$out = '-', :$err = '-', Bool :$bin, Bool :$chomp = True, Bool :$merge, Str :$enc,
-        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$sandbox, :$settings) is export(:DEFAULT, :shell) {
+        Str:D :$nl = "\n", :$cwd = $*CWD, :$env, :$sandbox = False, :$settings) is export(:DEFAULT, :shell) {
     my $proc := Forkless::Proc.new(:$in, :$out, :$err, :$bin, :$chomp, :$merge, :$enc, :$nl);
     $proc.shell($cmd, :$cwd, :$env, :$sandbox, :$settings);
     $proc

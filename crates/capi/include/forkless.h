@@ -147,8 +147,8 @@ int forkless_step_words(int step, char *text, size_t size);
  * By default the program inherits the environment, the working directory, the standard streams and the calling thread's signal mask.
  * It inherits no other descriptors, even those that are not close-on-exec. SIGPIPE is reset to its default action.
  *
- * Setters only record a value, so most errors are reported when the command is run. For the parameter `on`, 0 means no and any other
- * value yes.
+ * Setters only record a value, so most errors are reported when the command is run. If one returns an error, the command is not run
+ * without that setting: every function that would run it fails. For the parameter `on`, 0 means no and any other value yes.
  */
 
 typedef struct forkless_command forkless_command;

@@ -16,11 +16,11 @@ use std::time::Duration;
 macro_rules! setters {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $command:ident => $work:block)*) => { $(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(command: *mut Handle<Command>, $($arg: $kind),*) -> c_int {
+        unsafe extern "C" fn $name(command: *mut Handle<$crate::command::Settable>, $($arg: $kind),*) -> c_int {
             // SAFETY: the header's contract: pointers are null or what it says they are.
             unsafe {
                 to_status(NULL, || {
-                    handle::with(command, |$command| {
+                    $crate::command::set(command, |$command| {
                         $work
                         Ok(0)
                     })
@@ -31,15 +31,61 @@ macro_rules! setters {
 }
 
 pub(crate) use setters;
+
+/// A command, and the first failure of a setter: without that setting it is not run.
+pub(crate) struct Settable {
+    command: Command,
+    refused: Option<(c_int, String)>,
+}
+
+impl Settable {
+    fn new(command: Command) -> Handle<Self> {
+        Handle::new(Self { command, refused: None })
+    }
+}
+
+/// Changes a command. All setters do so by this function.
+///
+/// # Safety
+/// As for [`handle::with`].
+pub(crate) unsafe fn set(
+    command: *mut Handle<Settable>,
+    work: impl FnOnce(&mut Command) -> Result<c_int, Failure>,
+) -> Result<c_int, Failure> {
+    let change = |settable: &mut Settable| {
+        work(&mut settable.command).inspect_err(|failure| {
+            settable.refused.get_or_insert_with(|| (failure.errno(), failure.to_string()));
+        })
+    };
+    // SAFETY: the caller's contract.
+    unsafe { handle::with(command, change) }
+}
+
+/// Runs or prepares a command, unless a setter has failed. All functions that do so call this one.
+///
+/// # Safety
+/// As for [`handle::with`].
+pub(crate) unsafe fn run<R>(
+    command: *mut Handle<Settable>,
+    work: impl FnOnce(&mut Command) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let run = |settable: &mut Settable| match &settable.refused {
+        Some((errno, text)) => Err(Failure::Before(*errno, text.clone())),
+        None => work(&mut settable.command),
+    };
+    // SAFETY: the caller's contract.
+    unsafe { handle::with(command, run) }
+}
+
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_command_new(program: *const c_char, command: *mut *mut Handle<Command>) -> c_int {
+unsafe extern "C" fn forkless_command_new(program: *const c_char, command: *mut *mut Handle<Settable>) -> c_int {
     // SAFETY: the header's contract.
-    unsafe { to_status(NULL, || give(command, || Ok(out(Handle::new(Command::new(text(program)?)))))) }
+    unsafe { to_status(NULL, || give(command, || Ok(out(Settable::new(Command::new(text(program)?)))))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_new_argv(
     argv: *const *const c_char,
-    command: *mut *mut Handle<Command>,
+    command: *mut *mut Handle<Settable>,
 ) -> c_int {
     let make = || {
         // SAFETY: the header's contract.
@@ -47,13 +93,13 @@ unsafe extern "C" fn forkless_command_new_argv(
         let (program, args) = argv.split_first().ok_or(bad("the list of arguments is empty"))?;
         let mut command = Command::new(program);
         command.args(args);
-        Ok(out(Handle::new(command)))
+        Ok(out(Settable::new(command)))
     };
     // SAFETY: the header's contract.
     unsafe { to_status(NULL, || give(command, make)) }
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_command_free(command: *mut Handle<Command>) {
+unsafe extern "C" fn forkless_command_free(command: *mut Handle<Settable>) {
     // SAFETY: the header's contract.
     unsafe { handle::free(command) };
 }

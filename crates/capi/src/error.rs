@@ -29,6 +29,8 @@ pub enum Failure {
     Io(io::Error),
     /// An invalid request: an errno and a message.
     Refused(c_int, &'static str),
+    /// A setter of the command has failed before: its errno and message.
+    Before(c_int, String),
     /// A bug.
     Panic,
 }
@@ -54,7 +56,7 @@ impl Failure {
     /// The errno, positive.
     pub fn errno(&self) -> c_int {
         let error = match self {
-            Self::Refused(errno, _) => return *errno,
+            Self::Refused(errno, _) | Self::Before(errno, _) => return *errno,
             Self::Panic => return libc::ENOTRECOVERABLE,
             Self::Io(error) => error,
         };
@@ -77,7 +79,7 @@ impl Failure {
     fn step(&self) -> c_int {
         match self {
             Self::Io(error) => forkless::Error::of(error).map_or(0, |detail| detail.step().code() as c_int),
-            Self::Refused(..) => Step::Check.code() as c_int,
+            Self::Refused(..) | Self::Before(..) => Step::Check.code() as c_int,
             Self::Panic => 0,
         }
     }
@@ -98,6 +100,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Io(error) => write!(out, "{error}"),
             Self::Refused(_, what) => out.write_str(what),
+            Self::Before(_, what) => write!(out, "a setting was refused before: {what}"),
             Self::Panic => out.write_str("bug in the library: a panic, printed on standard error"),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::boundary::to_status;
 use crate::child::ChildHandle;
+use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, shared};
 use crate::run;
@@ -17,7 +18,7 @@ pub(crate) struct LineEnding {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_spawn_line(
-    command: *mut Handle<Command>,
+    command: *mut Handle<Settable>,
     child: *mut *mut ChildHandle,
     ending: *mut *mut LineEnding,
     error: *mut Error,
@@ -39,7 +40,7 @@ unsafe extern "C" fn forkless_command_spawn_line(
         Ok(0)
     };
     // SAFETY: the header's contract.
-    unsafe { to_status(error, || handle::with(command, spawn)) }
+    unsafe { to_status(error, || command::run(command, spawn)) }
 }
 
 /// Works with the command as a line. Afterwards it is a command again.

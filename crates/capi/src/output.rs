@@ -1,6 +1,7 @@
 //! Captured output.
 
 use crate::boundary::to_status;
+use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, duration, give, limit, out, shared, slice};
 use forkless::{Capture, Captured, Child, Command, Content, Prepared};
@@ -220,7 +221,7 @@ pub(crate) unsafe fn capture(
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_capture(
-    command: *mut Handle<Command>,
+    command: *mut Handle<Settable>,
     options: *const Options,
     output: *mut *mut OutputHandle,
     error: *mut Error,
@@ -228,7 +229,7 @@ unsafe extern "C" fn forkless_command_capture(
     // SAFETY: the header's contract.
     unsafe {
         let run = |command: &mut Command| give(output, || capture(options, |how| command.capture(how)));
-        to_status(error, || handle::with(command, run))
+        to_status(error, || command::run(command, run))
     }
 }
 #[unsafe(no_mangle)]

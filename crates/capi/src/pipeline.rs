@@ -2,11 +2,12 @@
 
 use crate::boundary::to_status;
 use crate::child::ChildHandle;
+use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, free, give, out, shared};
 use crate::output::{Options, OutputHandle, capture};
 use crate::run::child;
-use forkless::{Command, Pipeline, PipelineStatus, Prepared};
+use forkless::{Pipeline, PipelineStatus, Prepared};
 use libc::{c_int, size_t};
 use std::os::unix::process::ExitStatusExt;
 
@@ -32,12 +33,12 @@ unsafe extern "C" fn forkless_pipeline_free(pipeline: *mut PipelineHandle) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_command(
     pipeline: *mut PipelineHandle,
-    command: *mut Handle<Command>,
+    command: *mut Handle<Settable>,
     error: *mut Error,
 ) -> c_int {
     let add = |row: &mut PipelinePrograms| {
         // SAFETY: the header's contract.
-        unsafe { handle::with(command, |command| Ok(row.pipeline.command(command).map(drop)?)) }?;
+        unsafe { command::run(command, |command| Ok(row.pipeline.command(command).map(drop)?)) }?;
         row.programs += 1;
         Ok(0)
     };

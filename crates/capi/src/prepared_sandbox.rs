@@ -1,8 +1,9 @@
 //! Sandboxes that are prepared for any number of commands.
 
 use crate::boundary::to_status;
+use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
-use crate::handle::{self, Handle, NULL, free, give, list, out, shared};
+use crate::handle::{Handle, NULL, free, give, list, out, shared};
 use forkless::{Command, Network, PreparedSandbox, Sandbox};
 use libc::{c_char, c_int, size_t};
 use std::time::Duration;
@@ -110,12 +111,15 @@ unsafe extern "C" fn forkless_sandbox_free(sandbox: *mut PreparedSandbox) {
     unsafe { free(sandbox) };
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_command_sandbox(command: *mut Handle<Command>, sandbox: *const PreparedSandbox) -> c_int {
+unsafe extern "C" fn forkless_command_sandbox(
+    command: *mut Handle<Settable>,
+    sandbox: *const PreparedSandbox,
+) -> c_int {
     let set = |command: &mut Command| {
         // SAFETY: the header's contract.
         command.sandbox(unsafe { shared(sandbox) }?);
         Ok(0)
     };
     // SAFETY: the header's contract.
-    unsafe { to_status(NULL, || handle::with(command, set)) }
+    unsafe { to_status(NULL, || command::set(command, set)) }
 }

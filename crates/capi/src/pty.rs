@@ -6,7 +6,7 @@ use crate::command::setters;
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, copy, duration, free, give, out, shared};
 use crate::output::OutputHandle;
-use forkless::{Command, Pty, PtySize};
+use forkless::{Pty, PtySize};
 use libc::{c_char, c_int, c_void, pid_t, size_t, ssize_t, winsize};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};

@@ -2,9 +2,10 @@
 
 use crate::boundary::to_status;
 use crate::child::{ChildHandle, raw};
+use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
 use crate::handle::{self, Handle, NULL, give, out, shared};
-use forkless::{Child, Command, Prepared};
+use forkless::{Child, Prepared};
 use libc::{c_char, c_int, size_t};
 use std::io;
 
@@ -34,10 +35,10 @@ unsafe fn with_shared<T, R>(handle: *const T, work: impl FnOnce(&T) -> Result<R,
 }
 
 runs! {
-    fn forkless_command_spawn(command: Handle<Command>) -> *mut ChildHandle, handle::with, one => child(one.spawn());
-    fn forkless_command_launch(command: Handle<Command>) -> *mut ChildHandle, handle::with, one => child(one.launch());
-    fn forkless_command_status(command: Handle<Command>) -> c_int, handle::with, one => raw(one.status());
-    fn forkless_command_prepare(command: Handle<Command>) -> *mut Prepared, handle::with, one => Ok(out(one.prepare()?));
+    fn forkless_command_spawn(command: Handle<Settable>) -> *mut ChildHandle, command::run, one => child(one.spawn());
+    fn forkless_command_launch(command: Handle<Settable>) -> *mut ChildHandle, command::run, one => child(one.launch());
+    fn forkless_command_status(command: Handle<Settable>) -> c_int, command::run, one => raw(one.status());
+    fn forkless_command_prepare(command: Handle<Settable>) -> *mut Prepared, command::run, one => Ok(out(one.prepare()?));
     fn forkless_prepared_spawn(prepared: Prepared) -> *mut ChildHandle, with_shared, one => child(one.spawn());
     fn forkless_prepared_launch(prepared: Prepared) -> *mut ChildHandle, with_shared, one => child(one.launch());
     fn forkless_prepared_status(prepared: Prepared) -> c_int, with_shared, one => raw(one.status());

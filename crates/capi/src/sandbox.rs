@@ -3,8 +3,8 @@
 use crate::boundary::to_status;
 use crate::command::setters;
 use crate::error::{Failure, bad};
-use crate::handle::{self, Handle, NULL, copy, list, optional, slice, text, utf8};
-use forkless::{BpfInstruction, Command, Namespace};
+use crate::handle::{Handle, NULL, copy, list, optional, slice, text, utf8};
+use forkless::{BpfInstruction, Namespace};
 use libc::{c_char, c_int, c_ulong, mode_t, size_t};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

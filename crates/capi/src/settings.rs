@@ -1,8 +1,9 @@
 //! The functions of settings that take one value, from the library's table of settings.
 
 use crate::boundary::to_status;
+use crate::command::{self, Settable};
 use crate::handle::{self, Handle, NULL, copy, number, signal, text};
-use forkless::{CapabilitySet, Command};
+use forkless::CapabilitySet;
 use libc::{c_char, c_int, mode_t};
 
 /// What a kind of value is in C.
@@ -69,11 +70,11 @@ macro_rules! setters {
             use super::*;
 
             #[unsafe(export_name = concat!("forkless_command_", stringify!($name)))]
-            unsafe extern "C" fn set(command: *mut Handle<Command>, given: kind!($kind)) -> c_int {
+            unsafe extern "C" fn set(command: *mut Handle<Settable>, given: kind!($kind)) -> c_int {
                 // SAFETY: the header's contract: pointers are null or what it says they are.
                 unsafe {
                     to_status(NULL, || {
-                        handle::with(command, |command| {
+                        command::set(command, |command| {
                             command.$name(value!($kind given));
                             Ok(0)
                         })

@@ -3,8 +3,8 @@
 use crate::boundary::to_status;
 use crate::command::setters;
 use crate::error::{Failure, bad};
-use crate::handle::{self, Handle, NULL, copy, slice, text};
-use forkless::{CallArg, Command, IoClass, Launcher, Resource, Scheduler, Step};
+use crate::handle::{Handle, NULL, copy, slice, text};
+use forkless::{CallArg, IoClass, Launcher, Resource, Scheduler, Step};
 use libc::{c_char, c_int, gid_t, size_t, uid_t};
 use std::ffi::c_void;
 use std::io;

@@ -77,54 +77,68 @@ static void no_command(void) {
     EXPECT(-EINVAL, forkless_command_hand_back(NULL, 0));
 }
 
+/* The setter fails. The command is then not run without it. */
+#define REFUSED(errnum, setter)                                             \
+    do {                                                                    \
+        EXPECT(errnum, setter);                                             \
+        EXPECT(errnum, forkless_command_spawn(command, &no_child, &why));   \
+        EXPECT(FORKLESS_STEP_CHECK, why.step);                              \
+        CHECK(strstr(why.message, "a setting was refused before: ") == why.message); \
+        forkless_command_free(command);                                     \
+        EXPECT(0, forkless_command_new("true", &command));                  \
+    } while (0)
+
+static forkless_child *no_child;
+static forkless_error why;
+
 /* Null pointers as strings or lists, and invalid descriptors. */
 static void no_text(void) {
-    EXPECT(-EINVAL, forkless_command_or_else(command, NULL));
-    EXPECT(-EINVAL, forkless_command_arg(command, NULL));
-    EXPECT(-EINVAL, forkless_command_args(command, NULL));
-    EXPECT(-EINVAL, forkless_command_arg0(command, NULL));
-    EXPECT(-EINVAL, forkless_command_env(command, NULL, "x"));
-    EXPECT(-EINVAL, forkless_command_env(command, "x", NULL));
-    EXPECT(-EINVAL, forkless_command_env_remove(command, NULL));
-    EXPECT(-EINVAL, forkless_command_envs(command, NULL));
-    EXPECT(-EINVAL, forkless_command_current_dir(command, NULL));
-    EXPECT(-EINVAL, forkless_command_chroot(command, NULL));
-    EXPECT(-EINVAL, forkless_command_fd_open(command, 0, NULL, 0, 0));
-    EXPECT(-EINVAL, forkless_command_groups(command, NULL, 1));
-    EXPECT(-EINVAL, forkless_command_user(command, NULL));
-    EXPECT(-EINVAL, forkless_command_group(command, NULL));
-    EXPECT(-EINVAL, forkless_command_cpu_affinity(command, NULL, 1));
-    EXPECT(-EINVAL, forkless_command_hostname(command, NULL));
-    EXPECT(-EINVAL, forkless_command_mount(command, NULL, NULL, NULL, 0, NULL));
-    EXPECT(-EINVAL, forkless_command_bind(command, NULL, "x"));
-    EXPECT(-EINVAL, forkless_command_bind(command, "x", NULL));
-    EXPECT(-EINVAL, forkless_command_bind_read_only(command, NULL, "x"));
-    EXPECT(-EINVAL, forkless_command_read_only(command, NULL));
-    EXPECT(-EINVAL, forkless_command_mount_attributes(command, NULL, 0, 0));
-    EXPECT(-EINVAL, forkless_command_file_system(command, NULL, list, 0, "x"));
-    EXPECT(-EINVAL, forkless_command_file_system(command, "x", NULL, 0, "x"));
-    EXPECT(-EINVAL, forkless_command_file_system(command, "x", list, 0, NULL));
-    EXPECT(-EINVAL, forkless_command_attach_mount(command, 0, NULL));
-    EXPECT(-EINVAL, forkless_command_overlay(command, NULL, NULL, NULL, "x"));
-    EXPECT(-EINVAL, forkless_command_unmount(command, NULL));
-    EXPECT(-EINVAL, forkless_command_make_dir(command, NULL, 0));
-    EXPECT(-EINVAL, forkless_command_make_symlink(command, NULL, "x"));
-    EXPECT(-EINVAL, forkless_command_devices(command, NULL));
-    EXPECT(-EINVAL, forkless_command_tmpfs(command, NULL, "x"));
-    EXPECT(-EINVAL, forkless_command_tmpfs(command, "x", NULL));
-    EXPECT(-EINVAL, forkless_command_proc(command, NULL));
-    EXPECT(-EINVAL, forkless_command_pivot_root(command, NULL));
-    EXPECT(-EINVAL, forkless_command_seccomp(command, NULL, 1));
-    EXPECT(-EINVAL, forkless_command_call(command, 0, NULL, 1, -1));
-    EXPECT(-EBADF, forkless_command_program_fd(command, -1));
-    EXPECT(-EBADF, forkless_command_program_fd(command, 999));
-    EXPECT(-EBADF, forkless_command_current_dir_fd(command, -5));
-    EXPECT(-EBADF, forkless_command_cgroup(command, 999));
-    EXPECT(-EBADF, forkless_command_landlock(command, -1));
-    EXPECT(-EBADF, forkless_command_join(command, 0x20000, 999));
-    EXPECT(-EBADF, forkless_command_attach_mount(command, 999, "x"));
-    EXPECT(-EBADF, forkless_command_controlling_terminal(command, -1));
-    EXPECT(-EBADF, forkless_command_foreground(command, -1));
+    REFUSED(-EINVAL, forkless_command_or_else(command, NULL));
+    REFUSED(-EINVAL, forkless_command_arg(command, NULL));
+    REFUSED(-EINVAL, forkless_command_args(command, NULL));
+    REFUSED(-EINVAL, forkless_command_arg0(command, NULL));
+    REFUSED(-EINVAL, forkless_command_env(command, NULL, "x"));
+    REFUSED(-EINVAL, forkless_command_env(command, "x", NULL));
+    REFUSED(-EINVAL, forkless_command_env_remove(command, NULL));
+    REFUSED(-EINVAL, forkless_command_envs(command, NULL));
+    REFUSED(-EINVAL, forkless_command_current_dir(command, NULL));
+    REFUSED(-EINVAL, forkless_command_chroot(command, NULL));
+    REFUSED(-EINVAL, forkless_command_fd_open(command, 0, NULL, 0, 0));
+    REFUSED(-EINVAL, forkless_command_groups(command, NULL, 1));
+    REFUSED(-EINVAL, forkless_command_user(command, NULL));
+    REFUSED(-EINVAL, forkless_command_group(command, NULL));
+    REFUSED(-EINVAL, forkless_command_cpu_affinity(command, NULL, 1));
+    REFUSED(-EINVAL, forkless_command_hostname(command, NULL));
+    REFUSED(-EINVAL, forkless_command_mount(command, NULL, NULL, NULL, 0, NULL));
+    REFUSED(-EINVAL, forkless_command_bind(command, NULL, "x"));
+    REFUSED(-EINVAL, forkless_command_bind(command, "x", NULL));
+    REFUSED(-EINVAL, forkless_command_bind_read_only(command, NULL, "x"));
+    REFUSED(-EINVAL, forkless_command_read_only(command, NULL));
+    REFUSED(-EINVAL, forkless_command_mount_attributes(command, NULL, 0, 0));
+    REFUSED(-EINVAL, forkless_command_file_system(command, NULL, list, 0, "x"));
+    REFUSED(-EINVAL, forkless_command_file_system(command, "x", NULL, 0, "x"));
+    REFUSED(-EINVAL, forkless_command_file_system(command, "x", list, 0, NULL));
+    REFUSED(-EINVAL, forkless_command_attach_mount(command, 0, NULL));
+    REFUSED(-EINVAL, forkless_command_overlay(command, NULL, NULL, NULL, "x"));
+    REFUSED(-EINVAL, forkless_command_unmount(command, NULL));
+    REFUSED(-EINVAL, forkless_command_make_dir(command, NULL, 0));
+    REFUSED(-EINVAL, forkless_command_make_symlink(command, NULL, "x"));
+    REFUSED(-EINVAL, forkless_command_devices(command, NULL));
+    REFUSED(-EINVAL, forkless_command_tmpfs(command, NULL, "x"));
+    REFUSED(-EINVAL, forkless_command_tmpfs(command, "x", NULL));
+    REFUSED(-EINVAL, forkless_command_proc(command, NULL));
+    REFUSED(-EINVAL, forkless_command_pivot_root(command, NULL));
+    REFUSED(-EINVAL, forkless_command_seccomp(command, NULL, 1));
+    REFUSED(-EINVAL, forkless_command_call(command, 0, NULL, 1, -1));
+    REFUSED(-EBADF, forkless_command_program_fd(command, -1));
+    REFUSED(-EBADF, forkless_command_program_fd(command, 999));
+    REFUSED(-EBADF, forkless_command_current_dir_fd(command, -5));
+    REFUSED(-EBADF, forkless_command_cgroup(command, 999));
+    REFUSED(-EBADF, forkless_command_landlock(command, -1));
+    REFUSED(-EBADF, forkless_command_join(command, 0x20000, 999));
+    REFUSED(-EBADF, forkless_command_attach_mount(command, 999, "x"));
+    REFUSED(-EBADF, forkless_command_controlling_terminal(command, -1));
+    REFUSED(-EBADF, forkless_command_foreground(command, -1));
 }
 
 static void no_line(void) {
@@ -251,7 +265,7 @@ static void no_sandbox(void) {
     options.flags = 0;
     options.size = 1;
     EXPECT(-EINVAL, forkless_sandbox_landlock(&options, &sandbox, NULL));
-    EXPECT(-EINVAL, forkless_command_sandbox(command, NULL));
+    REFUSED(-EINVAL, forkless_command_sandbox(command, NULL));
     EXPECT(-EINVAL, forkless_command_sandbox(NULL, NULL));
     EXPECT(-EINVAL, forkless_sandbox_check(NULL, NULL));
     forkless_sandbox_free(NULL);
@@ -265,7 +279,7 @@ static void no_pty(void) {
     struct winsize size = {1, 2, 3, 4};
     EXPECT(-EINVAL, forkless_pty_open(&size, NULL, NULL));
     EXPECT(-EINVAL, forkless_command_pty(NULL, pty));
-    EXPECT(-EINVAL, forkless_command_pty(command, NULL));
+    REFUSED(-EINVAL, forkless_command_pty(command, NULL));
     EXPECT(-EINVAL, forkless_pty_fd(NULL));
     EXPECT(-EINVAL, forkless_pty_read(NULL, text, sizeof text));
     EXPECT(-EINVAL, forkless_pty_write(NULL, text, sizeof text));
@@ -443,7 +457,7 @@ static void errno_and_copies(void) {
     forkless_command *other;
     for (int fd = 0; fd < NUMBERS; fd++) inherited[fd] = fcntl(fd, F_GETFD) >= 0;
     errno = 77;
-    EXPECT(-EBADF, forkless_command_program_fd(command, 9999));
+    REFUSED(-EBADF, forkless_command_program_fd(command, 9999));
     EXPECT(77, errno);
     EXPECT(0, forkless_command_new("true", &other));
     EXPECT(0, forkless_command_program_fd(other, 0));
@@ -461,9 +475,36 @@ static void errno_and_copies(void) {
 static void invalid_values_are_refused(void) {
     static const char *const names[] = {"", "=", "A=", "=A", "A=B"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        EXPECT(-EINVAL, forkless_command_env(command, names[n], "x"));
-        EXPECT(-EINVAL, forkless_command_env_remove(command, names[n]));
+        REFUSED(-EINVAL, forkless_command_env(command, names[n], "x"));
+        REFUSED(-EINVAL, forkless_command_env_remove(command, names[n]));
     }
+    REFUSED(-EBADF, forkless_command_fd(command, -1, 1));
+    REFUSED(-EBADF, forkless_command_fd(command, 1, -1));
+    REFUSED(-EBADF, forkless_command_fd_null(command, -1));
+    REFUSED(-EBADF, forkless_command_fd_dup(command, 1, -1));
+    REFUSED(-EINVAL, forkless_command_fd_pipe(command, 3));
+    REFUSED(-EINVAL, forkless_command_rlimit(command, 99, 0, 0));
+    REFUSED(-EINVAL, forkless_command_rlimit(command, -1, 0, 0));
+    REFUSED(-EINVAL, forkless_command_scheduler(command, 4, 0));
+    REFUSED(-EINVAL, forkless_command_scheduler(command, SCHED_BATCH, -1));
+    REFUSED(-EINVAL, forkless_command_io_priority(command, 0, 0));
+    REFUSED(-EINVAL, forkless_command_process_group(command, -1));
+    REFUSED(-EINVAL, forkless_command_signal_block(command, 0));
+    REFUSED(-EINVAL, forkless_command_signal_ignore(command, 65));
+    REFUSED(-EINVAL, forkless_command_signal_default(command, -1));
+    REFUSED(-EINVAL, forkless_command_signal_inherit(command, 1000));
+    REFUSED(-EINVAL, forkless_command_unshare(command, 0));
+    REFUSED(-EINVAL, forkless_command_unshare(command, 1));
+    REFUSED(-EINVAL, forkless_command_join(command, CLONE_NEWNS | CLONE_NEWNET, 0));
+    REFUSED(-EINVAL, forkless_command_overlay(command, (char *[]){"/", NULL}, "/tmp", NULL, "/mnt"));
+    REFUSED(-EILSEQ, forkless_command_tmpfs(command, "/tmp", "\xff"));
+    REFUSED(-EINVAL, forkless_command_best_effort(command, FORKLESS_STEP_EXEC));
+    REFUSED(-EINVAL, forkless_command_best_effort(command, 9999));
+    REFUSED(-EINVAL, forkless_command_pre_exec(command, NULL, NULL));
+    forkless_call_arg bad[] = {{7, 0, NULL}};
+    REFUSED(-EINVAL, forkless_command_call(command, 0, bad, 1, -1));
+    REFUSED(-EINVAL, forkless_command_launcher(command, 3));
+    REFUSED(-EINVAL, forkless_command_launcher(command, -1));
     forkless_capture options = FORKLESS_CAPTURE_INIT;
     forkless_output *output = NULL;
     static const int sizes[] = {-8, -1, 1, 8};
@@ -492,7 +533,7 @@ int main(void) {
     no_command();
     no_text();
     no_result();
-    /* The command is unchanged, and can be prepared and described. */
+    /* The command can be prepared and described. */
     forkless_prepared *prepared;
     char steps[2048];
     EXPECT(0, forkless_command_arg(command, text));

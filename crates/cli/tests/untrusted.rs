@@ -406,6 +406,35 @@ fn supplementary_groups_are_kept_only_on_request() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("CAP_SETGID"), "{refused:?}");
 }
 
+/// Root of a user namespace that is an ordinary user outside has no other ID, and stays who it is. One that is root outside does so only if it
+/// is told to, since it owns the files of root.
+#[test]
+fn sandbox_of_root_without_other_ids() {
+    for caller in Caller::with_user_namespaces("sandbox_of_root_without_other_ids") {
+        let run = |options: &[&str]| {
+            let outer = ["--map-root-user", "--inherit-all", binary(), "run", "--sandbox", "--chdir=/"];
+            let output = caller.output(
+                &[&outer[..], options, &["sh", "-c", "id -u; id -G; : > /tmp/new; stat -c %u /tmp/new"]].concat(),
+            );
+            (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        };
+        let kept = (Some(0), "0\n0\n0\n".to_owned());
+        if caller == Caller::Ordinary {
+            assert_eq!(run(&[]), kept);
+        } else {
+            let (code, words) = run(&[]);
+            assert!(
+                code == Some(125) && words.contains("user 65534") && words.contains("set user and group to 0"),
+                "{words}"
+            );
+            assert_eq!(run(&["--reuid=0", "--regid=0"]), kept);
+            let outer = ["--bounding-set=-all", "--inherit-all", binary(), "run", "--sandbox", "--chdir=/", "true"];
+            let refused = caller.failure(&outer);
+            assert!(refused.contains("root without CAP_SETUID and CAP_SETGID"), "{refused}");
+        }
+    }
+}
+
 // ---- capabilities, directory, steps that may fail ----
 
 #[test]

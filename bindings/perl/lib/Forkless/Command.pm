@@ -112,7 +112,9 @@ sub warm {
 # A Forkless::Sandbox, or the options of one for this command.
 sub sandbox {
     my ($self, $sandbox) = @_;
-    return $self if !defined $sandbox;
+    # The result of a `new` that has failed must not mean that there is none.
+    Forkless::_croak('sandbox: undefined, as from a new that has failed (0: no sandbox)') if !defined $sandbox;
+    return $self                                                                          if !$sandbox;
     if (ref $sandbox eq 'HASH') {
         require Forkless::Sandbox;
         $sandbox = Forkless::Sandbox->new(%$sandbox) or return Forkless::Error::give($self);
@@ -123,7 +125,8 @@ sub sandbox {
 # A Forkless::Pty. It lives as long as the command and its children.
 sub pty {
     my ($self, $pty) = @_;
-    return $self if !defined $pty;
+    Forkless::_croak('pty: undefined, as from a new that has failed (0: no terminal)') if !defined $pty;
+    return $self                                                                       if !$pty;
     $self->{pty} = $pty;
     return $self->_pty($pty) ? $self : Forkless::Error::give($self);
 }
@@ -306,7 +309,7 @@ Experimental.
 
 =item sandbox
 
-A L<Forkless::Sandbox>, or a reference to a hash of the options of one: what the program may do, if it is not trusted.
+A L<Forkless::Sandbox>, or a reference to a hash of the options of one: what the program may do, if it is not trusted. 0: no sandbox; undef is an error.
 
 =item memory_max, tasks_max, cpu_max, io_max, cgroup_parent
 

@@ -2,6 +2,7 @@
 
 mod calls;
 pub mod filter;
+mod ids;
 mod landlock;
 mod mounts;
 mod namespaces;
@@ -11,13 +12,13 @@ mod tree;
 use crate::Resource;
 use crate::error::{Error, reworded};
 use crate::procfs;
-use crate::request::command::{BpfInstruction, CapabilitySet, Command, Confinement, GroupLimits, Name};
+use crate::request::command::{BpfInstruction, CapabilitySet, Command, Confinement, GroupLimits};
 use crate::step::Step;
 use filter::{Shared, Surroundings};
 use forkless_core::sys::errno;
 use landlock::Ruleset;
 use namespaces::NamespaceSandbox;
-use preset::{DEVICES, NOBODY, OBEYED, SHOWN, keeps};
+use preset::{DEVICES, OBEYED, SHOWN, keeps};
 use rustix::fs::{FileType, Mode, OFlags, open, stat};
 use std::ffi::OsString;
 use std::io;
@@ -549,16 +550,8 @@ impl Confinement for PreparedSandbox {
         own.env.clear = true;
         if let Confined::Namespaces(namespaces) = confined {
             namespaces.confine(&mut own, places)?;
-        } else if rustix::process::geteuid().is_root() {
-            let setup = &mut own.setup;
-            // A name brings its groups with it.
-            let is_named = matches!(setup.user, Some(Name::Name(_)));
-            let nobody = Some(Name::Id(NOBODY));
-            setup.user = setup.user.take().or_else(|| nobody.clone());
-            if !is_named {
-                setup.group = setup.group.take().or(nobody);
-                setup.groups.get_or_insert_with(Vec::new);
-            }
+        } else if ids::is_root() {
+            ids::of_root(&mut own).or_else(|why| refused(why).map(drop))?;
         }
         // The bounding set needs a privilege to change, and gives nothing after no_new_privs.
         let none = Some(CapabilitySet::EMPTY);

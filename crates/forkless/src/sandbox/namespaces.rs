@@ -6,7 +6,7 @@
 use super::landlock::{self, LayerAccess, LayerRule};
 use super::mounts::{self, OwnMounts, PLACE, shows};
 use super::preset::{COUNTERS, DEVICES, NOBODY};
-use super::{GivenPath, Network, REFUSES_SIGNALS, Sandbox, refused};
+use super::{GivenPath, Network, REFUSES_SIGNALS, Sandbox, ids, refused};
 use crate::Resource;
 use crate::error::{Error, reworded};
 use crate::kernel;
@@ -21,7 +21,7 @@ use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +97,10 @@ impl NamespaceSandbox {
                 given.as_ref().map_or(here.clone(), |given| here.join(given))
             }
         };
+        // As the places are: inside, the directories before a `..` need not exist.
+        let has_parent = directory.components().any(|part| part == Component::ParentDir);
+        let real = if has_parent { directory.canonicalize().ok() } else { None };
+        let directory = real.unwrap_or(directory);
         if !shows(places, &own.sandbox.mounts, &directory) {
             let why = format!(
                 "{directory:?} is not visible inside: give the sandbox read({directory:?}) or write({directory:?}), or the command \
@@ -155,20 +159,21 @@ impl NamespaceSandbox {
             Some(Name::Name(_)) => None,
             None => Some(otherwise),
         };
-        let ids = match uid.is_root() {
+        let is_root = ids::is_root();
+        let given = match is_root {
             // Root's files would be those of the program: without capabilities it still owns them.
             true => (id(&setup.user, NOBODY), id(&setup.group, NOBODY)),
             false => (id(&setup.user, uid.as_raw()), id(&setup.group, gid.as_raw())),
         };
-        let (Some(user), Some(group)) = ids else {
+        let (Some(user), Some(group)) = given else {
             return refused(own, "give users and groups by their numbers");
         };
         let mut groups = vec![group];
-        if uid.is_root() {
-            (setup.user, setup.group) = (Some(Name::Id(user)), Some(Name::Id(group)));
-            groups.extend(setup.groups.get_or_insert_with(Vec::new).iter());
+        if is_root {
+            groups.extend(setup.groups.iter().flatten());
             groups.sort_unstable();
             groups.dedup();
+            ids::of_root(own).or_else(|why| refused(own, why))?;
             own.sandbox.ids_first = true;
         }
         own.map_uid(user, user, 1);

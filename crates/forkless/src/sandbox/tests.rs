@@ -1,5 +1,6 @@
 //! Programs in a sandbox by Landlock: what they can reach, and which commands are refused.
 
+use super::preset::NOBODY;
 use super::*;
 use crate::{Launcher, Stdio};
 

@@ -650,3 +650,17 @@ fn strict_executes_nothing_that_the_program_has_written() {
     let error = Sandbox::landlock().strict(true).prepare().expect_err("namespaces");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
+
+/// Beside the project nothing is visible, so a `..` cannot be followed inside.
+#[test]
+fn a_directory_may_be_given_with_dots() {
+    let place = directory("dots");
+    let dots = place.join("outside/../inside/./nested");
+    let Some(sandbox) = prepared(Sandbox::new().write(place.join("outside/../inside"))) else { return };
+    let output = shell(&sandbox, "pwd -P; echo > new && echo written").current_dir(&dots).output().expect("a launch");
+    let seen = String::from_utf8_lossy(&output.stdout);
+    assert!(seen.ends_with("-dots/inside/nested\nwritten\n"), "{seen}");
+    let error = shell(&sandbox, "true").current_dir(place.join("inside/../outside")).status().expect_err("hidden");
+    assert!(error.to_string().contains("not visible inside"), "{error}");
+    std::fs::remove_dir_all(place).expect("removed");
+}
