@@ -135,15 +135,20 @@ async function* lines(file, args, options) {
   const [started, how] = begin(file, args, { check: true, ...options });
   const child = started instanceof Promise ? await started : started;
   const ended = complete([child], { ...how, isRead: true }, file, ([end]) => end);
-  ended.catch(() => {});
+  // It was not started for want of descriptors, or writes elsewhere.
+  if (!child.stdout) return void (await ended);
   const interface_ = require('node:readline').createInterface({ input: child.stdout.setEncoding(how.encoding), crlfDelay: Infinity });
+  // At a limit the stream is destroyed: its end, for which the lines would wait, does not come.
+  const close = () => interface_.close();
+  ended.then(close, close);
   let isWhole = false;
   try {
     yield* interface_;
     isWhole = true;
   } finally {
     if (!isWhole) {
-      child.stdout.destroy();
+      // Other processes may hold the pipes, which would keep this one from its end.
+      [child.stdout, child.stderr].forEach((stream) => stream?.destroy());
       if (how.killGroup) child.killGroup();
       else child.kill('SIGKILL');
     }

@@ -75,6 +75,40 @@ test('lines come while the program runs', async () => {
   await assert.rejects(async () => { for await (const _ of lines('sleep', ['60'], { timeout: 50 })); }, /timed out/);
 });
 
+test('lines end at a limit, and when nobody takes more, while other processes hold the pipes', async () => {
+  // In a process of its own: without work it would end before the error came, or wait for `sleep`.
+  const script = (body) => `const { lines } = require(${JSON.stringify(path.join(__dirname, '..'))});
+    const line = 'echo a; sleep 100; :';
+    (async () => { ${body} })().catch((error) => console.log(error.name, error.message)).then(() => console.log('end'));`;
+  const each = (options) => script(`for await (const one of lines('sh', ['-c', line], ${options})) console.log(one);`);
+  const late = 'a\nExitError sh timed out, and was killed by SIGKILL\nend\n';
+  for (const [body, expected] of [
+    [each('{ timeout: 300 }'), late],
+    [each('{ timeout: 300, killGroup: true }'), late],
+    [each('{ timeout: 300, check: false }'), 'a\nend\n'],
+    [each('{ signal: AbortSignal.timeout(300) }'), 'a\nTimeoutError The operation was aborted due to timeout\nend\n'],
+    [each('{ maxBuffer: 10 }').replace('sleep', 'echo much too much >&2; sleep'), 'a\nExitError sh wrote more than maxBuffer, and was killed by SIGKILL\nend\n'],
+    // The program has ended before.
+    [each('{ timeout: 300 }').replace('sleep 100;', 'sleep 100 &'), 'a\nExitError sh timed out, and exited with code 0\nend\n'],
+    [script("for await (const one of lines('sh', ['-c', line])) break;"), 'end\n'],
+  ]) {
+    const { stdout, stderr, code, timedOut } = await run(process.execPath, ['-e', body], { timeout: 20_000, killGroup: true });
+    assert.deepStrictEqual([stdout, stderr, code, timedOut], [expected, '', 0, false], body);
+  }
+});
+
+test('lines all come to a caller that is slow, and none from a program that writes elsewhere', async () => {
+  let count = 0;
+  for await (const line of forkless.lines('seq', ['5000'])) {
+    count += 1;
+    assert.strictEqual(line, `${count}`);
+    if (count % 1000 === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  assert.strictEqual(count, 5000);
+  for await (const _ of forkless.lines('true', { stdio: 'ignore' })) assert.fail('a line');
+  await assert.rejects(forkless.lines('false', { stdio: 'ignore' }).next(), ExitError);
+});
+
 test('run is not disturbed by a program that does not read its input', async () => {
   assert.strictEqual((await run('true', { input: Buffer.alloc(5 << 20) })).code, 0);
 });
