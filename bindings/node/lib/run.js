@@ -76,7 +76,7 @@ function run(file, args, options) {
     const [started, how] = begin(file, args, options);
     child = started instanceof Promise ? await started : started;
     if (early !== undefined) child.kill(early);
-    return complete([child], how, file, ([end]) => end);
+    return complete([child], how, ([end]) => [file, end]);
   };
   return Object.defineProperties(ended(), {
     child: { get: () => child },
@@ -134,7 +134,7 @@ async function* lines(file, args, options) {
   if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
   const [started, how] = begin(file, args, { check: true, ...options });
   const child = started instanceof Promise ? await started : started;
-  const ended = complete([child], { ...how, isRead: true }, file, ([end]) => end);
+  const ended = complete([child], { ...how, isRead: true }, ([end]) => [file, end]);
   // It was not started for want of descriptors, or writes elsewhere.
   if (!child.stdout) return void (await ended);
   const interface_ = require('node:readline').createInterface({ input: child.stdout.setEncoding(how.encoding), crlfDelay: Infinity });
@@ -191,18 +191,19 @@ async function runPipeline(programs, options) {
     }
     throw error;
   }
-  const last = (ends) => ends.at(-1);
-  const failed = (ends) => ends.filter(({ code }) => code !== 0).at(-1) ?? last(ends);
-  return complete(children, how, each.at(-1).file, (ends) => ({ ...(pipefail ? failed : last)(ends), ends }));
+  return complete(children, how, (ends) => {
+    const failed = pipefail ? ends.findLastIndex(({ code }) => code !== 0) : -1;
+    return [each.at(failed).file, { ...ends.at(failed), ends }];
+  });
 }
 
 function close(...ends) {
   for (const end of ends) if (typeof end === 'number') fs.closeSync(end);
 }
 
-// Waits for all programs, with the limits. `pick` says whose end counts.
+// Waits for all programs, with the limits. `pick` returns the program whose end counts, and its part of the result.
 // `isRead`: the caller has the output.
-function complete(children, { input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, show, isRead, signal }, file, pick) {
+function complete(children, { input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, show, isRead, signal }, pick) {
   const child = children.at(-1);
   return new Promise((resolve, reject) => {
     const state = { timedOut: false, truncated: false };
@@ -246,9 +247,10 @@ function complete(children, { input, timeout, maxBuffer, killSignal, grace, kill
       if (state.aborted) return reject(signal.reason);
       const decode = (bytes) => (encoding === 'buffer' ? bytes : bytes.toString(encoding));
       const ends = children.map((one) => ({ code: one.exitCode, signal: one.signalCode }));
+      const [file, end] = pick(ends);
       const result = {
         pid: child.pid,
-        ...pick(ends),
+        ...end,
         stdout: decode(stdout()),
         stderr: decode(stderr()),
         timedOut: state.timedOut,

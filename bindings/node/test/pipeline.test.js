@@ -31,6 +31,9 @@ test('whose end counts', async () => {
   assert.strictEqual((await runPipeline(programs)).code, 0);
   assert.strictEqual((await runPipeline(programs, { pipefail: true })).code, 4);
   await assert.rejects(runPipeline(programs, { pipefail: true, check: true }), (error) => error instanceof ExitError && error.code === 4);
+  // The error names the program whose code it has.
+  await assert.rejects(runPipeline([['sh', '-c', 'exit 3'], ['cat']], { pipefail: true, check: true }), { message: 'sh exited with code 3', program: 'sh', code: 3 });
+  await assert.rejects(runPipeline([['false'], ['sh', '-c', 'exit 4']], { check: true }), { message: 'sh exited with code 4', program: 'sh' });
 });
 
 test('one that cannot be started ends all, and no descriptor is left', async () => {
