@@ -22,10 +22,11 @@ class LaunchError extends Error {
 class ExitError extends Error {
   constructor(file, result) {
     const { code, signal, timedOut, truncated } = result;
-    let what = signal ? `was killed by ${signal}` : `exited with code ${code}`;
-    if (timedOut) what = `timed out, and ${what}`;
-    if (truncated) what = `wrote more than maxBuffer, and ${what}`;
-    super(`${file} ${what}`);
+    const end = signal ? `was killed by ${signal}` : `exited with code ${code}`;
+    const limits = [...(timedOut ? ['timed out'] : []), ...(truncated ? ['wrote more than maxBuffer'] : [])].join(' and ');
+    // An exit with 0 is not why it failed.
+    if (!limits) super(`${file} ${end}`);
+    else super(code === 0 ? `${file} exited with code 0, but ${limits}` : `${file} ${limits}, and ${end}`);
     this.name = 'ExitError';
     this.program = file;
     Object.assign(this, result);

@@ -89,7 +89,7 @@ test('lines end at a limit, and when nobody takes more, while other processes ho
     [each('{ signal: AbortSignal.timeout(300) }'), 'a\nTimeoutError The operation was aborted due to timeout\nend\n'],
     [each('{ maxBuffer: 10 }').replace('sleep', 'echo much too much >&2; sleep'), 'a\nExitError sh wrote more than maxBuffer, and was killed by SIGKILL\nend\n'],
     // The program has ended before.
-    [each('{ timeout: 300 }').replace('sleep 100;', 'sleep 100 &'), 'a\nExitError sh timed out, and exited with code 0\nend\n'],
+    [each('{ timeout: 300 }').replace('sleep 100;', 'sleep 100 &'), 'a\nExitError sh exited with code 0, but timed out\nend\n'],
     [script("for await (const one of lines('sh', ['-c', line])) break;"), 'end\n'],
   ]) {
     const { stdout, stderr, code, timedOut } = await run(process.execPath, ['-e', body], { timeout: 20_000, killGroup: true });
@@ -333,6 +333,14 @@ test('check rejects what does not exit with 0', async () => {
     return true;
   });
   await assert.rejects(run('sleep', ['1000'], { check: true, timeout: 20 }), /sleep timed out, and was killed by SIGKILL/);
+  // All of the output is in the pipe when the limit is noticed.
+  for (const call of [run, async (...given) => forkless.runSync(...given)]) await assert.rejects(call('echo', ['text'], { check: true, maxBuffer: 3 }), { message: /^echo (exited with code 0, but wrote more than maxBuffer|wrote more than maxBuffer, and was killed by SIGKILL)$/ });
+  for (const [limits, message] of [
+    [{ code: 0, truncated: true }, 'x exited with code 0, but wrote more than maxBuffer'],
+    [{ code: 0, timedOut: true, truncated: true }, 'x exited with code 0, but timed out and wrote more than maxBuffer'],
+    [{ code: 3, truncated: true }, 'x wrote more than maxBuffer, and exited with code 3'],
+    [{ signal: 'SIGTERM', timedOut: true, truncated: true }, 'x timed out and wrote more than maxBuffer, and was killed by SIGTERM'],
+  ]) assert.strictEqual(new ExitError('x', limits).message, message);
 });
 
 test('errors name program, step and object', async () => {
