@@ -16,7 +16,9 @@ class Pty extends tty.ReadStream {
   #native;
 
   constructor(options) {
-    const { rows = 24, columns = 80 } = options === true ? {} : options;
+    const { rows = 24, columns = 80, ...others } = options === true ? {} : options;
+    const [unknown] = Object.keys(others);
+    if (unknown !== undefined) throw new TypeError(`there is no option pty.${unknown}`);
     checkSize(rows, columns);
     const opened = native.NativePty.open(rows, columns);
     super(opened.fd());

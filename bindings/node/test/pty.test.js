@@ -88,6 +88,7 @@ test('the end of a worker hangs up its terminals', async () => {
 });
 
 test('where it is not possible, an error says so', async () => {
+  assert.throws(() => spawn('true', [], { pty: { row: 3 } }), /^TypeError: there is no option pty\.row$/);
   for (const pty of ['yes', { rows: -1 }, { columns: 1.5 }]) assert.throws(() => spawn('true', [], { pty }), /^TypeError: pty/);
   assert.throws(() => prepare('true', [], { pty: true }), /pty is an option of spawn/);
   await assert.rejects(run('true', [], { pty: true }), /pty is an option of spawn/);
