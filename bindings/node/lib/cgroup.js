@@ -4,6 +4,7 @@
 
 const os = require('node:os');
 const { fileURLToPath } = require('node:url');
+const { checkAmount, checkSignal } = require('./arguments.js');
 const native = require('./native.js');
 
 // The period of cpu.max, in microseconds.
@@ -74,16 +75,18 @@ class Cgroup {
   }
 
   signal(signal) {
-    this.#group.signal(typeof signal === 'string' ? os.constants.signals[signal] ?? 0 : signal);
+    if (signal !== 0) checkSignal(signal);
+    this.#group.signal(typeof signal === 'string' ? os.constants.signals[signal.toUpperCase()] : signal);
   }
 
   kill() {
     this.#group.kill();
   }
 
-  async waitEmpty(timeout = Infinity) {
+  async waitEmpty(timeout) {
+    checkAmount('waitEmpty(): timeout', 'milliseconds', timeout);
     const { setTimeout: sleep } = require('node:timers/promises');
-    const end = performance.now() + timeout;
+    const end = performance.now() + (timeout ?? Infinity);
     for (let pause = 1; this.counters('cgroup.events').populated !== 0; pause = Math.min(2 * pause, 50)) {
       const left = end - performance.now();
       if (left <= 0) return false;
@@ -93,6 +96,7 @@ class Cgroup {
   }
 
   async terminate(grace, signal = 'SIGTERM') {
+    checkAmount('terminate(): grace', 'milliseconds', grace);
     this.signal(signal);
     if (await this.waitEmpty(grace)) return true;
     this.kill();

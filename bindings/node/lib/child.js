@@ -5,10 +5,11 @@
 const os = require('node:os');
 const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
+const { checkAbort, checkAmount, checkId, checkObject, checkSignal, toArguments, wrongType } = require('./arguments.js');
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
 const { begin, coldReason, kLimits, mayLaunch, ours, packed, signalName, toLimitEvents, toOptions: toLow, toRequest } = require('./handle.js');
-const { LIMITS, settingsOf } = require('./settings.js');
+const { LIMITS, OF_RUN, settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
 
@@ -84,13 +85,6 @@ function noNul(text, name) {
   return text;
 }
 
-// Without this check kill() would throw in the callback of a timer, where no caller can catch it.
-function checkSignal(signal) {
-  const { signals } = os.constants;
-  const isNumber = Object.values(signals).includes(signal);
-  if (!isNumber && !Object.hasOwn(signals, `${signal}`.toUpperCase())) throw Object.assign(new TypeError(`Unknown signal: ${signal}`), { code: 'ERR_UNKNOWN_SIGNAL' });
-}
-
 // As child_process does, this takes inherited variables, too.
 function variablesOf(env) {
   const pairs = [];
@@ -101,20 +95,24 @@ function variablesOf(env) {
   return pairs;
 }
 
-// What child_process makes of a caller's arguments, and the settings.
-function toOptions(file, args, options) {
-  if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
-  const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, sandbox: given, pty, ...others } = options ?? {};
+// What child_process makes of a caller's arguments, and the settings. `caller`: how errors begin.
+function toOptions(caller, file, args, options) {
+  [args, options] = toArguments(caller, file, args, options);
+  const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, sandbox: given, pty, ...others } = options;
   // Loaded when it is first used, as the terminals.
   const Sandbox = given == null || given === false ? undefined : require('./sandbox.js').Sandbox;
   const sandbox = Sandbox?.of(given);
-  if (typeof file !== 'string' || file === '') throw new TypeError('file is not a string, or empty');
   noNul(file, 'file');
   if (others.killSignal != null) checkSignal(others.killSignal);
-  if (others.signal != null && typeof others.signal.addEventListener !== 'function') {
-    throw new TypeError('signal is not an AbortSignal');
-  }
-  let words = (args ?? []).map((arg, at) => noNul(`${arg}`, `args[${at}]`));
+  checkAbort(`${caller}signal`, others.signal);
+  checkAmount(`${caller}timeout`, 'milliseconds', others.timeout);
+  checkId(`${caller}uid`, uid);
+  checkId(`${caller}gid`, gid);
+  checkObject(`${caller}env`, env);
+  // A limit that is ignored would be none.
+  const strange = OF_RUN.find((name) => others[name] != null && others[name] !== false);
+  if (strange !== undefined) throw new TypeError(`${caller}${strange} is an option of run()`);
+  let words = args.map((arg, at) => noNul(`${arg}`, `args[${at}]`));
   if (shell) {
     words = ['-c', [file, ...words].join(' ')];
     file = typeof shell === 'string' ? shell : '/bin/sh';
@@ -127,7 +125,7 @@ function toOptions(file, args, options) {
     detached: Boolean(detached),
     uid,
     gid,
-    ...(pty ? onTerminal(pty, stdio) : { stdio: stdio ?? 'pipe' }),
+    ...(pty ? onTerminal(caller, pty, stdio) : { stdio: stdio ?? 'pipe' }),
     serialization: serialization ?? 'json',
     settings: settingsOf(sandbox ? { ...others, sandbox: Sandbox.toSetting(sandbox, env == null) } : others),
     // Its number is valid as long as the object exists.
@@ -137,8 +135,8 @@ function toOptions(file, args, options) {
 }
 
 // The standard streams that are not set otherwise are the terminal; Node takes them for `ignore`.
-function onTerminal(pty, stdio) {
-  if (pty !== true && typeof pty !== 'object') throw new TypeError('pty is not true, nor an object with rows and columns');
+function onTerminal(caller, pty, stdio) {
+  if (pty !== true && typeof pty !== 'object') throw wrongType(`${caller}pty`, 'true, nor an object with rows and columns', pty);
   const given = typeof stdio === 'string' ? [stdio, stdio, stdio] : Array.from(stdio ?? []);
   const streams = [0, 1, 2].filter((number) => given[number] == null);
   for (const number of streams) given[number] = 'ignore';
@@ -212,16 +210,20 @@ function limit(child, { timeout, killSignal, signal }) {
   }
 }
 
+// Starts what toOptions() has returned.
+function startNow(options) {
+  return start(options, (request) => native.launch(packed(request())));
+}
+
 /** Starts a program: child_process.spawn with the settings of forkless. */
 function spawn(file, args, given) {
-  const options = toOptions(file, args, given);
-  const launch = (request) => native.launch(packed(request()));
-  if (!options.terminal) return start(options, launch);
+  const options = toOptions('spawn(): ', file, args, given);
+  if (!options.terminal) return startNow(options);
   const { Pty } = require('./pty.js');
   const pty = new Pty(options.terminal.size);
   try {
     options.settings = { ...options.settings, pty: Pty.toSetting(pty, options.terminal.streams) };
-    const child = start(options, launch);
+    const child = startNow(options);
     if (child.pid === undefined) pty.destroy();
     else child.once('exit', () => Pty.released(pty));
     child.pty = pty;
@@ -239,29 +241,29 @@ function noTerminal(options) {
 }
 
 // The same for run(), beside the event loop where the launch takes long: a promise of the child.
-async function spawnAhead(file, args, given) {
-  const options = toOptions(file, args, given);
+async function spawnAhead(options) {
   if (!mayLaunch()) return start(options);
-  const low = { ...options, stdio: given.stdio.map((type) => ({ type })) };
+  const low = { ...options, stdio: options.stdio.map((type) => ({ type })) };
   const ahead = await native.launchAhead(packed(requested(low, options.settings)));
   return start(options, () => ahead.launch());
 }
 
 // A program to its end, while the event loop stands still.
-function endSync(file, args, given, { input, timeout, maxBuffer, killSignal }) {
-  const options = noTerminal(toOptions(file, args, given));
+function endSync(options, { input, timeout, maxBuffer, killSignal }) {
   if (!mayLaunch()) {
     // This throws Node's own error.
     childProcess.spawnSync(options.file);
     throw new Error('this process may not launch programs');
   }
-  const low = { ...options, stdio: given.stdio.map((type) => ({ type })) };
-  const pipes = given.stdio.flatMap((type, number) => {
+  const low = { ...options, stdio: options.stdio.map((type) => ({ type })) };
+  const pipes = options.stdio.flatMap((type, number) => {
     const bytes = number === 0 ? Buffer.from(input ?? '') : undefined;
     return type === 'pipe' ? [{ number, input: bytes, writable: number > 0 }] : [];
   });
   const { signals, errno } = os.constants;
   const limits = { timeout, maxBuffer, killSignal: signals[`${killSignal}`.toUpperCase()] ?? killSignal };
+  // To the addon 0 is no limit.
+  if (maxBuffer === 0) limits.maxBuffer = 0.5;
   for (const name of ['timeout', 'maxBuffer']) if (limits[name] === Infinity) limits[name] = 0;
   const ended = native.runSync(packed(requested(low, options.settings)), pipes, limits);
   if (ended.errno !== undefined) throw new LaunchError(options.file, options.args, ended);
@@ -282,7 +284,7 @@ class Prepared {
   #plan;
 
   constructor(file, args, options) {
-    this.#options = noTerminal(toOptions(file, args, options));
+    this.#options = noTerminal(toOptions('prepare(): ', file, args, options));
   }
 
   /** Starts it once. */
@@ -303,4 +305,4 @@ function prepare(file, args, options) {
   return new Prepared(file, args, options);
 }
 
-module.exports = { Child, LONGEST, Prepared, after, checkSignal, endSync, noTerminal, prepare, spawn, spawnAhead };
+module.exports = { Child, LONGEST, Prepared, after, endSync, noTerminal, prepare, spawn, spawnAhead, startNow, toOptions };

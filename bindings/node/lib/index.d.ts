@@ -169,7 +169,7 @@ export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization'
   input?: string | Uint8Array | Readable;
   /** The process leads a session, which is killed at a limit unless the process itself has ended (default: false). */
   killGroup?: boolean;
-  /** The most bytes of both outputs together; at more the program is killed (default: 1 MiB). */
+  /** The most bytes of both outputs together; at more the program is killed (default: 1 MiB; `Infinity`: no limit). */
   maxBuffer?: number;
   /** Standard error goes where standard output goes, in order: both are in `stdout` (default: false). */
   merged?: boolean;

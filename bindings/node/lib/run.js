@@ -4,9 +4,10 @@
 
 const fs = require('node:fs');
 const { Readable, pipeline } = require('node:stream');
+const { checkAbort, checkAmount, checkObject, checkSignal, isList, isObject, toArguments, wrongType } = require('./arguments.js');
 const native = require('./native.js');
 const { ExitError } = require('./error.js');
-const { LONGEST, after, checkSignal, endSync, noTerminal, spawn, spawnAhead } = require('./child.js');
+const { LONGEST, after, endSync, noTerminal, spawnAhead, startNow, toOptions } = require('./child.js');
 
 const MAX_BUFFER = 1024 * 1024;
 
@@ -43,26 +44,39 @@ function endGroup(pid) {
 }
 
 // What would otherwise throw only when the program runs: it would be left alone, and the promise would never be settled.
-function check({ input, killSignal, grace, encoding }) {
+function check(caller, { input, timeout, maxBuffer, killSignal, grace, encoding }) {
   checkSignal(killSignal);
-  if (grace !== undefined && !(typeof grace === 'number' && grace >= 0)) throw new TypeError('grace is not a number of milliseconds');
+  checkAmount(`${caller}timeout`, 'milliseconds', timeout);
+  checkAmount(`${caller}grace`, 'milliseconds', grace);
+  checkAmount(`${caller}maxBuffer`, 'bytes', maxBuffer);
   if (encoding !== 'buffer' && !Buffer.isEncoding(encoding)) throw new TypeError(`Unknown encoding: ${encoding}`);
-  if (input != null && typeof input !== 'string' && !ArrayBuffer.isView(input) && !(input instanceof Readable)) {
+  if (input !== undefined && typeof input !== 'string' && !ArrayBuffer.isView(input) && !(input instanceof Readable)) {
     throw new TypeError('input is not a string, bytes or a readable stream');
   }
 }
 
-// The options of a run, and those of its launches.
-function split(options) {
-  const {
-    input, timeout = 0, maxBuffer = MAX_BUFFER, killSignal = 'SIGKILL', grace, killGroup = false, encoding = 'utf8', check: mustSucceed = false,
-    show = false, merged = false, signal, ...others
-  } = noTerminal(options) ?? {};
+// The options of a run, and those of its launches. null is as undefined.
+function split(caller, options) {
+  const { input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, check: mustSucceed, show, merged, signal, ...others } = noTerminal(options);
   if (killGroup) others.detached = true;
   if (merged) others.merged = true;
+  checkAbort(`${caller}signal`, signal);
   signal?.throwIfAborted();
-  check({ input, killSignal, grace, encoding });
-  return [{ input, timeout, maxBuffer, killSignal, grace, killGroup, encoding, mustSucceed, show, merged, signal }, others];
+  const how = {
+    input: input ?? undefined,
+    timeout: timeout ?? 0,
+    maxBuffer: maxBuffer ?? MAX_BUFFER,
+    killSignal: killSignal ?? 'SIGKILL',
+    grace: grace ?? undefined,
+    killGroup: killGroup ?? false,
+    encoding: encoding ?? 'utf8',
+    mustSucceed: mustSucceed ?? false,
+    show: show ?? false,
+    merged: merged ?? false,
+    signal: signal ?? undefined,
+  };
+  check(caller, how);
+  return [how, others];
 }
 
 /**
@@ -70,10 +84,15 @@ function split(options) {
  * started, and with `check: true` if it does not exit with 0. It has the child and `kill`, too.
  */
 function run(file, args, options) {
+  return runAs('run(): ', file, args, options);
+}
+
+// `caller`: how errors begin.
+function runAs(caller, file, args, options) {
   let child;
   let early;
   const ended = async () => {
-    const [started, how] = begin(file, args, options);
+    const [started, how] = begin(caller, file, args, options);
     child = started instanceof Promise ? await started : started;
     if (early !== undefined) child.kill(early);
     return complete([child], how, ([end]) => [file, end]);
@@ -93,13 +112,14 @@ function run(file, args, options) {
 
 /** The same, while the event loop stands still. What needs the loop is an error: a stream as input, signal, show, grace, killGroup. */
 function runSync(file, args, options) {
-  if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
-  const [how, others] = split(options);
+  const caller = 'runSync(): ';
+  [args, options] = toArguments(caller, file, args, options);
+  const [how, others] = split(caller, options);
   const cannot = ['grace', 'killGroup', 'show', 'signal'].filter((name) => how[name] !== undefined && how[name] !== false);
   if (how.input instanceof Readable) cannot.push('a stream as input');
   if (others.stdio != null) cannot.push('stdio');
   if (cannot.length > 0) throw new TypeError(`runSync() has no event loop for ${cannot.join(', ')}`);
-  const { outputs, ...end } = endSync(file, args, { stdio: streamsOf(how), ...others }, how);
+  const { outputs, ...end } = endSync(toOptions(caller, file, args, { ...others, stdio: streamsOf(how) }), how);
   let left = how.maxBuffer;
   const [stdout, stderr = Buffer.alloc(0)] = outputs.map((bytes) => {
     const kept = bytes.subarray(0, left);
@@ -118,12 +138,12 @@ function streamsOf({ input, merged }) {
 }
 
 // A child, or a promise of one. The error of a launch comes at the next tick: a child must have its listeners before that.
-function begin(file, args, options) {
-  if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
-  const [how, others] = split(options);
-  const launch = { stdio: streamsOf(how), ...others };
+function begin(caller, file, args, options) {
+  [args, options] = toArguments(caller, file, args, options);
+  const [how, others] = split(caller, options);
+  const launch = toOptions(caller, file, args, { ...others, stdio: others.stdio ?? streamsOf(how) });
   // A sandbox takes milliseconds, in which the event loop has other work.
-  return [others.sandbox && !others.stdio ? spawnAhead(file, args, launch) : spawn(file, args, launch), how];
+  return [others.sandbox && !others.stdio ? spawnAhead(launch) : startNow(launch), how];
 }
 
 /**
@@ -131,8 +151,9 @@ function begin(file, args, options) {
  * alone. A caller that takes no more lines ends the program.
  */
 async function* lines(file, args, options) {
-  if (args !== null && typeof args === 'object' && !Array.isArray(args)) [args, options] = [[], args];
-  const [started, how] = begin(file, args, { check: true, ...options });
+  const caller = 'lines(): ';
+  [args, options] = toArguments(caller, file, args, options);
+  const [started, how] = begin(caller, file, args, { ...options, check: options.check ?? true });
   const child = started instanceof Promise ? await started : started;
   const ended = complete([child], { ...how, isRead: true }, ([end]) => [file, end]);
   // It was not started for want of descriptors, or writes elsewhere.
@@ -162,18 +183,27 @@ async function* lines(file, args, options) {
  * program's end and output, everyone's standard error, and `ends`. With `pipefail: true` the last program that failed counts.
  */
 async function runPipeline(programs, options) {
+  const caller = 'runPipeline(): ';
+  checkObject(`${caller}options`, options);
+  if (!isList(programs)) throw wrongType(`${caller}programs`, 'an array of commands', programs);
   const { pipefail = false, ...more } = options ?? {};
-  const [how, others] = split(more);
-  const each = Array.from(programs, (one) => (Array.isArray(one) ? { file: one[0], args: one.slice(1) } : { ...one }));
+  const [how, others] = split(caller, more);
+  const each = Array.from(programs, (one, n) => {
+    if (!Array.isArray(one) && !isObject(one)) throw wrongType(`${caller}programs[${n}]`, 'an array of a file and its arguments, nor an object with these', one);
+    return Array.isArray(one) ? { file: one[0], args: one.slice(1) } : { ...one };
+  });
   if (each.length === 0) throw new TypeError('a pipeline needs a program');
   if ([others, ...each].some((one) => one.stdio != null)) throw new TypeError('the streams of a pipeline are its own: stdio is not possible');
+  // Checks what is for all programs: its errors name none of them.
+  toOptions(caller, 'all', [], { ...others, env: others.env ?? {}, sandbox: undefined });
+  const launches = each.map(({ file, args, ...own }, n) => toOptions(`${caller}programs[${n}].`, file, args ?? [], noTerminal({ ...others, ...own })));
   const children = [];
   let source = how.input === undefined ? 'ignore' : 'pipe';
   try {
-    for (const [n, { file, args, ...own }] of each.entries()) {
+    for (const [n, launch] of launches.entries()) {
       const [next, sink] = n + 1 < each.length ? native.pipe() : [undefined, 'pipe'];
       try {
-        const child = spawn(file, args, noTerminal({ ...others, ...own, stdio: [source, sink, how.merged ? 'ignore' : 'pipe'] }));
+        const child = startNow({ ...launch, stdio: [source, sink, how.merged ? 'ignore' : 'pipe'] });
         if (child.pid === undefined) throw await new Promise((resolve) => child.once('error', resolve));
         children.push(child);
       } finally {
@@ -275,4 +305,4 @@ function complete(children, { input, timeout, maxBuffer, killSignal, grace, kill
   });
 }
 
-module.exports = { lines, run, runPipeline, runSync };
+module.exports = { lines, run, runAs, runPipeline, runSync };

@@ -2,10 +2,15 @@
 
 // Options that child_process does not have, in the form that the addon reads: names with underscores, JSON values.
 
+const { wrongNumber } = require('./arguments.js');
+
+// What run() understands, and no launch.
+const OF_RUN = ['check', 'encoding', 'grace', 'input', 'killGroup', 'maxBuffer', 'show'];
+
 // What child_process and this package understand themselves.
 const KNOWN = new Set([
-  'argv0', 'check', 'cwd', 'detached', 'encoding', 'env', 'gid', 'input', 'killGroup', 'killSignal', 'maxBuffer',
-  'serialization', 'shell', 'signal', 'stdio', 'timeout', 'uid', 'windowsHide', 'windowsVerbatimArguments',
+  ...OF_RUN, 'argv0', 'cwd', 'detached', 'env', 'gid', 'killSignal', 'serialization', 'shell', 'signal', 'stdio', 'timeout', 'uid',
+  'windowsHide', 'windowsVerbatimArguments',
 ]);
 
 // With these each launch makes a cgroup.
@@ -15,16 +20,18 @@ function underscored(name) {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-function toJson(value) {
+// The addon refuses wrong values by name, but cannot be given these.
+function toJson(value, setting) {
+  if (Number.isNaN(value) || value === -Infinity || typeof value === 'function' || typeof value === 'symbol') throw wrongNumber(setting, 'a number, text, list or object', value);
   if (typeof value === 'bigint') return value.toString();
   if (value === Infinity) return 'unlimited';
   if (value instanceof Uint8Array) return Array.from(value);
   if (value instanceof URL) return require('node:url').fileURLToPath(value);
-  if (Array.isArray(value) || value instanceof Set) return Array.from(value, toJson);
+  if (Array.isArray(value) || value instanceof Set) return Array.from(value, (one) => toJson(one, setting));
   if (value !== null && typeof value === 'object') {
     const fd = value.fd ?? value._handle?.fd;
     if (Number.isInteger(fd)) return fd;
-    return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, toJson(one)]));
+    return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, toJson(one, setting)]));
   }
   return value;
 }
@@ -32,11 +39,12 @@ function toJson(value) {
 // The settings among a caller's options. Undefined: there are none.
 function settingsOf(options) {
   const found = Object.entries(options).filter(([name, value]) => !KNOWN.has(name) && value != null);
-  return found.length > 0 ? Object.fromEntries(found) : undefined;
+  if (found.length === 0) return undefined;
+  return Object.fromEntries(found);
 }
 
 function toSettings(settings) {
-  return Object.fromEntries(Object.entries(settings).map(([name, value]) => [underscored(name), toJson(value)]));
+  return Object.fromEntries(Object.entries(settings).map(([name, value]) => [underscored(name), toJson(value, name)]));
 }
 
-module.exports = { LIMITS, settingsOf, toSettings };
+module.exports = { LIMITS, OF_RUN, settingsOf, toSettings };

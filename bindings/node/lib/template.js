@@ -2,7 +2,8 @@
 
 // $`program ${argument}`: run() by a template string, without a shell. A value is never more than an argument.
 
-const { run } = require('./run.js');
+const { checkObject } = require('./arguments.js');
+const { runAs } = require('./run.js');
 
 // What a shell would read, and the program would get as it is.
 const OF_SHELLS = /["'`\\|&;<>()$*?]|(?<=^|\s)[~#]/;
@@ -43,7 +44,7 @@ function runTemplate(options, parts, values) {
   try {
     const [file, ...args] = wordsOf(parts, values);
     if (!file) throw new TypeError('the command has no program');
-    return run(file, args, { check: true, ...options });
+    return runAs('$: ', file, args, { ...options, check: options.check ?? true });
   } catch (error) {
     return Promise.reject(error);
   }
@@ -52,7 +53,8 @@ function runTemplate(options, parts, values) {
 /** Runs a command that is written as a template string; with options, returns what does so. Unlike run(), `check` is true by default. */
 function $(parts, ...values) {
   if (Array.isArray(parts?.raw)) return runTemplate({}, parts, values);
-  return (given, ...more) => runTemplate(parts, given, more);
+  checkObject('$: options', parts);
+  return (given, ...more) => runTemplate(parts ?? {}, given, more);
 }
 
 module.exports = { $ };

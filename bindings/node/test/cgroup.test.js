@@ -33,6 +33,9 @@ test('a program starts in it, and what is left ends with it', options, async () 
   const child = spawn('sh', ['-c', "trap '' TERM; setsid sleep 600 & sleep 600"], { cgroup: group, stdio: 'ignore' });
   assert.strictEqual(group.counters('cgroup.events').populated, 1);
   assert.strictEqual(await group.waitEmpty(5), false);
+  for (const wrong of [NaN, -1]) await assert.rejects(group.waitEmpty(wrong), { code: 'ERR_OUT_OF_RANGE', message: /^waitEmpty\(\): timeout is not/ });
+  await assert.rejects(group.terminate('20'), { code: 'ERR_INVALID_ARG_TYPE', message: /^terminate\(\): grace is not .*'20'/ });
+  assert.throws(() => group.signal('SIGNONE'), { code: 'ERR_UNKNOWN_SIGNAL' });
   await group.end();
   assert.deepStrictEqual(await child.wait(), { code: null, signal: 'SIGKILL' });
   assert.strictEqual(fs.existsSync(group.path), false);

@@ -140,7 +140,6 @@ test('run gives a program time to end by itself, and kills what is left', async 
     assert.ok(n < 500, 'it runs');
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  for (const grace of [-1, NaN, '5']) await assert.rejects(run('true', { grace }), /grace/);
 });
 
 test('a template string is a command without a shell', async () => {
@@ -180,6 +179,73 @@ test('wrong options are refused before the launch', async () => {
   await assert.rejects(run('true', { encoding: 'nonsense' }), TypeError);
   await assert.rejects(run('cat', { input: 5 }), TypeError);
   assert.strictEqual((await run('sleep', ['1000'], { timeout: 10, killSignal: 'sigusr1' })).signal, 'SIGUSR1');
+});
+
+// The functions that start programs, by how their errors begin.
+const FUNCTIONS = {
+  'run(): ': run,
+  'runSync(): ': async (...given) => forkless.runSync(...given),
+  'lines(): ': (...given) => forkless.lines(...given).next(),
+  '$: ': (file, args, options) => forkless.$(options)`${file} ${args}`,
+  'runPipeline(): ': (file, args, options) => forkless.runPipeline([[file, ...args]], options),
+  'runPipeline(): programs[0].': (file, args, options) => forkless.runPipeline([{ file, args, ...options }]),
+  'spawn(): ': async (...given) => spawn(...given).wait(),
+  'prepare(): ': async (...given) => prepare(...given).spawn().wait(),
+};
+
+test('numbers that are none, or out of range, are refused before the launch', async () => {
+  const place = fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-node-'));
+  const given = ['touch', [path.join(place, 'started')]];
+  const [type, range] = ['ERR_INVALID_ARG_TYPE', 'ERR_OUT_OF_RANGE'];
+  const numbers = [['abc', type], ['10', type], [5n, type], [{}, type], [NaN, range], [-5, range]];
+  for (const [caller, call] of Object.entries(FUNCTIONS)) {
+    const isRun = !/spawn|prepare|programs/.test(caller);
+    for (const name of ['timeout', 'uid', 'gid', ...(isRun ? ['maxBuffer', 'grace'] : [])]) {
+      for (const [value, code] of [...numbers, ...(/id$/.test(name) ? [[1.5, range], [2 ** 32, range]] : [])]) {
+        const error = await call(...given, { [name]: value }).then(() => assert.fail(`${caller}${name}: ${value} was taken`), (why) => why);
+        assert.ok(error.message.startsWith(`${caller}${name} is not `) && error.message.endsWith(`: ${require('node:util').inspect(value)}`), error.message);
+        assert.deepStrictEqual([error.code, error instanceof RangeError], [code, code === range], error.message);
+      }
+    }
+    await assert.rejects(call(...given, { nice: NaN }), { code: range, message: /^nice is not/ });
+    await assert.rejects(call(...given, { signal: {} }), { code: type, message: `${caller}signal is not an AbortSignal: {}` });
+    await assert.rejects(call(...given, { env: 'A=1' }), { code: type, message: `${caller}env is not an object: 'A=1'` });
+  }
+  assert.deepStrictEqual(fs.readdirSync(place), []);
+  fs.rmSync(place, { recursive: true });
+  // null is as undefined, and Infinity is no limit.
+  const none = { timeout: null, maxBuffer: null, killSignal: null, encoding: null, input: null, signal: null, uid: null };
+  for (const options of [{ ...none, grace: null }, { maxBuffer: Infinity, timeout: Infinity, grace: Infinity }]) assert.strictEqual((await run('echo', ['x'], options)).stdout, 'x\n');
+  for (const options of [none, { maxBuffer: Infinity, timeout: Infinity }]) assert.strictEqual(forkless.runSync('echo', ['x'], options).stdout, 'x\n');
+  for (const { truncated, stdout } of [await run('yes', { maxBuffer: 0 }), forkless.runSync('yes', { maxBuffer: 0, timeout: 5000 })]) assert.deepStrictEqual([truncated, stdout], [true, '']);
+});
+
+test('wrong kinds of arguments are refused', async () => {
+  const type = { name: 'TypeError', code: 'ERR_INVALID_ARG_TYPE' };
+  for (const [caller, call] of Object.entries(FUNCTIONS)) {
+    if (/\$|Pipeline/.test(caller)) continue;
+    for (const args of ['-l', 5, new Set(['-l']), () => {}]) await assert.rejects(call('ls', args), { ...type, message: new RegExp(`^${caller.replace('()', '\\(\\)')}args is not an array: `) });
+    await assert.rejects(call('ls', {}, {}), { ...type, message: `${caller}args is not an array: {}` });
+    for (const options of ['x', ['x'], 5]) await assert.rejects(call('ls', [], options), { ...type, message: /options is not an object: / });
+    for (const file of [5, undefined, ['ls']]) await assert.rejects(call(file, []), { ...type, message: /file is not a string: / });
+    await assert.rejects(call('', []), { name: 'TypeError', code: 'ERR_INVALID_ARG_VALUE', message: `${caller}file is empty` });
+    await call('true', null, null);
+  }
+  assert.throws(() => forkless.$('ls'), { ...type, message: "$: options is not an object: 'ls'" });
+  await assert.rejects(forkless.$({ check: undefined })`false`, ExitError);
+  await assert.rejects(forkless.lines('false', { check: undefined }).next(), ExitError);
+});
+
+test('options of run() are refused by functions that do not have them', async () => {
+  for (const call of [spawn, prepare]) {
+    for (const [name, value] of Object.entries({ check: true, encoding: 'utf8', grace: 5, input: '', killGroup: true, maxBuffer: 0, show: true })) {
+      assert.throws(() => call('true', [], { [name]: value }), { name: 'TypeError', message: `${call.name}(): ${name} is an option of run()` });
+    }
+  }
+  assert.deepStrictEqual(await spawn('true', [], { killGroup: false, check: undefined }).wait(), { code: 0, signal: null });
+  // Code that runs on child_process may give what it ignores.
+  const installed = `require(${JSON.stringify(path.join(__dirname, '..'))}).install(); require('child_process').spawn('true', [], { killGroup: true, timeOut: 5, encoding: 'utf8' }).on('exit', (code) => console.log(code))`;
+  assert.strictEqual((await run(process.execPath, ['-e', installed])).stdout, '0\n');
 });
 
 test('argv0 and environment, as of child_process', async () => {
@@ -227,7 +293,7 @@ test('a run is a promise and a child', async () => {
   await assert.rejects(failed, { name: 'LaunchError' });
   const wrong = run('true', { grace: -1 });
   assert.strictEqual(wrong.child, undefined);
-  await assert.rejects(wrong, TypeError);
+  await assert.rejects(wrong, RangeError);
 });
 
 test('merged output is in order', async () => {
@@ -334,7 +400,7 @@ test('check rejects what does not exit with 0', async () => {
   });
   await assert.rejects(run('sleep', ['1000'], { check: true, timeout: 20 }), /sleep timed out, and was killed by SIGKILL/);
   // All of the output is in the pipe when the limit is noticed.
-  for (const call of [run, async (...given) => forkless.runSync(...given)]) await assert.rejects(call('echo', ['text'], { check: true, maxBuffer: 3 }), { message: /^echo (exited with code 0, but wrote more than maxBuffer|wrote more than maxBuffer, and was killed by SIGKILL)$/ });
+  for (const call of [run, FUNCTIONS['runSync(): ']]) await assert.rejects(call('echo', ['text'], { check: true, maxBuffer: 3 }), { message: /^echo (exited with code 0, but wrote more than maxBuffer|wrote more than maxBuffer, and was killed by SIGKILL)$/ });
   for (const [limits, message] of [
     [{ code: 0, truncated: true }, 'x exited with code 0, but wrote more than maxBuffer'],
     [{ code: 0, timedOut: true, truncated: true }, 'x exited with code 0, but timed out and wrote more than maxBuffer'],

@@ -4,6 +4,8 @@
 
 const assert = require('node:assert');
 const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
 const { test } = require('node:test');
 const { ExitError, LaunchError, runPipeline } = require('..');
 
@@ -57,6 +59,26 @@ test('options of all and of one; standard errors', async () => {
   await assert.rejects(runPipeline([]), /needs a program/);
   await assert.rejects(runPipeline([['true']], { stdio: 'inherit' }), /stdio is not possible/);
   await assert.rejects(runPipeline([['true'], { args: [] }]), /file is not a string/);
+});
+
+test('wrong programs are refused before one is started', async () => {
+  const place = fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-node-'));
+  const first = ['touch', path.join(place, 'started')];
+  for (const [programs, message] of [
+    [undefined, /^runPipeline\(\): programs is not an array.*: undefined$/],
+    ['ls', /programs is not an array.*: 'ls'$/],
+    [['ls', '-l'], /programs\[0\] is not an array.*: 'ls'$/],
+    [[first, null], /programs\[1\] is not an array/],
+    [[first, { args: [] }], /^runPipeline\(\): programs\[1\]\.file is not a string: undefined$/],
+    [[first, { file: 'cat', args: '-n' }], /programs\[1\]\.args is not an array: '-n'$/],
+    [[first, { file: 'cat', uid: NaN }], /programs\[1\]\.uid is not/],
+    [[first, { file: 'cat', maxBuffer: 5 }], /programs\[1\]\.maxBuffer is an option of run/],
+  ]) {
+    await assert.rejects(runPipeline(programs), { message });
+  }
+  await assert.rejects(runPipeline([first], 'x'), { message: /^runPipeline\(\): options is not an object: 'x'$/ });
+  assert.deepStrictEqual(fs.readdirSync(place), []);
+  fs.rmSync(place, { recursive: true });
 });
 
 test('limits are for all together', async () => {

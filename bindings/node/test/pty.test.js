@@ -29,7 +29,7 @@ test('what is typed, sizes, and keys that signal', async () => {
   child.pty.echo(false);
   child.pty.write('one\ntwo\n', () => child.pty.sendEof());
   assert.strictEqual(await screen(child.pty), '2\r\n');
-  const sleep = spawn('sleep', ['60'], { pty: true, killGroup: true });
+  const sleep = spawn('sleep', ['60'], { pty: true });
   sleep.pty.resume();
   sleep.pty.write('\x03');
   assert.deepStrictEqual(await sleep.wait(), { code: null, signal: 'SIGINT' });
@@ -88,8 +88,9 @@ test('the end of a worker hangs up its terminals', async () => {
 });
 
 test('where it is not possible, an error says so', async () => {
+  for (const pty of [{ rows: -1 }, { columns: 1.5 }]) assert.throws(() => spawn('true', [], { pty }), /^TypeError: pty/);
+  assert.throws(() => spawn('true', [], { pty: 'yes' }), /^TypeError: spawn\(\): pty is not/);
   assert.throws(() => spawn('true', [], { pty: { row: 3 } }), /^TypeError: there is no option pty\.row$/);
-  for (const pty of ['yes', { rows: -1 }, { columns: 1.5 }]) assert.throws(() => spawn('true', [], { pty }), /^TypeError: pty/);
   assert.throws(() => prepare('true', [], { pty: true }), /pty is an option of spawn/);
   await assert.rejects(run('true', [], { pty: true }), /pty is an option of spawn/);
   await assert.rejects(runPipeline([['true']], { pty: true }), /pty is an option of spawn/);
