@@ -127,7 +127,7 @@ function toOptions(caller, file, args, options) {
     gid,
     ...(pty ? onTerminal(caller, pty, stdio) : { stdio: stdio ?? 'pipe' }),
     serialization: serialization ?? 'json',
-    settings: settingsOf(sandbox ? { ...others, sandbox: Sandbox.toSetting(sandbox, env == null) } : others),
+    settings: settingsOf(caller, sandbox ? { ...others, sandbox: Sandbox.toSetting(sandbox, env == null) } : others),
     // Its number is valid as long as the object exists.
     sandbox,
     ...others,

@@ -2,7 +2,7 @@
 
 // Options that child_process does not have, in the form that the addon reads: names with underscores, JSON values.
 
-const { wrongNumber } = require('./arguments.js');
+const { isList, wrongNumber, wrongType } = require('./arguments.js');
 
 // What run() understands, and no launch.
 const OF_RUN = ['check', 'encoding', 'grace', 'input', 'killGroup', 'maxBuffer', 'show'];
@@ -37,10 +37,21 @@ function toJson(value, setting) {
 }
 
 // The settings among a caller's options. Undefined: there are none.
-function settingsOf(options) {
+function settingsOf(caller, options) {
   const found = Object.entries(options).filter(([name, value]) => !KNOWN.has(name) && value != null);
   if (found.length === 0) return undefined;
-  return Object.fromEntries(found);
+  const settings = Object.fromEntries(found);
+  const { umask, mounts } = settings;
+  if (typeof umask === 'string') settings.umask = octal(`${caller}umask`, umask);
+  // The mode of ['dir', path, mode].
+  if (isList(mounts)) settings.mounts = Array.from(mounts, (one) => (one?.[0] === 'dir' && typeof one[2] === 'string' ? [...one.slice(0, 2), octal(`${caller}mounts: mode`, one[2])] : one));
+  return settings;
+}
+
+// A mode that is a string is octal, as for process.umask() and fs.
+function octal(name, text) {
+  if (!/^[0-7]+$/.test(text)) throw Object.assign(wrongType(name, 'a number or an octal string', text), { code: 'ERR_INVALID_ARG_VALUE' });
+  return Number.parseInt(text, 8);
 }
 
 function toSettings(settings) {

@@ -208,6 +208,7 @@ test('numbers that are none, or out of range, are refused before the launch', as
       }
     }
     await assert.rejects(call(...given, { nice: NaN }), { code: range, message: /^nice is not/ });
+    await assert.rejects(call(...given, { umask: '029' }), { code: 'ERR_INVALID_ARG_VALUE', message: `${caller}umask is not a number or an octal string: '029'` });
     await assert.rejects(call(...given, { signal: {} }), { code: type, message: `${caller}signal is not an AbortSignal: {}` });
     await assert.rejects(call(...given, { env: 'A=1' }), { code: type, message: `${caller}env is not an object: 'A=1'` });
   }
@@ -218,6 +219,21 @@ test('numbers that are none, or out of range, are refused before the launch', as
   for (const options of [{ ...none, grace: null }, { maxBuffer: Infinity, timeout: Infinity, grace: Infinity }]) assert.strictEqual((await run('echo', ['x'], options)).stdout, 'x\n');
   for (const options of [none, { maxBuffer: Infinity, timeout: Infinity }]) assert.strictEqual(forkless.runSync('echo', ['x'], options).stdout, 'x\n');
   for (const { truncated, stdout } of [await run('yes', { maxBuffer: 0 }), forkless.runSync('yes', { maxBuffer: 0, timeout: 5000 })]) assert.deepStrictEqual([truncated, stdout], [true, '']);
+});
+
+test('a mode that is a string is octal', async () => {
+  const file = '/bin/sh';
+  const mask = ['-c', 'umask'];
+  for (const umask of ['022', '22', 0o22]) {
+    assert.strictEqual((await run(file, mask, { umask })).stdout, '0022\n');
+    assert.strictEqual(forkless.runSync(file, mask, { umask }).stdout, '0022\n');
+    assert.strictEqual((await forkless.runPipeline([['true'], { file, args: mask, umask }])).stdout, '0022\n');
+    for (const child of [spawn(file, mask, { umask }), prepare(file, mask, { umask }).spawn()]) assert.strictEqual(`${await once(child.stdout, 'data')}`, '0022\n');
+  }
+  const made = { unshare: ['user', 'mount'], uidMap: [[0, process.getuid(), 1]], gidMap: [[0, process.getgid(), 1]], mounts: [['tmpfs', '/mnt', ''], ['dir', '/mnt/made', '750']] };
+  const { stdout } = await run('stat', ['-c', '%a', '/mnt/made'], made).catch((error) => ({ stdout: error }));
+  if (stdout instanceof Error) return console.log(`SKIPPED: the mode of a directory because of ${stdout.message}`);
+  assert.strictEqual(stdout, '750\n');
 });
 
 test('wrong kinds of arguments are refused', async () => {

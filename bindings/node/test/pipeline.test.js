@@ -72,6 +72,7 @@ test('wrong programs are refused before one is started', async () => {
     [[first, { args: [] }], /^runPipeline\(\): programs\[1\]\.file is not a string: undefined$/],
     [[first, { file: 'cat', args: '-n' }], /programs\[1\]\.args is not an array: '-n'$/],
     [[first, { file: 'cat', uid: NaN }], /programs\[1\]\.uid is not/],
+    [[first, { file: 'cat', umask: '9' }], /programs\[1\]\.umask is not/],
     [[first, { file: 'cat', maxBuffer: 5 }], /programs\[1\]\.maxBuffer is an option of run/],
   ]) {
     await assert.rejects(runPipeline(programs), { message });
