@@ -9,7 +9,7 @@ const { checkAbort, checkAmount, checkId, checkObject, checkSignal, toArguments,
 const native = require('./native.js');
 const { LaunchError } = require('./error.js');
 const { begin, coldReason, kLimits, mayLaunch, ours, packed, signalName, toLimitEvents, toOptions: toLow, toRequest } = require('./handle.js');
-const { LIMITS, OF_RUN, settingsOf } = require('./settings.js');
+const { LIMITS, OF_RUN, respelled, settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
 
@@ -143,6 +143,12 @@ function onTerminal(caller, pty, stdio) {
   return { stdio: given, terminal: { size: pty, streams } };
 }
 
+// The addon names settings with underscores; its error has them in the caller's spelling.
+function failed({ file, args, settings }, failure) {
+  const message = failure.step === 'check' ? respelled(failure.message, Object.keys(settings ?? {})) : failure.message;
+  return new LaunchError(file, args, { ...failure, message });
+}
+
 // `launch(request)` starts it by the addon; `request()` is what the addon is asked for.
 function start(options, launch) {
   // This throws Node's own error.
@@ -161,7 +167,7 @@ function start(options, launch) {
       if (options.settings?.warm) child.coldReason = coldReason(this);
       return 0;
     }
-    child[kFailure] = new LaunchError(options.file, options.args, failure);
+    child[kFailure] = failed(options, failure);
     return failure.errno;
   };
   try {
@@ -266,7 +272,7 @@ function endSync(options, { input, timeout, maxBuffer, killSignal }) {
   if (maxBuffer === 0) limits.maxBuffer = 0.5;
   for (const name of ['timeout', 'maxBuffer']) if (limits[name] === Infinity) limits[name] = 0;
   const ended = native.runSync(packed(requested(low, options.settings)), pipes, limits);
-  if (ended.errno !== undefined) throw new LaunchError(options.file, options.args, ended);
+  if (ended.errno !== undefined) throw failed(options, ended);
   return {
     pid: ended.pid,
     code: ended.signal > 0 ? null : ended.code,

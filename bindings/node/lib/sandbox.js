@@ -4,7 +4,7 @@
 
 const { fileURLToPath } = require('node:url');
 const native = require('./native.js');
-const { LIMITS, toSettings } = require('./settings.js');
+const { LIMITS, respelled, toSettings } = require('./settings.js');
 
 const MODES = ['namespaces', 'landlock'];
 const NETWORKS = ['none', 'refused', 'host'];
@@ -51,7 +51,12 @@ class Sandbox {
 
   constructor(options = {}) {
     const known = checked(options);
-    this.#number = native.prepareSandbox(known);
+    try {
+      this.#number = native.prepareSandbox(known);
+    } catch (error) {
+      error.message = respelled(error.message, LIMITS);
+      throw error;
+    }
     this.#makesCgroup = Object.keys(known.limits).length > 0;
     unused.register(this, this.#number);
   }

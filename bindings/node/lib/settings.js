@@ -58,4 +58,13 @@ function toSettings(settings) {
   return Object.fromEntries(Object.entries(settings).map(([name, value]) => [underscored(name), toJson(value, name)]));
 }
 
-module.exports = { LIMITS, OF_RUN, settingsOf, toSettings };
+// A message of the addon, with names of settings as the caller has written them.
+function respelled(message, names) {
+  for (const name of names.filter((one) => /^\w+$/.test(one))) message = message.replace(new RegExp(`\\b${underscored(name)}\\b`), name);
+  const [, unknown] = message.match(/there is no option (\w+)$/) ?? [];
+  const letters = (name) => name.toLowerCase().replaceAll('_', '');
+  const close = unknown && [...KNOWN].find((name) => letters(name) === letters(unknown));
+  return close ? `${message}; did you mean ${close}?` : message;
+}
+
+module.exports = { LIMITS, OF_RUN, respelled, settingsOf, toSettings };

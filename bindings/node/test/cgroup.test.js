@@ -109,7 +109,7 @@ test('a launch with a cgroup of its own leaves nothing', options, async () => {
   }
   const inside = await run('sh', words[1], { sandbox, cwd: '/' });
   assert.deepStrictEqual([inside.stdout, inside.limitEvents], ['done\n', none]);
-  assert.throws(() => new Sandbox({ tasksMax: 'many' }), /tasks_max must be/);
+  assert.throws(() => new Sandbox({ tasksMax: 'many' }), /tasksMax must be/);
   assert.throws(() => new Sandbox({ tasksMax: [1] }), /neither a number nor a string/);
 });
 
@@ -129,9 +129,9 @@ test('a kill and a timeout end all of a launch', options, async () => {
 
 test('a limit of a launch that is none is an error, and so is one that cannot be had', async () => {
   for (const [limit, said] of [
-    [{ memoryMax: 'lots' }, /memory_max must be/],
-    [{ tasksMax: 1.5 }, /tasks_max must be/],
-    [{ cpuMax: '150%' }, /cpu_max must be/],
+    [{ memoryMax: 'lots' }, /memoryMax must be/],
+    [{ tasksMax: 1.5 }, /tasksMax must be/],
+    [{ cpuMax: '150%' }, /cpuMax must be/],
     [{ ioMax: [1] }, /neither a number nor a string/],
     [{ memoryMax: 2 ** 40, cgroupParent: '/tmp' }, /not a cgroup of version 2/],
   ]) {

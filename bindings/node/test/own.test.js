@@ -252,7 +252,7 @@ test('wrong kinds of arguments are refused', async () => {
   await assert.rejects(forkless.lines('false', { check: undefined }).next(), ExitError);
 });
 
-test('options of run() are refused by functions that do not have them', async () => {
+test('options that a function does not have are refused, in the spelling of the caller', async () => {
   for (const call of [spawn, prepare]) {
     for (const [name, value] of Object.entries({ check: true, encoding: 'utf8', grace: 5, input: '', killGroup: true, maxBuffer: 0, show: true })) {
       assert.throws(() => call('true', [], { [name]: value }), { name: 'TypeError', message: `${call.name}(): ${name} is an option of run()` });
@@ -262,6 +262,15 @@ test('options of run() are refused by functions that do not have them', async ()
   // Code that runs on child_process may give what it ignores.
   const installed = `require(${JSON.stringify(path.join(__dirname, '..'))}).install(); require('child_process').spawn('true', [], { killGroup: true, timeOut: 5, encoding: 'utf8' }).on('exit', (code) => console.log(code))`;
   assert.strictEqual((await run(process.execPath, ['-e', installed])).stdout, '0\n');
+  for (const [options, message] of [
+    [{ timeOut: 5 }, /: there is no option timeOut; did you mean timeout\?$/],
+    [{ max_buffer: 5 }, /: there is no option max_buffer; did you mean maxBuffer\?$/],
+    [{ noSuchOption: 5 }, /: there is no option noSuchOption$/],
+    [{ timerSlack: 'x' }, /: timerSlack: "x" is not an integer/],
+    [{ oomScoreAdj: 5000 }, /the oomScoreAdj is out of range/],
+  ]) {
+    for (const call of [run, FUNCTIONS['runSync(): '], FUNCTIONS['spawn(): '], FUNCTIONS['prepare(): ']]) await assert.rejects(call('true', [], options), { name: 'LaunchError', message });
+  }
 });
 
 test('argv0 and environment, as of child_process', async () => {
