@@ -160,7 +160,7 @@ fn node_kind(row: &Row) -> &'static str {
     match row.kind {
         "u64" => "number | bigint",
         "flag" => "boolean",
-        "amount" => "number | string",
+        "amount" | "mode" => "number | string",
         "fd" => "FileLike",
         "file" => "FileLike | string",
         "capabilities" => "Iterable<string> | number | bigint",

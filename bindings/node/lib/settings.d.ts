@@ -70,7 +70,7 @@ export interface Settings {
   /** Set the root directory: chroot(2). */
   chroot?: string;
   /** Set the file mode creation mask: umask(2). */
-  umask?: number;
+  umask?: number | string;
   /** Make the terminal at this descriptor of the child its controlling terminal; needs a new session. */
   controllingTerminal?: number;
   /** Make the child's process group the foreground group of the terminal at this descriptor. */

@@ -72,14 +72,19 @@ fn subprocess_error(py: Python<'_>, detail: &Error) -> PyErr {
     }
 }
 
-/// Adds `step`, `program`, `object` and `detail`, and a note if the message alone does not tell the step.
+/// Adds `step`, `program`, `object` and `detail`, and a note if the message alone does not tell the step and the reason.
 fn describe(py: Python<'_>, made: &PyErr, detail: &Error, program: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let (value, words) = (made.value(py), in_python(&detail.to_string()));
     value.setattr("step", detail.step().describe())?;
     value.setattr("program", program)?;
     value.setattr("object", detail.object())?;
     value.setattr("detail", &words)?;
-    let is_plain = matches!(detail.step(), Step::Exec | Step::Chdir | Step::Check);
+    // A reason is in brackets at the end.
+    let is_plain = match detail.step() {
+        Step::Check => true,
+        Step::Exec | Step::Chdir => !words.ends_with(')'),
+        _ => false,
+    };
     if !is_plain && value.hasattr("add_note")? {
         value.call_method1("add_note", (words,))?;
     }

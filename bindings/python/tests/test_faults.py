@@ -137,6 +137,8 @@ def test_errors_have_additional_attributes():
     assert (error.step, error.program, error.filename) == ("exec", "no-such-program", "no-such-program")
     assert "searched PATH" in error.detail and str(error) == "[Errno 2] No such file or directory: 'no-such-program'"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    # What a traceback shows.
+    assert "searched PATH" in getattr(error, "__notes__", [error.detail])[0]
     with pytest.raises(OSError) as caught:
         forkless.Popen(["true"], pass_fds=[999])
     assert caught.value.errno == errno.EBADF and caught.value.step == "pass fd" and caught.value.object

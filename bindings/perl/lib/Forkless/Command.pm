@@ -25,6 +25,9 @@ my %WORDS = (
     io_priority => { realtime => 1, best_effort => 2, idle => 3 },
 );
 
+my $NUMBER  = qr/\A[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+|inf(?:inity)?)\z/i;
+my %CAPTURE = map { $_ => 1 } qw(input limit timeout signal grace linger merged kill_at_limit);
+
 sub new {
     my ($class, @settings) = @_;
     Forkless::_croak('settings are pairs of a name and a value') if @settings % 2;
@@ -57,7 +60,8 @@ sub _setting {
     return $self->sandbox($value)                               if $name eq 'sandbox';
     return $self->pty($value)                                   if $name eq 'pty';
     return $self->cgroup($value)                                if $name eq 'cgroup' && ref $value ne 'ARRAY';
-    my $kinds = Forkless::Command::_kinds($name) // Forkless::_croak("no such setting: $name");
+    my $kinds = Forkless::Command::_kinds($name)
+        // Forkless::_croak("no such setting: $name" . ($CAPTURE{$name} ? '; it is an option of capture' : ''));
     return $self->set($name, $value) if ref $value ne 'ARRAY' || $kinds =~ /\A[LNB]\z/;
     # [[a, b], [c, d]]: two calls. [a, b]: one call, or two if the setting takes one argument.
     my @calls = ref $value->[0] eq 'ARRAY' && $kinds !~ /\AL/ ? @$value : length $kinds == 1 ? map { [$_] } @$value : $value;
@@ -202,13 +206,20 @@ sub prepare {
     return $prepared;
 }
 
-my %CAPTURE = map { $_ => 1 } qw(input limit timeout signal grace linger merged kill_at_limit);
-
 sub capture {
     my ($self, %how) = @_;
-    for my $name (keys %how) {
-        Forkless::_croak("capture: no such option: $name") if !$CAPTURE{$name};
+    for my $name (sort keys %how) {
+        next if $CAPTURE{$name};
+        my $remedy = defined Forkless::Command::_kinds($name) ? '; it is a setting: give it to new' : '';
+        Forkless::_croak("capture: no such option: $name$remedy");
     }
+    # Perl would make numbers of them, which mean other limits.
+    for my $name (grep { defined $how{$_} } qw(limit timeout grace linger)) {
+        Forkless::_croak("capture: $name: expected a number, not $how{$name}") if $how{$name} !~ $NUMBER;
+        Forkless::_croak("capture: $name: $how{$name} is below 0")             if $how{$name} < 0 && $name =~ /\A[lt]i/;
+    }
+    my $is_handle = ref $how{input} && !overload::Method($how{input}, '""');
+    Forkless::_croak('capture: input: expected bytes, not a reference') if $is_handle;
     my $signal = defined $how{signal} ? Forkless::Child::signal_number($how{signal}) : 0;
     my $flags  = ($how{merged} ? 1 : 0) | ($how{kill_at_limit} ? 2 : 0);
     my $output = Forkless::Command::_capture(

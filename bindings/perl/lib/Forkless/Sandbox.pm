@@ -28,6 +28,9 @@ sub new {
     Forkless::_croak("strict: for mode => 'namespaces' alone") if $how{strict} && $mode ne 'namespaces';
     $flags |= STRICT            if $how{strict};
     $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
+    for my $name (grep { ref $how{$_} && ref $how{$_} ne 'ARRAY' } qw(read write keep_env project)) {
+        Forkless::_croak("$name: expected a text or a reference to an array") if !overload::Method($how{$name}, '""');
+    }
     my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env project)};
     my @limits = map { defined $how{$_} ? ($_ => $how{$_}) : () } @LIMITS;
     my $self   = $class->_prepare($mode eq 'landlock', @lists, \@limits, $flags, $how{linger}) or return Forkless::Error::give(\%how);
