@@ -4,7 +4,7 @@ use super::creator::{CreatorError, MOST};
 use super::probe::ProbeError;
 use crate::error::Error;
 use crate::kernel::CLONE_NNP;
-use crate::plan::{Creator, Plan, describe};
+use crate::plan::{Creator, InnerProgram, Plan, describe};
 use crate::procfs;
 use crate::request::closure::PANICKED;
 use crate::step::Step;
@@ -266,6 +266,9 @@ fn with_privilege(error: Error, errno: i32) -> Error {
         (errno::EPERM, Step::Namespace) => OR_A_USER_NAMESPACE,
         (errno::ENOSPC, Step::Namespace) => "the limit in /proc/sys/user is reached",
         (_, Step::ControlGroup) => NOT_A_CGROUP,
+        (errno::EACCES, Step::Mount) => {
+            "its user may not enter a directory of the path; what root starts in a sandbox is user 65534"
+        }
         (errno::EPERM, Step::JoinNamespace | Step::Mount | Step::PivotRoot | Step::Hostname) => {
             "needs CAP_SYS_ADMIN over the namespace"
         }
@@ -296,7 +299,16 @@ pub(crate) fn inner_exec(plan: &Plan, started: Started) -> Error {
     if started.path == NO_DOMAIN {
         return Error::new(plan.program(), Step::Landlock, started.errno).on("for kill_tree");
     }
-    let path = plan.inner.as_ref().and_then(|inner| inner.path(started.path));
+    let inner = plan.inner.as_ref();
+    let outside =
+        inner.filter(|inner| started.errno == errno::ENOENT && !inner.kills_tree).and_then(InnerProgram::outside);
+    if let Some(path) = outside {
+        let why = format!(
+            "{path:?} exists, but inside the sandbox it, its interpreter or its loader does not: show them by read()"
+        );
+        return Error::new(plan.program(), Step::Exec, started.errno).note(why);
+    }
+    let path = inner.and_then(|inner| inner.path(started.path));
     let path = path.map(|path| path.to_string_lossy().into_owned());
     exec_error(plan, Error::new(plan.program(), Step::Exec, started.errno), path, started.errno)
 }

@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 pub(crate) mod compile;
@@ -87,6 +88,12 @@ impl InnerProgram {
         args.push(OsString::new());
         args.extend(command.args.iter().cloned());
         Self { socket, args, paths, kills_tree: kills != 0 }
+    }
+
+    /// A path that exists for the caller, who need not see what init sees.
+    pub(crate) fn outside(&self) -> Option<&Path> {
+        let paths = self.args.get(self.paths.clone())?.iter().map(Path::new);
+        paths.filter(|path| path.is_absolute()).find(|path| path.is_file())
     }
 }
 

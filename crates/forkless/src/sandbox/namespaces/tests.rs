@@ -220,11 +220,14 @@ fn every_form_of_launch_has_an_init_and_tells_how_the_program_ended() {
 #[test]
 fn a_program_that_cannot_be_executed_is_an_error_that_names_it() {
     let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    let own = std::env::current_exe().expect("a path");
+    let hidden = own.to_str().expect("text");
     for (program, kind, words) in [
         ("/no/such/program", io::ErrorKind::NotFound, "/no/such/program"),
         ("no-such-program", io::ErrorKind::NotFound, "searched PATH"),
         ("/etc/passwd", io::ErrorKind::PermissionDenied, "not executable"),
         ("/etc/passwd/x", io::ErrorKind::NotADirectory, "/etc/passwd/x"),
+        (hidden, io::ErrorKind::NotFound, "exists, but inside the sandbox it, its interpreter or its loader does not"),
     ] {
         let command = || {
             let mut command = Command::new(program);
