@@ -207,7 +207,8 @@ Open pipes to and from programs: see L<Forkless::Pipe>. Exported on request.
     my $output = Forkless::capture(['tr', 'a-z', 'A-Z'], input => 'hello', timeout => 10);
     print $output->stdout if $output && $output->status == 0;
 
-Runs a command, waits for its end and returns its output: see L<Forkless::Command/capture>. Exported on request.
+Runs a command, waits for its end and returns its output: see L<Forkless::Command/capture> for the options. It takes no settings; for these use
+C<< Forkless->new(cmd => [...], %settings)->capture(%options) >>. Exported on request.
 
 =head2 launch_all
 

@@ -446,7 +446,8 @@ Bytes for its standard input.
 
 =item timeout
 
-Seconds until the program is sent C<signal> (default: no timeout).
+Seconds until the program is sent C<signal> (default: no timeout). Only the program is killed; with the setting C<< process_group => 0 >> its
+process group, with C<< kill_tree => 1 >> all that it has started.
 
 =item signal, grace
 

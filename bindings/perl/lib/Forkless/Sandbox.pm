@@ -74,7 +74,8 @@ F<docs/sandbox.md> of the sources says more.
     my $sandbox = Forkless::Sandbox->new(%options);
 
 Returns undef and sets C<$Forkless::error> if a path cannot be opened, if the kernel has no Landlock of Linux 6.2 (for C<landlock>), or if no
-program may be in memory (for C<namespaces>; see C<vm.memfd_noexec>). Where user namespaces are refused, the launch fails. Options:
+program may be in memory (for C<namespaces>; see C<vm.memfd_noexec>). Where user namespaces are refused, the launch fails.
+Check the result, or pass it on as it is: an undefined C<sandbox> of a command is an error. Options:
 
 =over
 
