@@ -48,8 +48,9 @@ C<use Forkless> replaces C<run>, C<shell>, C<qx> and C<qqx> in its lexical scope
 own. The time of a launch does not grow with the memory of the process. C<use Forkless :run> replaces only C<run>; the other tags are
 C<:shell> and C<:qx>.
 
-The result is a C<Forkless::Proc>, a subclass of C<Proc>. A program that cannot be started has exit code 1, or what a later Rakudo makes of the errno. If nothing uses the
-result, a failure throws C<X::Proc::Unsuccessful>.
+The result is a C<Forkless::Proc>, a subclass of C<Proc>. A program that cannot be started has exit code 1, or what a later Rakudo makes of
+the errno; C<$proc.os-error> is the reason. If nothing uses the result, a failure throws C<X::Proc::Unsuccessful>. C<capture> of
+L<Forkless::Capture> throws the reason, C<X::Forkless>, instead.
 
 A line of C<shell> or C<qx> that is one simple command runs without F</bin/sh>, if nothing differs. Status, output and the shell's
 messages are the same; C<pid> is that of the program.
@@ -59,7 +60,8 @@ C<Forkless::Proc::Async> is the asynchronous interface.
 With C<:sandbox>, C<run> and C<shell> start a program that is not trusted: C<True>, the options of a C<Forkless::Sandbox>, or one that was
 made for many launches. C<pid> is then that of the sandbox's init.
 
-C<:settings> is a hash of settings of the child (F<docs/settings.md>) that take one value, such as C<{ :5nice, umask => 0o27, :kill-tree }>.
+C<:settings> is a hash of settings of the child (F<docs/settings.md>) that take one value, such as
+C<< { :5nice, umask => 0o27, :kill-tree } >>.
 
 C<Forkless::library-version> returns the version of the C library. The environment variable C<FORKLESS_LIBRARY> is the path of that
 library, if the dynamic linker does not find it.

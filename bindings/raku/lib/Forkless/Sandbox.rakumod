@@ -101,3 +101,45 @@ method apply(Int $command, %env, Bool $is-given --> Nil) {
 }
 
 submethod DESTROY { forkless_sandbox_free($!handle) if $!handle }
+
+=begin pod
+
+=head1 NAME
+
+Forkless::Sandbox - what a program that is not trusted may do
+
+=head1 SYNOPSIS
+
+    use Forkless::Capture;
+    use Forkless::Sandbox;
+
+    my $sandbox = Forkless::Sandbox.new(:write</srv/results>);    # once, for any number of launches
+    $sandbox.check;
+    say capture('analyse', :30timeout, :cwd</srv/results>, :$sandbox).out;
+
+=head1 DESCRIPTION
+
+A sandbox is prepared once and serves any number of launches. The program reads the programs and libraries of the system, and changes nothing
+but what C<write> or C<project> names. By default it reaches no network and no other process. F<docs/sandbox.md> says more.
+
+C<run>, C<shell>, C<capture> and C<start> take one as C<:$sandbox>. They also take its options, C<{ :write('/srv/results') }>, and C<True>.
+
+=head1 METHODS
+
+=item C<new>: prepares a sandbox. Throws C<X::Forkless> if a path cannot be opened or the kernel lacks what is needed, and dies at a wrong option.
+=item C<check>: whether this machine can give it to this process, by trying. Throws C<X::Forkless> with what is refused.
+
+=head1 OPTIONS
+
+=item C<mode>: C<namespaces> (default), or C<landlock>, which hides nothing and works where user namespaces are refused.
+=item C<read>, C<write>: one or more paths that the program may read, or also write to, with all below them.
+=item C<project>: as C<write>, in namespaces, but what programs outside obey there, such as hooks of git, stays read-only.
+=item C<network>: C<none>, a loopback device alone (default in namespaces); C<refused>, no sockets (default with C<landlock>); C<host>, the
+network of the caller, without Unix sockets.
+=item C<keep-env>: names of variables that the program inherits besides C<PATH>, C<HOME>, C<TERM>, C<LANG> and the like.
+=item C<change-attributes>: with C<landlock>, the program may change modes, owners and times of every file of its user.
+=item C<linger>: in namespaces, how many seconds other processes have when the program has ended (default: 0.2).
+=item C<strict>: in namespaces, requires Landlock of Linux 6.12, and refuses to execute what the program has written to F</tmp> and F</dev/shm>.
+=item C<memory-max>, C<tasks-max>, C<cpu-max>, C<io-max>, C<cgroup-parent>: limits of each launch with all that it starts.
+
+=end pod
