@@ -24,9 +24,11 @@
 //! # Where to start
 //! - [`Command`] starts one program, [`Child`] is its handle.
 //! - [`Command::prepare`] compiles a command once, to be run many times; [`launch_all`] launches many at once.
+//! - [`Child::lines`] reads the output line by line while the program runs.
 //! - [`Capture`] runs a program with input, limits and a timeout, [`Pipeline`] connects several programs.
 //! - [`WaitSet`] waits for any of many children.
 //! - [`Cgroup`] limits, counts and kills a child with all that it starts.
+//! - [`Sandbox`] is for programs that are not trusted: what they may see and change.
 //! - [`zygote`] launches from a helper process, for callers whose memory no child may share.
 //!
 //! # Async
