@@ -18,6 +18,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "docs/tour/python.md",
             "docs/tour/node.md",
             "docs/tour/perl.md",
+            "docs/tour/raku.md",
             "docs/tour/c.md",
             "docs/tour/cli.md",
             "docs/tour/runner.md",

@@ -149,7 +149,9 @@ pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
 pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     let bare = Error::new(plan.program(), Step::IdMaps, errno).on(what);
     match errno {
-        errno::EPERM => bare.note("an ordinary user may map one id, its own"),
+        errno::EPERM => {
+            bare.note("an ordinary user may map one id, its own, and user 0 needs CAP_SETFCAP to map itself")
+        }
         errno::EINVAL => bare.note("a range is empty, overlaps another or reaches outside the caller's namespace"),
         procfs::FOREIGN => bare.note(procfs::FOREIGN_WORDS),
         _ => bare,
