@@ -4,7 +4,7 @@
 
 const os = require('node:os');
 const { fileURLToPath } = require('node:url');
-const { checkAmount, checkSignal } = require('./arguments.js');
+const { checkAmount, checkSignal } = require('./error.js');
 const native = require('./native.js');
 
 // The period of cpu.max, in microseconds.

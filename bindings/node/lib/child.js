@@ -5,9 +5,8 @@
 const os = require('node:os');
 const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
-const { checkAbort, checkAmount, checkId, checkObject, checkSignal, toArguments, wrongType } = require('./arguments.js');
+const { LaunchError, checkAbort, checkAmount, checkId, checkObject, checkSignal, toArguments, wrongType } = require('./error.js');
 const native = require('./native.js');
-const { LaunchError } = require('./error.js');
 const { begin, coldReason, kLimits, mayLaunch, ours, packed, signalName, toLimitEvents, toOptions: toLow, toRequest } = require('./handle.js');
 const { LIMITS, OF_RUN, respelled, settingsOf } = require('./settings.js');
 

@@ -41,7 +41,13 @@ for (const name of ['spawn', 'kill', 'close', 'ref', 'unref', 'hasRef']) own[nam
 
 // How ChildProcess calls the handle's `spawn`: with one object, or since Node 24 with a list of arguments, where this is the flag of
 // `detached`.
-const detachedFlag = (() => {
+let flagOfDetached;
+function detachedFlag() {
+  flagOfDetached ??= { value: probeDetached() };
+  return flagOfDetached.value;
+}
+
+function probeDetached() {
   const child = new ChildProcess();
   const handle = child._handle;
   let flag;
@@ -55,18 +61,18 @@ const detachedFlag = (() => {
     // The refusal above.
   }
   return flag;
-})();
+}
 
 // What libuv would get, as one object.
 function toOptions(low) {
   if (typeof low[0] !== 'string') return low[0];
   const [file, args, cwd, envPairs, stdio, flags, uid, gid] = low;
-  return { file, args, cwd, envPairs, stdio, detached: (flags & detachedFlag) !== 0, uid, gid };
+  return { file, args, cwd, envPairs, stdio, detached: (flags & detachedFlag()) !== 0, uid, gid };
 }
 
 function spawnByLibuv(handle, file, stdio, uid, gid) {
   const args = [file];
-  if (detachedFlag === undefined) return own.spawn.call(handle, { file, args, envPairs: [], detached: false, stdio, uid, gid });
+  if (detachedFlag() === undefined) return own.spawn.call(handle, { file, args, envPairs: [], detached: false, stdio, uid, gid });
   return own.spawn.call(handle, file, args, undefined, [], stdio, 0, uid, gid);
 }
 

@@ -4,9 +4,8 @@
 
 const fs = require('node:fs');
 const { Readable, pipeline } = require('node:stream');
-const { checkAbort, checkAmount, checkObject, checkSignal, isList, isObject, toArguments, wrongType } = require('./arguments.js');
+const { ExitError, checkAbort, checkAmount, checkObject, checkSignal, isList, isObject, toArguments, wrongType } = require('./error.js');
 const native = require('./native.js');
-const { ExitError } = require('./error.js');
 const { LONGEST, after, endSync, noTerminal, spawnAhead, startNow, toOptions } = require('./child.js');
 
 const MAX_BUFFER = 1024 * 1024;

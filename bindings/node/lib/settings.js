@@ -2,7 +2,7 @@
 
 // Options that child_process does not have, in the form that the addon reads: names with underscores, JSON values.
 
-const { isList, wrongNumber, wrongType } = require('./arguments.js');
+const { isList, wrongNumber, wrongType } = require('./error.js');
 
 // What run() understands, and no launch.
 const OF_RUN = ['check', 'encoding', 'grace', 'input', 'killGroup', 'maxBuffer', 'show'];

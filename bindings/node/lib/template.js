@@ -2,7 +2,7 @@
 
 // $`program ${argument}`: run() by a template string, without a shell. A value is never more than an argument.
 
-const { checkObject } = require('./arguments.js');
+const { checkObject } = require('./error.js');
 const { runAs } = require('./run.js');
 
 // What a shell would read, and the program would get as it is.
