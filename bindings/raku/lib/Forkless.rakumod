@@ -60,8 +60,16 @@ C<Forkless::Proc::Async> is the asynchronous interface.
 With C<:sandbox>, C<run> and C<shell> start a program that is not trusted: C<True>, the options of a C<Forkless::Sandbox>, or one that was
 made for many launches. C<pid> is then that of the sandbox's init.
 
-C<:settings> is a hash of settings of the child (F<docs/settings.md>) that take one value, such as
-C<< { :5nice, umask => 0o27, :kill-tree } >>.
+C<:settings> is a hash of settings of the child (F<docs/settings.md>). One with several values has a list, C«rlimit => ('nofile', 64, 64)»; a hash
+or a list of lists is several calls, C«rlimit => { nofile => (64, 64), core => (0, 0) }».
+
+=item Numbers, flags, texts: C<nice>, C<umask>, C<chroot>, C<user>, C<group>, C<uid>, C<gid>, C<setsid>, C<process-group>, C<kill-tree>,
+C<no-new-privs>, C<hostname> and the others of the table in F<docs/settings.md>.
+=item C<rlimit> (resource, soft, hard), C<scheduler> (policy, priority), C<io-priority> (class, level), C<launcher>: names are words.
+=item C<groups>, C<cpu-affinity>: a list. C<signal-ignore>, C<signal-block>, C<signal-default>, C<best-effort>: a value or a list.
+=item C<fd> (the child's number, a handle or descriptor).
+=item C<unshare>, C<join> (namespace, handle), C<map-uid> and C<map-gid> (inside, outside, count), C<bind>, C<bind-read-only>, C<tmpfs>,
+C<read-only>, C<proc>, C<devices>.
 
 C<Forkless::library-version> returns the version of the C library. The environment variable C<FORKLESS_LIBRARY> is the path of that
 library, if the dynamic linker does not find it.

@@ -23,6 +23,24 @@ is run('sh', '-c', 'nice', :out, :cwd</>, settings => { :9nice }, sandbox => { :
     await $async.start(settings => { :5nice });
     is $text.trim, '5', 'of start';
 }
+is says('ulimit -n; ulimit -c', rlimit => { nofile => (64, 64), core => (0, 0) }), "64\n0", 'two calls of a setting';
+is says('ulimit -n', rlimit => ('nofile', 64, 64)), '64', 'one call';
+is says('ulimit -n', rlimit => (('nofile', 64, 64),)), '64', 'a list of calls';
+{
+    my $file = $?FILE.IO.open;
+    LEAVE $file.close;
+    is says('head -n 1 <&7', fd => { 7 => $file }), '# Settings of the child.', 'another descriptor';
+}
+is says('grep SigIgn /proc/self/status', signal-ignore => (SIGINT, 1)), "SigIgn:\t0000000000000003", 'a setting of one value, twice';
+is says('grep Cpus_allowed_list /proc/self/status', cpu-affinity => (0,)), "Cpus_allowed_list:\t0", 'an array';
+is says('cut -d" " -f41 /proc/self/stat', scheduler => <batch 0>), '3', 'a word';
+is says('test $(cut -d" " -f5 /proc/$$/stat) = $$ && echo leads', process-group => 0), 'leads', 'a process group';
+is says('uname -n', unshare => <user uts>, hostname => 'inside', map-uid => (0, +$*USER, 1)), 'inside', 'namespaces'
+    if try { says('true', unshare => 'user'); True };
+for (rlimit => ('nofilee', 1, 1)) => /'no such word'/, (rlimit => ('nofile', 1)) => /'takes 3 values'/, (nice => 1.5) => /whole/,
+    (nice => 2**40) => /'out of range'/, (uid => -1) => /'out of range'/, (signal-ignore => 99) => /'library refuses'/ -> (:key($one), :value($why)) {
+    throws-like { says('true', |%($one)) }, Exception, message => $why, $one.raku;
+}
 my $denied = Forkless::Proc.new(:out);
 nok $denied.spawn('true', settings => { :99nice }), 'a value that is checked at the launch';
 like $denied.os-error, /nice/, 'its error';
