@@ -23,7 +23,8 @@ pub(crate) fn main(name: &str, what: &str, test: fn() -> Result<usize, Outcome>)
             result(0, 0, 0);
         }
         Err(Outcome::Failed(what)) => {
-            println!("{what}");
+            // As Rust's harness names it.
+            println!("{what}\ntest {name} ... FAILED");
             result(0, 1, 0);
             return ExitCode::FAILURE;
         }
