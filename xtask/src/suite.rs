@@ -13,7 +13,7 @@ const RETRIES: usize = 12;
 struct Results {
     passed: u64,
     failed: Vec<Failure>,
-    /// How many tests the programs say have failed. More than are known by name can not be run again.
+    /// How many tests the programs say have failed. Those without a name cannot be run again.
     counted: u64,
     skipped: u64,
     /// The targets that cargo says have failed, as its arguments: `--test signals`.

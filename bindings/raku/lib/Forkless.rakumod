@@ -61,7 +61,8 @@ With C<:sandbox>, C<run> and C<shell> start a program that is not trusted: C<Tru
 made for many launches. C<pid> is then that of the sandbox's init.
 
 C<:settings> is a hash of settings of the child (F<docs/settings.md>). One with several values has a list, C«rlimit => ('nofile', 64, 64)»; a hash
-or a list of lists is several calls, C«rlimit => { nofile => (64, 64), core => (0, 0) }».
+or a list of lists is several calls, C«rlimit => { nofile => (64, 64), core => (0, 0) }». Mounts are made in the order of a list of pairs; a hash
+has none.
 
 =item Numbers, flags, texts: C<nice>, C<umask>, C<chroot>, C<user>, C<group>, C<uid>, C<gid>, C<setsid>, C<process-group>, C<kill-tree>,
 C<no-new-privs>, C<hostname> and the others of the table in F<docs/settings.md>.

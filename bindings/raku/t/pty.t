@@ -97,6 +97,16 @@ subtest 'what does not start' => {
     throws-like { await $pty.print('x') }, X::Forkless, 'nothing is typed';
 }
 
+subtest 'a launch that is tried twice' => {
+    # A script without #!, whose first launch fails.
+    my $script = $*TMPDIR.add("forkless-raku-pty-{$*PID}");
+    $script.spurt("echo script\n");
+    $script.chmod(0o755);
+    LEAVE $script.unlink;
+    try screen(Forkless::Pty.new, ~$script);
+    is terminals(), 0, 'no descriptor is left';
+}
+
 subtest 'typed data that nobody reads' => {
     my $pty = Forkless::Pty.new;
     $pty.make-raw;

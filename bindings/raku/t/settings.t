@@ -38,6 +38,13 @@ is says('cut -d" " -f41 /proc/self/stat', scheduler => <batch 0>), '3', 'a word'
 is says('test $(cut -d" " -f5 /proc/$$/stat) = $$ && echo leads', process-group => 0), 'leads', 'a process group';
 is says('uname -n', unshare => <user uts>, hostname => 'inside', map-uid => (0, +$*USER, 1)), 'inside', 'namespaces'
     if try { says('true', unshare => 'user'); True };
+for ^8 {
+    # A hash has no order.
+    my @settings = unshare => <user mount>, map-uid => (0, +$*USER, 1), tmpfs => ('/mnt', ''), bind-read-only => ('/etc', '/mnt'), read-only => '/';
+    last unless try { says('true', unshare => 'user'); True };
+    my $text = run('sh', '-c', 'test -e /mnt/passwd && echo etc', :out, settings => @settings).out.slurp(:close);
+    is $text, "etc\n", 'a list of pairs is in its order' or last;
+}
 for (rlimit => ('nofilee', 1, 1)) => /'no such word'/, (rlimit => ('nofile', 1)) => /'takes 3 values'/, (nice => 1.5) => /whole/,
     (nice => 2**40) => /'out of range'/, (uid => -1) => /'out of range'/, (signal-ignore => 99) => /'library refuses'/ -> (:key($one), :value($why)) {
     throws-like { says('true', |%($one)) }, Exception, message => $why, $one.raku;

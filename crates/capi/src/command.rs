@@ -2,11 +2,12 @@
 
 use crate::boundary::to_status;
 use crate::error::{Failure, bad};
-use crate::handle::{self, Handle, NULL, copy, give, list, number, out, signal, text};
+use crate::handle::{self, Handle, NULL, copy, give, list, number, out, shared, signal, text};
 use forkless::{Command, Stdio};
 use libc::{c_char, c_int, mode_t, pid_t};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Defines setters of a command: their names, parameters, and their work.
@@ -16,7 +17,7 @@ use std::time::Duration;
 macro_rules! setters {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $command:ident => $work:block)*) => { $(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(command: *mut Handle<$crate::command::Settable>, $($arg: $kind),*) -> c_int {
+        unsafe extern "C" fn $name(command: *mut $crate::command::Settable, $($arg: $kind),*) -> c_int {
             // SAFETY: the header's contract: pointers are null or what it says they are.
             unsafe {
                 to_status(NULL, || {
@@ -32,15 +33,16 @@ macro_rules! setters {
 
 pub(crate) use setters;
 
-/// A command, and the first failure of a setter: without that setting it is not run.
+/// A command, and the first failure of a setter: without that setting it is not run. It is beside the lock, since a setter also fails while
+/// another thread has that.
 pub(crate) struct Settable {
-    command: Command,
-    refused: Option<(c_int, String)>,
+    command: Handle<Command>,
+    refused: OnceLock<(c_int, String)>,
 }
 
 impl Settable {
-    fn new(command: Command) -> Handle<Self> {
-        Handle::new(Self { command, refused: None })
+    fn new(command: Command) -> Self {
+        Self { command: Handle::new(command), refused: OnceLock::new() }
     }
 }
 
@@ -49,16 +51,15 @@ impl Settable {
 /// # Safety
 /// As for [`handle::with`].
 pub(crate) unsafe fn set(
-    command: *mut Handle<Settable>,
+    command: *const Settable,
     work: impl FnOnce(&mut Command) -> Result<c_int, Failure>,
 ) -> Result<c_int, Failure> {
-    let change = |settable: &mut Settable| {
-        work(&mut settable.command).inspect_err(|failure| {
-            settable.refused.get_or_insert_with(|| (failure.errno(), failure.to_string()));
-        })
-    };
     // SAFETY: the caller's contract.
-    unsafe { handle::with(command, change) }
+    let Settable { command, refused } = unsafe { shared(command) }?;
+    // SAFETY: a reference.
+    unsafe { handle::with(command, work) }.inspect_err(|failure| {
+        refused.get_or_init(|| (failure.errno(), failure.to_string()));
+    })
 }
 
 /// Runs or prepares a command, unless a setter has failed. All functions that do so call this one.
@@ -66,27 +67,25 @@ pub(crate) unsafe fn set(
 /// # Safety
 /// As for [`handle::with`].
 pub(crate) unsafe fn run<R>(
-    command: *mut Handle<Settable>,
+    command: *const Settable,
     work: impl FnOnce(&mut Command) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let run = |settable: &mut Settable| match &settable.refused {
-        Some((errno, text)) => Err(Failure::Before(*errno, text.clone())),
-        None => work(&mut settable.command),
-    };
     // SAFETY: the caller's contract.
-    unsafe { handle::with(command, run) }
+    let Settable { command, refused } = unsafe { shared(command) }?;
+    if let Some((errno, text)) = refused.get() {
+        return Err(Failure::Before(*errno, text.clone()));
+    }
+    // SAFETY: a reference.
+    unsafe { handle::with(command, work) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_command_new(program: *const c_char, command: *mut *mut Handle<Settable>) -> c_int {
+unsafe extern "C" fn forkless_command_new(program: *const c_char, command: *mut *mut Settable) -> c_int {
     // SAFETY: the header's contract.
     unsafe { to_status(NULL, || give(command, || Ok(out(Settable::new(Command::new(text(program)?)))))) }
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_command_new_argv(
-    argv: *const *const c_char,
-    command: *mut *mut Handle<Settable>,
-) -> c_int {
+unsafe extern "C" fn forkless_command_new_argv(argv: *const *const c_char, command: *mut *mut Settable) -> c_int {
     let make = || {
         // SAFETY: the header's contract.
         let argv = unsafe { list(argv) }?;
@@ -99,7 +98,7 @@ unsafe extern "C" fn forkless_command_new_argv(
     unsafe { to_status(NULL, || give(command, make)) }
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_command_free(command: *mut Handle<Settable>) {
+unsafe extern "C" fn forkless_command_free(command: *mut Settable) {
     // SAFETY: the header's contract.
     unsafe { handle::free(command) };
 }

@@ -4,7 +4,7 @@ use crate::boundary::to_status;
 use crate::child::ChildHandle;
 use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
-use crate::handle::{self, Handle, NULL, free, give, shared};
+use crate::handle::{self, NULL, free, give, shared};
 use crate::run;
 use forkless::{Command, ShellCommand, ShellEnding};
 use libc::{c_char, c_int, size_t};
@@ -18,7 +18,7 @@ pub(crate) struct LineEnding {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_spawn_line(
-    command: *mut Handle<Settable>,
+    command: *mut Settable,
     child: *mut *mut ChildHandle,
     ending: *mut *mut LineEnding,
     error: *mut Error,

@@ -3,7 +3,7 @@
 use crate::boundary::to_status;
 use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
-use crate::handle::{self, Handle, duration, give, limit, out, shared, slice};
+use crate::handle::{self, duration, give, limit, out, shared, slice};
 use forkless::{Capture, Captured, Child, Command, Content, Prepared};
 use libc::{c_char, c_int, size_t};
 use std::ffi::c_void;
@@ -221,7 +221,7 @@ pub(crate) unsafe fn capture(
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_capture(
-    command: *mut Handle<Settable>,
+    command: *mut Settable,
     options: *const Options,
     output: *mut *mut OutputHandle,
     error: *mut Error,

@@ -33,7 +33,7 @@ unsafe extern "C" fn forkless_pipeline_free(pipeline: *mut PipelineHandle) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_command(
     pipeline: *mut PipelineHandle,
-    command: *mut Handle<Settable>,
+    command: *mut Settable,
     error: *mut Error,
 ) -> c_int {
     let add = |row: &mut PipelinePrograms| {

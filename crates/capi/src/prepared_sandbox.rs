@@ -3,7 +3,7 @@
 use crate::boundary::to_status;
 use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
-use crate::handle::{Handle, NULL, free, give, list, out, shared};
+use crate::handle::{NULL, free, give, list, out, shared};
 use forkless::{Command, Network, PreparedSandbox, Sandbox};
 use libc::{c_char, c_int, size_t};
 use std::time::Duration;
@@ -111,10 +111,7 @@ unsafe extern "C" fn forkless_sandbox_free(sandbox: *mut PreparedSandbox) {
     unsafe { free(sandbox) };
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_command_sandbox(
-    command: *mut Handle<Settable>,
-    sandbox: *const PreparedSandbox,
-) -> c_int {
+unsafe extern "C" fn forkless_command_sandbox(command: *mut Settable, sandbox: *const PreparedSandbox) -> c_int {
     let set = |command: &mut Command| {
         // SAFETY: the header's contract.
         command.sandbox(unsafe { shared(sandbox) }?);

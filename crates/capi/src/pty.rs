@@ -4,7 +4,7 @@ use crate::boundary::{self, to_status};
 use crate::child::{self, ChildHandle};
 use crate::command::setters;
 use crate::error::{Error, Failure, bad};
-use crate::handle::{self, Handle, NULL, copy, duration, free, give, out, shared};
+use crate::handle::{self, NULL, copy, duration, free, give, out, shared};
 use crate::output::OutputHandle;
 use forkless::{Pty, PtySize};
 use libc::{c_char, c_int, c_void, pid_t, size_t, ssize_t, winsize};

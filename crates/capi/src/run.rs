@@ -35,10 +35,10 @@ unsafe fn with_shared<T, R>(handle: *const T, work: impl FnOnce(&T) -> Result<R,
 }
 
 runs! {
-    fn forkless_command_spawn(command: Handle<Settable>) -> *mut ChildHandle, command::run, one => child(one.spawn());
-    fn forkless_command_launch(command: Handle<Settable>) -> *mut ChildHandle, command::run, one => child(one.launch());
-    fn forkless_command_status(command: Handle<Settable>) -> c_int, command::run, one => raw(one.status());
-    fn forkless_command_prepare(command: Handle<Settable>) -> *mut Prepared, command::run, one => Ok(out(one.prepare()?));
+    fn forkless_command_spawn(command: Settable) -> *mut ChildHandle, command::run, one => child(one.spawn());
+    fn forkless_command_launch(command: Settable) -> *mut ChildHandle, command::run, one => child(one.launch());
+    fn forkless_command_status(command: Settable) -> c_int, command::run, one => raw(one.status());
+    fn forkless_command_prepare(command: Settable) -> *mut Prepared, command::run, one => Ok(out(one.prepare()?));
     fn forkless_prepared_spawn(prepared: Prepared) -> *mut ChildHandle, with_shared, one => child(one.spawn());
     fn forkless_prepared_launch(prepared: Prepared) -> *mut ChildHandle, with_shared, one => child(one.launch());
     fn forkless_prepared_status(prepared: Prepared) -> c_int, with_shared, one => raw(one.status());

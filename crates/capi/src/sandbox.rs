@@ -3,7 +3,7 @@
 use crate::boundary::to_status;
 use crate::command::setters;
 use crate::error::{Failure, bad};
-use crate::handle::{Handle, NULL, copy, list, optional, slice, text, utf8};
+use crate::handle::{NULL, copy, list, optional, slice, text, utf8};
 use forkless::{BpfInstruction, Namespace};
 use libc::{c_char, c_int, c_ulong, mode_t, size_t};
 use std::ffi::OsStr;

@@ -2,7 +2,7 @@
 
 use crate::boundary::to_status;
 use crate::command::{self, Settable};
-use crate::handle::{self, Handle, NULL, copy, number, signal, text};
+use crate::handle::{self, NULL, copy, number, signal, text};
 use forkless::CapabilitySet;
 use libc::{c_char, c_int, mode_t};
 
@@ -70,7 +70,7 @@ macro_rules! setters {
             use super::*;
 
             #[unsafe(export_name = concat!("forkless_command_", stringify!($name)))]
-            unsafe extern "C" fn set(command: *mut Handle<Settable>, given: kind!($kind)) -> c_int {
+            unsafe extern "C" fn set(command: *mut Settable, given: kind!($kind)) -> c_int {
                 // SAFETY: the header's contract: pointers are null or what it says they are.
                 unsafe {
                     to_status(NULL, || {

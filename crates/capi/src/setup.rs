@@ -3,7 +3,7 @@
 use crate::boundary::to_status;
 use crate::command::setters;
 use crate::error::{Failure, bad};
-use crate::handle::{Handle, NULL, copy, slice, text};
+use crate::handle::{NULL, copy, slice, text};
 use forkless::{CallArg, IoClass, Launcher, Resource, Scheduler, Step};
 use libc::{c_char, c_int, gid_t, size_t, uid_t};
 use std::ffi::c_void;

@@ -3,7 +3,7 @@
 use crate::boundary::to_status;
 use crate::command::{self, Settable};
 use crate::error::{Error, Failure, bad};
-use crate::handle::{Handle, NULL, duration, free, give, optional, out, shared};
+use crate::handle::{NULL, duration, free, give, optional, out, shared};
 use forkless::warm::{Warm, WarmOptions, WarmStats};
 use forkless::{Command, Prepared};
 use libc::{c_char, c_int, pid_t, size_t};
@@ -57,7 +57,7 @@ unsafe extern "C" fn forkless_warm_free(warm: *mut Warm) {
     unsafe { free(warm) };
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn forkless_command_warm(command: *mut Handle<Settable>, warm: *const Warm) -> c_int {
+unsafe extern "C" fn forkless_command_warm(command: *mut Settable, warm: *const Warm) -> c_int {
     let set = || {
         // SAFETY: the header's contract.
         let warm = unsafe { shared(warm) }?;

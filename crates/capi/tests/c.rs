@@ -270,7 +270,7 @@ fn in_rust(c: &str, is_named: bool) -> String {
         "uint64_t" => "u64".to_owned(),
         "uint32_t" => "u32".to_owned(),
         "int64_t" => "i64".to_owned(),
-        "forkless_command" => "Handle<Settable>".to_owned(),
+        "forkless_command" => "Settable".to_owned(),
         "forkless_child" => "ChildHandle".to_owned(),
         "forkless_prepared" => "Prepared".to_owned(),
         "forkless_output" => "OutputHandle".to_owned(),
@@ -321,9 +321,9 @@ fn exported() -> Vec<(String, Vec<String>, String)> {
                     let arrow = after.strip_prefix("->").map(|after| after.split('{').next().unwrap_or(""));
                     result = arrow.map_or("()".to_owned(), |kind| spelled(("", kind)));
                 }
-                ("pty", _) if name == "command_pty" => types.insert(0, "*Handle<Settable>".to_owned()),
+                ("pty", _) if name == "command_pty" => types.insert(0, "*Settable".to_owned()),
                 ("pty", _) => types.insert(0, "*Pty".to_owned()),
-                ("command" | "setup" | "sandbox", _) => types.insert(0, "*Handle<Settable>".to_owned()),
+                ("command" | "setup" | "sandbox", _) => types.insert(0, "*Settable".to_owned()),
                 ("child", _) => types.insert(0, "*ChildHandle".to_owned()),
                 ("cgroup", _) => types = [vec!["*Cgroup".into()], types, vec!["*Error".into()]].concat(),
                 (_, after) => {
@@ -340,7 +340,7 @@ fn exported() -> Vec<(String, Vec<String>, String)> {
         }
     }
     found.extend(TABLE.iter().map(|row| {
-        let types = vec!["*Handle<Settable>".to_owned(), in_table(row).to_owned()];
+        let types = vec!["*Settable".to_owned(), in_table(row).to_owned()];
         (format!("forkless_command_{}", row.name), types, "c_int".to_owned())
     }));
     found

@@ -57,6 +57,26 @@ static void a_child_is_used_by_one_thread_at_a_time(void) {
     forkless_child_free(child);
 }
 
+static void *runs_once(void *command) {
+    int status;
+    EXPECT(0, forkless_command_status((forkless_command *)command, &status, NULL));
+    return NULL;
+}
+
+/* The setter fails while the other thread runs the command. It is not run without that setting. */
+static void a_setter_that_comes_too_early_is_not_left_out(void) {
+    pthread_t thread;
+    int status;
+    forkless_error error;
+    forkless_command *command = shell("sleep 0.3");
+    EXPECT(0, pthread_create(&thread, NULL, runs_once, command));
+    while (forkless_command_umask(command, 077) != -EBUSY) usleep(1000);
+    EXPECT(0, pthread_join(thread, NULL));
+    EXPECT(-EBUSY, forkless_command_status(command, &status, &error));
+    CHECK(strstr(error.message, "a setting was refused before: another thread") == error.message);
+    forkless_command_free(command);
+}
+
 static void *captures(void *argument) {
     forkless_command *command = shell("sleep 0.2; echo done");
     forkless_output *output;
@@ -85,6 +105,7 @@ int main(void) {
     int fds = open_fds();
     a_prepared_command_is_shared();
     a_child_is_used_by_one_thread_at_a_time();
+    a_setter_that_comes_too_early_is_not_left_out();
     cancelled();
     expect_nothing_left(fds);
     return 0;

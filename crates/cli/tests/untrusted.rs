@@ -406,8 +406,8 @@ fn supplementary_groups_are_kept_only_on_request() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("CAP_SETGID"), "{refused:?}");
 }
 
-/// Root of a user namespace that is an ordinary user outside has no other ID, and stays who it is. One that is root outside does so only if it
-/// is told to, since it owns the files of root.
+/// Root of a user namespace that is an ordinary user outside has no other ID, and keeps it. One that is root outside owns the files of root, so
+/// the user must be set.
 #[test]
 fn sandbox_of_root_without_other_ids() {
     for caller in Caller::with_user_namespaces("sandbox_of_root_without_other_ids") {

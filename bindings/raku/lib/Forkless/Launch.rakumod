@@ -192,7 +192,7 @@ sub attempt(Str() $path, @args, %env, Str() $cwd, @streams, Bool $line, :$sandbo
     .apply($command) with $pty;
     if $settings {
         require Forkless::Settings <&set-all>;
-        set-all($command, $settings.hash);
+        set-all($command, $settings);
     }
     my $ending = buf8.allocate(8);
     my $started = $line

@@ -116,8 +116,9 @@ method claim(--> Nil) {
     X::Forkless.new(os-error => 'failed to start: the terminal has been used').throw if $is-used;
 }
 
+# A launch may be tried twice.
 method apply(Int $command --> Nil) {
-    $!reads = self!call('start', { fcntl(forkless_pty_fd($_), F_DUPFD_CLOEXEC, 0) });
+    $!reads //= self!call('start', { fcntl(forkless_pty_fd($_), F_DUPFD_CLOEXEC, 0) });
     self!call('start', { forkless_command_pty($command, $_) });
 }
 

@@ -115,9 +115,10 @@ sub argument($given, $type, %words) {
     }
 }
 
-# Sets them in a command. What a value means to the kernel is checked at the launch.
-sub set-all($command, %settings --> Nil) is export {
-    for %settings.kv -> $given, $value {
+# Sets them in a command, those of a list of pairs in its order. What a value means to the kernel is checked at the launch.
+sub set-all($command, $settings --> Nil) is export {
+    my @pairs = $settings ~~ Associative ?? $settings.pairs.sort(*.key) !! $settings.list;
+    for @pairs -> (:key($given), :$value) {
         my $name = $given.trans('_' => '-');
         my &set = %setters{$name} // %others{$name} // die "no such setting: $given";
         my @types = &set.signature.params[1..*].map(*.type);
