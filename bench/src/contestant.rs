@@ -249,12 +249,12 @@ impl Contestant {
     }
 
     /// Can it give the child three pipes?
-    pub(crate) fn takes_pipes(self) -> bool {
+    pub(crate) fn can_take_pipes(self) -> bool {
         matches!(self, Self::Floor | Self::PosixSpawn | Self::Std | Self::ForklessSpawn | Self::ForklessPrepared)
     }
 
     /// Does it take part in the thread sweep? The other methods would add no information.
-    pub(crate) fn joins_crowd(self) -> bool {
+    pub(crate) fn is_in_crowd(self) -> bool {
         matches!(
             self,
             Self::Floor
@@ -267,7 +267,7 @@ impl Contestant {
     }
 
     /// Does it take part if output is captured (`output`), or if not?
-    pub(crate) fn captures(self, output: bool) -> bool {
+    pub(crate) fn does_capture(self, output: bool) -> bool {
         match self {
             Self::Floor | Self::Std | Self::Tokio | Self::ForklessTokio => true,
             Self::ForklessOutput | Self::ForklessPreparedOutput | Self::ForklessMemoryFile => output,
@@ -276,7 +276,7 @@ impl Contestant {
     }
 
     /// Does it launch from tasks?
-    pub(crate) fn awaits(self) -> bool {
+    pub(crate) fn does_await(self) -> bool {
         matches!(
             self,
             Self::Tokio | Self::ForklessTokio | Self::ForklessTokioStatus | Self::ForklessTokioPreparedStatus
@@ -284,17 +284,17 @@ impl Contestant {
     }
 
     /// Does it take part with the programs that may be warm?
-    pub(crate) fn takes_programs(self) -> bool {
+    pub(crate) fn can_take_programs(self) -> bool {
         matches!(self, Self::Floor | Self::PosixSpawn | Self::ForklessPrepared | Self::ForklessWarm)
     }
 
     /// Does it take part while other threads cause page faults?
-    pub(crate) fn bears_faults(self) -> bool {
-        self.joins_crowd() || matches!(self, Self::Fork | Self::System | Self::ForklessSpawn | Self::ForklessCSystem)
+    pub(crate) fn can_bear_faults(self) -> bool {
+        self.is_in_crowd() || matches!(self, Self::Fork | Self::System | Self::ForklessSpawn | Self::ForklessCSystem)
     }
 
     /// Does it take part with a search in PATH and with a large environment?
-    pub(crate) fn stands_apart(self) -> bool {
+    pub(crate) fn is_apart(self) -> bool {
         let first = [Self::Floor, Self::Fork, Self::PosixSpawn, Self::System, Self::Popen, Self::Std];
         let ours = [Self::ForklessSpawn, Self::ForklessStatus, Self::ForklessPrepared];
         let in_c = [Self::ForklessCSpawn, Self::ForklessCSystem, Self::ForklessCPopen];
@@ -321,7 +321,7 @@ impl Contestant {
     }
 
     /// Does it take part in the sweeps of the parent? Not if it launches as another method of the same language does.
-    pub(crate) fn grows(self) -> bool {
+    pub(crate) fn does_grow(self) -> bool {
         let alike = [Self::CPythonAsyncio, Self::PerlBackticks, Self::PerlIpcRun, Self::NodeSpawnSync];
         let in_perl = [Self::ForklessPerlBackticks, Self::ForklessPerlFastSpawn];
         let in_python = [Self::ForklessCPythonRun, Self::ForklessCPythonAsyncio];

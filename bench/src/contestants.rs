@@ -167,7 +167,7 @@ mod tests {
         let is_zygote = |one| matches!(one, Contestant::ForklessZygote | Contestant::ForklessPreparedZygote);
         // No static program is warm.
         let is_left_out = move |one| is_zygote(one) || one == Contestant::ForklessWarm;
-        Contestant::ALL.into_iter().filter(move |&one| !one.is_engine() && !one.awaits() && !is_left_out(one))
+        Contestant::ALL.into_iter().filter(move |&one| !one.is_engine() && !one.does_await() && !is_left_out(one))
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let program = Program::embedded().expect("temporary directory");
         for contestant in inside() {
             for pipes in [0, 3] {
-                if pipes > 0 && !contestant.takes_pipes() {
+                if pipes > 0 && !contestant.can_take_pipes() {
                     continue;
                 }
                 let mut launcher = ready(contestant, &program, pipes).expect("ready");

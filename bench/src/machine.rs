@@ -33,11 +33,11 @@ pub(crate) struct Machine {
     /// Did the bench launch its own program, which only exits?
     pub(crate) own_target: bool,
     /// Did launches use clone3? (Records that do not say it were made with it.)
-    #[serde(default = "yes")]
+    #[serde(default = "is_true")]
     pub(crate) clone3: bool,
 }
 
-fn yes() -> bool {
+fn is_true() -> bool {
     true
 }
 

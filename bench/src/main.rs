@@ -178,18 +178,18 @@ fn run(options: &BenchOptions) -> Result<Option<i32>> {
 /// Prepares what all conditions share: the program, the available settings, the engines.
 fn set_up(options: &BenchOptions, limits: &Limits, contestants: &[Contestant]) -> Result<Stage> {
     let program = Program::from_words(&options.program)?;
-    let settings = if options.measures(Part::Settings) { Settings::find() } else { Settings::none() };
+    let settings = if options.has_part(Part::Settings) { Settings::find() } else { Settings::none() };
     // With many children alive, libuv is the only engine that takes part.
-    let race = options.sweeps() || options.measures(Part::Settings);
-    let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.measures(Part::Alive);
+    let race = options.is_sweep() || options.has_part(Part::Settings);
+    let wanted = |c: &&Contestant| race || **c == Contestant::Libuv && options.has_part(Part::Alive);
     let wanted: Vec<_> = contestants.iter().filter(wanted).copied().collect();
     let engines = Engines::find(&wanted, options.preload.as_deref())?;
-    let outputs = match (options.measures(Part::Output), options.measures(Part::Tokio)) {
+    let outputs = match (options.has_part(Part::Output), options.has_part(Part::Tokio)) {
         (true, _) => options.outputs(),
         (false, true) => vec![OUTPUTS[0]],
         (false, false) => Vec::new(),
     };
-    let warm = if options.measures(Part::Warm) { WarmPrograms::find()? } else { WarmPrograms::default() };
+    let warm = if options.has_part(Part::Warm) { WarmPrograms::find()? } else { WarmPrograms::default() };
     let writers = outputs.into_iter().map(|bytes| Ok((bytes, Program::writer(bytes)?))).collect::<Result<_>>()?;
     Ok(Stage { program, writers, warm, settings, engines, memory_mib: limits.memory_mib, quick: options.quick })
 }

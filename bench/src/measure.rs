@@ -95,7 +95,7 @@ impl<'a> Bench<'a> {
     /// If a method fails or a condition cannot be set up, unless a signal has arrived.
     pub(crate) fn everything(&self, progress: &Progress) -> Result<Measured> {
         // The output of the user's program and of the warm programs must not get into the tables.
-        let is_quiet = self.options.program.is_empty() && !self.options.measures(Part::Warm);
+        let is_quiet = self.options.program.is_empty() && !self.options.has_part(Part::Warm);
         let quiet = if is_quiet { None } else { Some(Quiet::new()?) };
         let Raced { mut rows, mut notes } = self.races(progress)?;
         self.count(&mut rows, progress, &mut notes);
@@ -142,7 +142,7 @@ impl<'a> Bench<'a> {
             }
             progress.begin(condition.describe(), entrants);
             self.stage.engines.keep_only(condition.parent_mib);
-            parent = match parent.filter(|parent| parent.suits(condition)) {
+            parent = match parent.filter(|parent| parent.is_for(condition)) {
                 None => Some(Parent::become_like(condition).with_context(|| condition.describe())?),
                 same => same,
             };
@@ -224,7 +224,7 @@ impl Alive {
 
 /// The numbers of children and of exits, if that part is selected and the limits allow it.
 fn alive(options: &BenchOptions, limits: &Limits, notes: &mut Vec<String>) -> Option<Alive> {
-    if !options.measures(Part::Alive) {
+    if !options.has_part(Part::Alive) {
         return None;
     }
     let (usual, exits) = match (options.quick, options.full) {

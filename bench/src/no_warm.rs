@@ -33,7 +33,7 @@ impl WarmPrograms {
         None
     }
 
-    pub(crate) fn suits(&self, contestant: Contestant, condition: &Condition) -> bool {
+    pub(crate) fn is_for(&self, contestant: Contestant, condition: &Condition) -> bool {
         contestant != Contestant::ForklessWarm && (condition.program.is_empty() || contestant.takes_programs())
     }
 }

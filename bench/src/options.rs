@@ -187,7 +187,7 @@ impl BenchOptions {
     }
 
     /// Is the part selected?
-    pub(crate) fn measures(&self, part: Part) -> bool {
+    pub(crate) fn has_part(&self, part: Part) -> bool {
         let is_handle = matches!(part, Part::Output | Part::Alive | Part::Tokio) && self.only.contains(&Part::Handle);
         // These parts start a separate process for each method, which takes too long for --quick.
         let is_usual = !self.quick || !matches!(part, Part::Environment | Part::Path);
@@ -195,10 +195,10 @@ impl BenchOptions {
     }
 
     /// Is any sweep selected? Each starts at the small parent.
-    pub(crate) fn sweeps(&self) -> bool {
+    pub(crate) fn is_sweep(&self) -> bool {
         let sweeps =
             [Part::Memory, Part::Mappings, Part::Fds, Part::Threads, Part::Faulting, Part::Environment, Part::Path];
-        sweeps.into_iter().any(|part| self.measures(part))
+        sweeps.into_iter().any(|part| self.has_part(part))
     }
 
     /// The time to share among all methods and conditions.

@@ -50,28 +50,28 @@ impl Stage {
     /// The methods that can take part under the condition.
     pub(crate) fn entrants(&self, condition: &Condition, contestants: &[Contestant]) -> Vec<Contestant> {
         let fits = |c: &&Contestant| {
-            (condition.pipes == 0 || c.takes_pipes())
-                && (condition.threads == 1 || c.joins_crowd() || c.is_engine())
-                && (!c.is_engine() || self.engine_fits(**c, condition))
-                && self.settings_fit(**c, condition)
-                && (condition.faulting == 0 || c.bears_faults())
-                && (!condition.is_apart() || c.stands_apart())
-                && c.captures(condition.output > 0)
-                && self.warm.suits(**c, condition)
+            (condition.pipes == 0 || c.can_take_pipes())
+                && (condition.threads == 1 || c.is_in_crowd() || c.is_engine())
+                && (!c.is_engine() || self.has_engine_for(**c, condition))
+                && self.has_settings_for(**c, condition)
+                && (condition.faulting == 0 || c.can_bear_faults())
+                && (!condition.is_apart() || c.is_apart())
+                && c.does_capture(condition.output > 0)
+                && self.warm.is_for(**c, condition)
                 && contestants::is_here(**c)
-                && c.awaits() == (condition.tasks > 0)
+                && c.does_await() == (condition.tasks > 0)
         };
         contestants.iter().filter(fits).copied().collect()
     }
 
     /// An engine is a separate process, which does not support pipes, captured output, or threads that cause page faults.
-    fn engine_fits(&self, contestant: Contestant, condition: &Condition) -> bool {
+    fn has_engine_for(&self, contestant: Contestant, condition: &Condition) -> bool {
         let Condition { parent_mib, mappings, fds, close_on_exec, threads, setting, .. } = *condition;
         let Condition { environment, path_misses, .. } = *condition;
         let parent = Condition { parent_mib, mappings, fds, close_on_exec, threads, ..Condition::SMALL };
         let inside = Condition { setting, environment, path_misses, ..parent };
         let quick_files = self.quick && fds > Condition::SMALL.fds && !contestant.is_preloaded();
-        let is_alike = (parent_mib > 0 || mappings > 0 || quick_files) && !contestant.grows();
+        let is_alike = (parent_mib > 0 || mappings > 0 || quick_files) && !contestant.does_grow();
         self.engines.has(contestant)
             && *condition == inside
             && !is_alike
@@ -94,7 +94,7 @@ impl Stage {
 
     /// A method takes part if it supports all settings. One that supports only the user namespace, for which others fork, takes
     /// part with a mark. The vfork baseline takes part without any setting.
-    fn settings_fit(&self, contestant: Contestant, condition: &Condition) -> bool {
+    fn has_settings_for(&self, contestant: Contestant, condition: &Condition) -> bool {
         let asked = self.settings.wishes(condition.setting).features();
         let can = contestants::can(contestant, Some(&self.engines));
         let namespace = asked.contains(&Feature::UserNamespace) && can.contains(&Feature::UserNamespace);

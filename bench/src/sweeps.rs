@@ -80,16 +80,16 @@ impl Sweeps {
     /// runs a second time with three pipes, and each setting runs with a small and with the largest parent.
     pub(crate) fn plan(options: &BenchOptions, limits: &Limits, settings: &[Setting]) -> Self {
         let mut sweeps = Self { conditions: Vec::new(), notes: Vec::new() };
-        if options.sweeps() {
+        if options.is_sweep() {
             sweeps.add(Condition::SMALL);
         }
         let memory = sweeps.memory(options, limits);
-        if options.measures(Part::Memory) {
+        if options.has_part(Part::Memory) {
             for &parent_mib in &memory {
                 sweeps.add(Condition { parent_mib, ..Condition::SMALL });
             }
         }
-        if options.measures(Part::Mappings) {
+        if options.has_part(Part::Mappings) {
             let usual: &[u64] = if options.full { &[0, 1_000, 10_000, 60_000] } else { &[0, 10_000] };
             for wanted in options.mappings.clone().unwrap_or_else(|| usual.to_vec()) {
                 let mappings = wanted.min(limits.mappings);
@@ -97,16 +97,16 @@ impl Sweeps {
                 sweeps.add(Condition { mappings, ..Condition::SMALL });
             }
         }
-        if options.measures(Part::Fds) {
+        if options.has_part(Part::Fds) {
             sweeps.files(options, limits);
         }
-        if options.measures(Part::Threads) {
+        if options.has_part(Part::Threads) {
             let counts = options.threads.clone().unwrap_or_else(|| thread_counts(limits.cores, options.quick));
             for threads in counts {
                 sweeps.add(Condition { threads: threads.max(1), ..Condition::SMALL });
             }
         }
-        if options.measures(Part::Faulting) {
+        if options.has_part(Part::Faulting) {
             let usual = if options.full { vec![1, limits.cores, 2 * limits.cores] } else { vec![limits.cores] };
             for faulting in options.faulting.clone().unwrap_or(usual) {
                 sweeps.add(Condition { faulting, ..Condition::SMALL });
@@ -119,15 +119,15 @@ impl Sweeps {
                 sweeps.add(Condition { setting, parent_mib, ..Condition::SMALL });
             }
         }
-        if options.measures(Part::Output) {
+        if options.has_part(Part::Output) {
             for output in options.outputs() {
                 sweeps.add(Condition { output, ..Condition::SMALL });
             }
         }
-        if options.measures(Part::Warm) {
+        if options.has_part(Part::Warm) {
             warm::programs().for_each(|program| sweeps.add(Condition { program, ..Condition::SMALL }));
         }
-        if options.measures(Part::Tokio) {
+        if options.has_part(Part::Tokio) {
             for wanted in [Condition::SMALL.fds, SOCKETS] {
                 let fds = wanted.min(limits.fds);
                 sweeps.note_less(wanted, fds, "open files", "hard limit of RLIMIT_NOFILE");
@@ -176,7 +176,7 @@ impl Sweeps {
 
     /// Conditions that need a separate process, because they change its environment.
     fn apart(&mut self, options: &BenchOptions, limits: &Limits) {
-        if options.measures(Part::Environment) {
+        if options.has_part(Part::Environment) {
             let usual: &[u64] = if options.full { &[100, 1024] } else { &[100] };
             for wanted in options.environment.clone().unwrap_or_else(|| usual.to_vec()) {
                 let kib = wanted.min(limits.environment >> 10);
@@ -184,7 +184,7 @@ impl Sweeps {
                 self.add(Condition { environment: kib << 10, ..Condition::SMALL });
             }
         }
-        if options.measures(Part::Path) {
+        if options.has_part(Part::Path) {
             let usual: &[u64] = if options.full { &[1, 10, 100] } else { &[10] };
             for path_misses in options.path_misses.clone().unwrap_or_else(|| usual.to_vec()) {
                 self.add(Condition { path_misses, ..Condition::SMALL });

@@ -73,13 +73,13 @@ impl WarmPrograms {
     }
 
     /// Whether the method takes part with the program of the condition.
-    pub(crate) fn suits(&self, contestant: Contestant, condition: &Condition) -> bool {
+    pub(crate) fn is_for(&self, contestant: Contestant, condition: &Condition) -> bool {
         let is_warm = self.find_by_name(condition.program).is_some_and(|(.., is_warm)| *is_warm);
         match (condition.program, contestant) {
             ("", Contestant::ForklessWarm) => false,
             ("", _) => true,
             (_, Contestant::ForklessWarm) => is_warm,
-            _ => contestant.takes_programs(),
+            _ => contestant.can_take_programs(),
         }
     }
 

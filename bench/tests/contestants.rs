@@ -108,7 +108,7 @@ fn children_differ_from_the_baseline_as_the_rows_say() {
         let output = command.arg("--").arg(at("proof")).stdin(Stdio::null()).output().expect("sh");
         let complaints = fs::read_to_string(at("nine.complaints")).expect("readable");
         // A method of forkless whose module was built must not be missing.
-        let may_be_missing = may_be_missing && !modules.must_have(&launcher);
+        let may_be_missing = may_be_missing && !modules.is_required(&launcher);
         if may_be_missing && complaints.contains("none of the selected methods is available") {
             eprintln!("SKIPPED: {launcher}, because it is not installed");
             continue;
@@ -169,7 +169,7 @@ fn system_calls_per_launch_are_counted() {
     for launcher in ["forkless-status", "forkless-zygote"] {
         assert!(calls(launcher, 0, 0) >= Some(floor), "{launcher}: {report}");
     }
-    for launcher in in_languages.split(',').filter(|launcher| modules.must_have(launcher)) {
+    for launcher in in_languages.split(',').filter(|launcher| modules.is_required(launcher)) {
         assert!(calls(launcher, 0, 0) >= Some(floor), "{launcher}: {report}");
     }
 }

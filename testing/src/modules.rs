@@ -84,7 +84,7 @@ impl Modules {
     }
 
     /// Is this a method of a module that was built?
-    pub fn must_have(&self, name: &str) -> bool {
+    pub fn is_required(&self, name: &str) -> bool {
         self.contestants().into_iter().any(|(begin, built)| built.is_ok() && name.starts_with(begin))
     }
 
@@ -103,7 +103,7 @@ impl Modules {
     pub fn have_rows(&self, record: &serde_json::Value) -> Result<()> {
         let engines = record["machine"]["engines"].as_object().context("no engines")?;
         let rows = record["rows"].as_array().context("no rows")?;
-        let wanted: Vec<_> = engines.keys().filter(|name| self.must_have(name)).collect();
+        let wanted: Vec<_> = engines.keys().filter(|name| self.is_required(name)).collect();
         let columns = record["columns"].as_array().context("no columns")?;
         let launcher = columns.iter().position(|name| name == "launcher").context("no launchers")?;
         let methods: Vec<_> = rows.iter().filter_map(|group| group["methods"].as_array()).flatten().collect();

@@ -58,7 +58,7 @@ fn text(output: &Output) -> String {
 }
 
 /// Whether the tool can trace at all here.
-fn traces(tool: &str, args: &[&str], word: &str) -> bool {
+fn does_trace(tool: &str, args: &[&str], word: &str) -> bool {
     let Some(output) = run(tool, args) else { return false };
     let works = output.status.success() && text(&output).contains(word);
     if !works {
@@ -68,7 +68,7 @@ fn traces(tool: &str, args: &[&str], word: &str) -> bool {
 }
 
 fn has_gdb() -> bool {
-    traces("gdb", &["-nx", "-batch", "-ex", "run", "/bin/true"], "exited normally")
+    does_trace("gdb", &["-nx", "-batch", "-ex", "run", "/bin/true"], "exited normally")
 }
 
 /// The program goes on by itself: gdb 18 in batch mode has no commands for a stop of another thread.
@@ -144,7 +144,7 @@ fn gdb_attaches_to_a_host_that_launches_in_a_loop() {
 
 #[test]
 fn a_host_under_lldb_ends_and_stops_at_its_breakpoint_after_each_launch() {
-    if !traces("lldb", &["--batch", "--no-lldbinit", "-o", "run", "/bin/true"], "exited with status = 0") {
+    if !does_trace("lldb", &["--batch", "--no-lldbinit", "-o", "run", "/bin/true"], "exited with status = 0") {
         return;
     }
     let stop =
@@ -161,7 +161,7 @@ fn strace_follows_children_into_their_programs() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("trace");
     let to = file.to_str().expect("UTF-8");
-    if !traces("strace", &["-f", "/bin/true"], "exited with 0") {
+    if !does_trace("strace", &["-f", "/bin/true"], "exited with 0") {
         return;
     }
     let calls = "trace=execve,exit,exit_group,write";
@@ -175,7 +175,7 @@ fn strace_follows_children_into_their_programs() {
 
 #[test]
 fn a_host_under_ltrace_ends() {
-    if !traces("ltrace", &["-f", "/bin/true"], "exited (status 0)") {
+    if !does_trace("ltrace", &["-f", "/bin/true"], "exited (status 0)") {
         return;
     }
     let output = run("ltrace", &["-f", "-e", "nothing_at_all", SCENARIO, "debugged", "/bin/true"]).expect("it is here");
@@ -184,7 +184,7 @@ fn a_host_under_ltrace_ends() {
 
 #[test]
 fn a_host_under_perf_ends() {
-    if !traces("perf", &["stat", "-e", "task-clock", "/bin/true"], "task-clock") {
+    if !does_trace("perf", &["stat", "-e", "task-clock", "/bin/true"], "task-clock") {
         return;
     }
     let args = ["stat", "-e", "task-clock", SCENARIO, "debugged"];

@@ -84,7 +84,7 @@ impl Host {
         self
     }
 
-    fn plays(&self, case: &Case) -> bool {
+    fn does_play(&self, case: &Case) -> bool {
         let usual = case.routes.as_ref().is_none_or(|routes| routes.iter().any(|route| route == "normal"));
         usual && case.name != HEAVY && (self.is_privileged || case.needs.is_empty())
     }
@@ -165,7 +165,7 @@ fn runs(hosts: &[Host]) -> Vec<Run<'_>> {
             runs.push(Run { host, name: (*scenario).to_owned(), program: SCENARIO, args });
         }
         let Some(route) = host.route else { continue };
-        let played = cases.iter().filter(|case| host.plays(case));
+        let played = cases.iter().filter(|case| host.does_play(case));
         // Different cases in each host.
         for case in played.skip(at % every).step_by(every).filter(|case| is_wanted("FORKLESS_CASE", &case.name)) {
             let args = [&toml::to_string(case).expect("a case"), route, env!("CARGO_BIN_EXE_probe")].map(str::to_owned);

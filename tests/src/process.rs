@@ -23,7 +23,7 @@ pub fn is_root() -> bool {
 }
 
 /// Is the kernel at least this one?
-pub fn kernel_at_least(major: u32, minor: u32) -> bool {
+pub fn is_kernel_at_least(major: u32, minor: u32) -> bool {
     // SAFETY: all zeroes is a valid utsname, which the kernel fills with texts that end in NUL.
     let release = unsafe {
         let mut names: libc::utsname = std::mem::zeroed();
@@ -41,7 +41,7 @@ pub fn kernel_at_least(major: u32, minor: u32) -> bool {
 /// descriptors from it then? (`launch/dumps.rs`.)
 pub fn is_hidden_from_children() -> bool {
     // SAFETY: reads a number.
-    !kernel_at_least(5, 16) && unsafe { libc::prctl(libc::PR_GET_SECCOMP) } != 0
+    !is_kernel_at_least(5, 16) && unsafe { libc::prctl(libc::PR_GET_SECCOMP) } != 0
 }
 
 /// Gives the calling thread the policy SCHED_DEADLINE: 3 of each 10 ms. `reset`: its children have the usual policy; otherwise it can

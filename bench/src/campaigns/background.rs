@@ -15,7 +15,7 @@ use super::{
     noshell,
     race::{CampaignContestant, median, race},
     record::{Figure, Table},
-    session::{Common, Session, cpus, numbers, output, works},
+    session::{Common, Session, cpus, does_work, numbers, output},
 };
 
 /// Measure published tables and graphs on slow launches again.
@@ -174,7 +174,7 @@ fn table(table: &PublishedTable, session: &mut Session, effort: BackgroundEffort
     let program = |name: &str| session.place.join(name);
     let preload = session.library("libforkless_preload.so")?;
     let (mut groups, mut skipped) = (BTreeMap::<&str, Vec<CampaignContestant<'_>>>::new(), Vec::new());
-    let has_perl = works("perl", &["-e", "1"]);
+    let has_perl = does_work("perl", &["-e", "1"]);
     let milliseconds = match table.name.as_str() {
         "fastspawn" => effort.of([500, 94, 0]),
         "noshell" => effort.of([500, 250, 0]),
@@ -187,8 +187,8 @@ fn table(table: &PublishedTable, session: &mut Session, effort: BackgroundEffort
         let contestant = match table.name.as_str() {
             "fastspawn" => {
                 let module = if way.starts_with("forkless") { "Forkless" } else { "Proc::FastSpawn" };
-                if !works("perl", &["-MProc::FastSpawn", "-e", "1"])
-                    || !works("perl", &[&format!("-M{module}"), "-e", "1"])
+                if !does_work("perl", &["-MProc::FastSpawn", "-e", "1"])
+                    || !does_work("perl", &[&format!("-M{module}"), "-e", "1"])
                 {
                     skipped.push(format!("{} because perl does not find {module} and Proc::FastSpawn", row.name));
                     continue;
@@ -253,7 +253,7 @@ fn table(table: &PublishedTable, session: &mut Session, effort: BackgroundEffort
                     shares(&numbers(&mut command)?)
                 })
             }
-            "touched" if !raku_has(&way) => {
+            "touched" if !has_raku_module(&way) => {
                 skipped.push(format!("{} because raku or its module is not installed", row.name));
                 continue;
             }
@@ -355,7 +355,7 @@ fn curve(curve: &PublishedCurve, session: &mut Session, effort: BackgroundEffort
             let part = effort.of([100, 20, 2]);
             let mut processes = Vec::new();
             for line in &curve.lines {
-                if raku_has(&line.id) {
+                if has_raku_module(&line.id) {
                     processes.push((line, RakuProcess::start(session, &line.id, part, 0)?));
                 } else {
                     session.record.skip(format!("{} because raku or its module is not installed", line.name));
@@ -401,8 +401,8 @@ fn curve(curve: &PublishedCurve, session: &mut Session, effort: BackgroundEffort
 }
 
 /// Whether raku finds the module that launches so.
-fn raku_has(way: &str) -> bool {
-    works("raku", if way == "Forkless" { &["-MForkless::Proc::Async", "-e", "1"] } else { &["-e", "1"] })
+fn has_raku_module(way: &str) -> bool {
+    does_work("raku", if way == "Forkless" { &["-MForkless::Proc::Async", "-e", "1"] } else { &["-e", "1"] })
 }
 
 /// A process of Raku that stays alive from turn to turn, and launches by one method.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::{
     race::{CampaignContestant, race},
     record::{Figure, Table},
-    session::{Common, Session, cpus, numbers, output, versions, works},
+    session::{Common, Session, cpus, does_work, numbers, output, versions},
 };
 
 /// Compare forkless xargs and parallel with other runners of many short commands.
@@ -119,7 +119,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
             (name, line, _) if line.contains("[many]") && !field.many.exists() => {
                 session.record.skip(format!("{name} because cargo build --release --examples has not been run"));
             }
-            (name, _, [program, words @ ..]) if !works(program, words) => {
+            (name, _, [program, words @ ..]) if !does_work(program, words) => {
                 session.record.skip(format!("{name} because it is not installed"));
             }
             _ => runners.push(runner),
@@ -141,7 +141,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     }
     let waits: Vec<Runner> = runners.iter().filter(|(_, line, _)| !line.contains("[many]")).copied().collect();
     session.record.tables.push(field.starts(&waits, &exit0, effort.starts)?);
-    if works("strace", &["-V"]) {
+    if does_work("strace", &["-V"]) {
         session.record.tables.push(field.calls(&waits, &exit0, effort.calls)?);
     } else {
         session.record.skip("system calls because strace is not installed");

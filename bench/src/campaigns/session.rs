@@ -129,7 +129,7 @@ pub(super) fn numbers(command: &mut Command) -> Result<Vec<f64>> {
 }
 
 /// Does the command run and exit with 0?
-pub(super) fn works(program: &str, words: &[&str]) -> bool {
+pub(super) fn does_work(program: &str, words: &[&str]) -> bool {
     output(Command::new(program).args(words)).is_ok()
 }
 

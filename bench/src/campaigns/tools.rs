@@ -18,7 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::{
     race::{CampaignContestant, median, race},
     record::{Figure, Table},
-    session::{Common, Session, output, versions, works},
+    session::{Common, Session, does_work, output, versions},
 };
 use crate::program::search;
 
@@ -235,7 +235,7 @@ fn parents(session: &mut Session, sandboxes: bool) -> Result<Vec<ToolParent>> {
         let (word, import) =
             if *interpreter == python { ("-c", "import forkless") } else { ("-e", "require('forkless')") };
         let name = interpreter.to_string_lossy();
-        if works(&name, &[word, import]) {
+        if does_work(&name, &[word, import]) {
             if !mode.is_empty() {
                 add(stock, stock, &[interpreter, script], Path::new(mode));
             }
@@ -248,7 +248,7 @@ fn parents(session: &mut Session, sandboxes: bool) -> Result<Vec<ToolParent>> {
         ensure!(!found.is_empty(), "neither python3 nor node finds forkless");
         return Ok(found);
     }
-    if works("go", &["version"]) {
+    if does_work("go", &["version"]) {
         let mut build = Command::new("go");
         build.args(["build", "-o"]).arg(&go).arg("calls.go").current_dir(&session.place).env("GO111MODULE", "off");
         output(build.env("GOCACHE", session.place.join("go-cache")).env("GOTOOLCHAIN", "local"))?;

@@ -187,7 +187,7 @@ impl Engines {
 
     /// The number of engines that are large at the same time.
     pub(crate) fn large(&self) -> u64 {
-        self.found.iter().filter(|found| found.source.contestant.grows()).count() as u64
+        self.found.iter().filter(|found| found.source.contestant.does_grow()).count() as u64
     }
 
     /// Does the method launch from several threads?

@@ -3,7 +3,7 @@
 use crate::{pty, sandbox, settings};
 use forkless::{
     Child, Command, ShellCommand, ShellEnding, ShellRoute, Stdio, Step,
-    internal::{is_for_the_shell, preset::keeps},
+    internal::{is_for_the_shell, preset::is_kept},
 };
 use napi::bindgen_prelude::{Array, FromNapiValue, TypeName, ValidateNapiValue};
 use napi::{ValueType, sys};
@@ -192,7 +192,7 @@ impl Request {
                     let text = variable.to_bytes();
                     let end = text.iter().position(|byte| *byte == b'=').unwrap_or(text.len());
                     let (name, value) = (OsStr::from_bytes(&text[..end]), text.get(end + 1..));
-                    if let Some(value) = value.filter(|_| !inherits || keeps(name, &kept.keep_env)) {
+                    if let Some(value) = value.filter(|_| !inherits || is_kept(name, &kept.keep_env)) {
                         command.env(name, OsStr::from_bytes(value));
                     }
                 }
@@ -326,7 +326,7 @@ impl Line {
     }
 
     /// Whether the shell would have to wait until its message is read. Then the caller must read first.
-    pub(crate) fn must_wait(&self, status: ExitStatus) -> bool {
+    pub(crate) fn has_to_wait(&self, status: ExitStatus) -> bool {
         self.ending.has_room(status).is_ok_and(|has_room| !has_room)
     }
 

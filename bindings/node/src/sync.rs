@@ -230,7 +230,7 @@ impl Run {
         let Some(line) = self.line.take() else { return status };
         // This makes room for the shell's message. A socket holds less than so many pieces, so it ends if another process writes, too.
         for _ in 0..16 {
-            if line.must_wait(status) {
+            if line.has_to_wait(status) {
                 (0..self.pipes.len()).for_each(|index| self.serve(index));
             }
         }

@@ -267,7 +267,7 @@ impl Watch {
             // A debugger has it first. When that lets it go, SIGCHLD comes again, and the pidfd becomes readable again
             // (do_notify_parent() in kernel/signal.c).
             Ok(None) => return Next::Signal,
-            Ok(Some(status)) if self.waits_for_room(status) => return Next::Turn,
+            Ok(Some(status)) if self.is_waiting_for_room(status) => return Next::Turn,
             Ok(Some(status)) => {
                 let status = self.line.take().map_or(status, |line| line.end(status));
                 (status.code().unwrap_or(0), status.signal().unwrap_or(0))
@@ -296,9 +296,9 @@ impl Watch {
 
     /// Has the line's program been killed while its standard error is full? A shell would wait until it is read. This gives up
     /// after a time, because JavaScript may never read it.
-    fn waits_for_room(&self, status: ExitStatus) -> bool {
+    fn is_waiting_for_room(&self, status: ExitStatus) -> bool {
         const MOST: u32 = 1000;
-        let waits = self.line.borrow().as_ref().is_some_and(|line| line.must_wait(status));
+        let waits = self.line.borrow().as_ref().is_some_and(|line| line.has_to_wait(status));
         self.turns.set(self.turns.get() + 1);
         waits && self.turns.get() <= MOST
     }

@@ -48,7 +48,7 @@ pub(crate) fn prepare<'py>(
     let plan = |request: &mut Request<'py>, pidfd: bool| {
         request.command.pidfd(pidfd).prepare().map_err(|error| request.names.error(error))
     };
-    let (handled, waited) = (plan(&mut request, true)?, plan(&mut request, crate::spawn::statuses_are_lost())?);
+    let (handled, waited) = (plan(&mut request, true)?, plan(&mut request, crate::spawn::is_status_lost())?);
     let is_fed = streams[0] == Some(PIPE);
     let Names { program, directory } = request.names;
     Ok(Prepared {

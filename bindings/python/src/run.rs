@@ -5,7 +5,7 @@ use crate::convert::{DEVNULL, Flag, PIPE, STDOUT};
 use crate::error;
 use crate::request::{Names, Request};
 use crate::settings;
-use crate::spawn::statuses_are_lost;
+use crate::spawn::is_status_lost;
 use forkless::internal::is_for_the_shell;
 use forkless::{Child, Prepared, ShellCommand, ShellRoute, Step};
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -68,7 +68,7 @@ pub(crate) fn run<'py>(
         request.directory(cwd, false)?;
         request.environment(env.as_ref())?;
         request.streams(streams, &[])?;
-        request.command.pidfd(statuses_are_lost());
+        request.command.pidfd(is_status_lost());
         if let Some(warm) = &warm {
             settings::apply(&mut request.command, "warm", warm)?;
         }

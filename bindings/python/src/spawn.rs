@@ -74,7 +74,7 @@ pub(crate) fn spawn<'py>(
     identity(py, command, uid, gid, gids, is_sandboxed)?;
     request.settings(settings)?;
     // The handle removes the cgroup of limits.
-    let keeps = statuses_are_lost() || has_init || request.command.makes_cgroup();
+    let keeps = is_status_lost() || has_init || request.command.has_cgroup();
     request.command.pidfd(keeps);
     let (prepared, names) = request.prepare()?;
     let (pid, kept, code, ending) = py
@@ -201,7 +201,7 @@ fn group_id(gid: &Bound<'_, PyAny>) -> PyResult<u32> {
 }
 
 /// Whether the kernel discards exit statuses because SIGCHLD is ignored. Then only a pidfd keeps them.
-pub(crate) fn statuses_are_lost() -> bool {
+pub(crate) fn is_status_lost() -> bool {
     // SAFETY: all zeroes is a valid sigaction, and the kernel writes to it.
     let action = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

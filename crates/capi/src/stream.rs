@@ -146,8 +146,8 @@ pub(crate) fn set_stderr(command: &mut Command, flags: c_int) -> Result<(), Fail
 
 /// Whether the kernel discards exit statuses (SIGCHLD is ignored), so that only a pidfd keeps them. Otherwise children
 /// are waited for by pid.
-pub fn forgets() -> bool {
-    forkless::internal::sigchld_discards()
+pub fn is_status_discarded() -> bool {
+    forkless::internal::is_sigchld_ignored()
 }
 
 /// Connects the program's end of the pipe.
@@ -156,7 +156,7 @@ pub fn plug(settings: &mut Command, end: End) {
         End::Reads => settings.stdout(Stdio::piped()),
         End::Writes => settings.stdin(Stdio::piped()),
     }
-    .pidfd(forgets());
+    .pidfd(is_status_discarded());
 }
 
 /// Opens the stream of a child that has been started.

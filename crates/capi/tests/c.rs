@@ -317,7 +317,7 @@ fn exported() -> Vec<(String, Vec<String>, String)> {
             let mut result = "c_int".to_owned();
             match (file.as_str(), after) {
                 // Not defined by a macro.
-                _ if part_is_extern(&text, name) => {
+                _ if is_extern(&text, name) => {
                     let arrow = after.strip_prefix("->").map(|after| after.split('{').next().unwrap_or(""));
                     result = arrow.map_or("()".to_owned(), |kind| spelled(("", kind)));
                 }
@@ -385,7 +385,7 @@ fn settings_of_the_table_refuse_null_pointers() {
     must(&mut run(prefix, &[], &program));
 }
 
-fn part_is_extern(text: &str, name: &str) -> bool {
+fn is_extern(text: &str, name: &str) -> bool {
     text.contains(&format!("extern \"C\" fn forkless_{name}("))
 }
 

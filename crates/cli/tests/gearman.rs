@@ -145,7 +145,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Whether a process runs: it exists, and is no zombie.
-fn runs(pid: &str) -> bool {
+fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
 }
@@ -211,7 +211,7 @@ fn a_job_that_times_out_ends_with_its_process_group() {
     assert!(text(&output.stderr).contains("forkless: timed out after "), "{output:?}");
     let pid = fs::read_to_string(file).expect("the job has started");
     let end = Instant::now() + Duration::from_secs(20);
-    while runs(&pid) {
+    while is_running(&pid) {
         if Instant::now() > end {
             let number = pid.trim().parse().ok().and_then(Pid::from_raw).expect("a number");
             let _ = kill_process(number, Signal::KILL);

@@ -395,7 +395,7 @@ fn matches(output: &str, expected: &str) -> bool {
 }
 
 /// May this user make user namespaces?
-fn namespaces() -> bool {
+fn has_namespaces() -> bool {
     let made = Command::new("unshare").args(["--user", "--map-root-user", "true"]).output();
     made.is_ok_and(|output| output.status.success())
 }
@@ -411,7 +411,7 @@ fn examples_run(name: &str, text: &str, least: usize) {
         let place = tempfile::tempdir().expect("temporary directory");
         // A sandbox of root runs as nobody.
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("ours");
-        if command.contains("--sandbox") && !namespaces() {
+        if command.contains("--sandbox") && !has_namespaces() {
             skipped(&command, "user namespaces are refused");
             continue;
         }

@@ -177,7 +177,7 @@ fn shell_blocks_print_what_the_page_shows() {
     let mut ran = 0;
     for (n, block) in blocks.iter().enumerate().filter(|(_, block)| block.language == "sh") {
         let shown = blocks.get(n + 1).filter(|next| next.language == "text" && next.page == block.page);
-        let Some(shown) = shown.filter(|_| !needs_more(block)) else {
+        let Some(shown) = shown.filter(|_| !is_for_cargo(block)) else {
             assert!(!is_for_newcomers(&block.page), "{}: no output is shown", block.place);
             continue;
         };
@@ -204,7 +204,7 @@ fn shell_blocks_print_what_the_page_shows() {
 }
 
 /// `sandbox.rs` runs the block of docs/run.md that begins with cargo.
-fn needs_more(block: &Block) -> bool {
+fn is_for_cargo(block: &Block) -> bool {
     block.code.starts_with("cargo ")
 }
 

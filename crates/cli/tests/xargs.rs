@@ -43,7 +43,7 @@ fn theirs(args: &[&str], input: &[u8]) -> Option<Output> {
     Some(output(&["xargs"], args, input))
 }
 
-fn same(args: &[&str], input: &[u8]) -> bool {
+fn is_same(args: &[&str], input: &[u8]) -> bool {
     let Some(theirs) = theirs(args, input) else { return false };
     let ours = ours(args, input);
     let input = String::from_utf8_lossy(input);
@@ -113,7 +113,7 @@ fn many_command_lines_give_what_findutils_gives() {
             let words: &[&str] = &["printf", "<%s>", "{}-X-{}"];
             let replaces = options.iter().any(|option| option.contains('I') || option.contains('i'));
             let words = if replaces { words } else { &words[..2] };
-            compared += usize::from(same(&[options, words].concat(), input.as_bytes()));
+            compared += usize::from(is_same(&[options, words].concat(), input.as_bytes()));
         }
     }
     assert!(compared == 0 || compared >= 170);
@@ -124,8 +124,8 @@ fn many_command_lines_give_what_findutils_gives() {
 fn limit_of_a_replaced_command_is_that_of_findutils() {
     for limit in 5..30 {
         let limit = format!("-s{limit}");
-        same(&["-IARG", &limit, "echo", "ARG"], b"999999999\n1\n");
-        same(&["-IARG", &limit, "echo", "xARGxARG", "a-longer-word"], b"9\n");
+        is_same(&["-IARG", &limit, "echo", "ARG"], b"999999999\n1\n");
+        is_same(&["-IARG", &limit, "echo", "xARGxARG", "a-longer-word"], b"9\n");
     }
 }
 
@@ -186,7 +186,7 @@ fn exit_codes_are_those_of_findutils() {
         (&["-s3", "echo"], "a"),
     ];
     for (args, input) in lines {
-        same(args, input.as_bytes());
+        is_same(args, input.as_bytes());
     }
 }
 
@@ -296,7 +296,7 @@ fn other_options_do_what_those_of_findutils_do() {
         (&["-n1", "-L1", "echo"], "a b\nc"),
     ];
     for (args, input) in lines {
-        same(args, input.as_bytes());
+        is_same(args, input.as_bytes());
     }
 }
 
@@ -308,7 +308,7 @@ fn each_pair_of_options_that_exclude_each_other_has_a_warning_where_findutils_ha
     let warnings = |output: &Output| String::from_utf8_lossy(&output.stderr).matches("warning: ").count();
     for (one, other) in PACKING.iter().flat_map(|one| PACKING.map(|other| (*one, other))) {
         let args = [one, other, "echo", "{}"];
-        if same(&args, b"a b\nc d\n") {
+        if is_same(&args, b"a b\nc d\n") {
             let [ours, theirs] = [ours(&args, b"a\n"), theirs(&args, b"a\n").expect("as before")];
             assert_eq!(warnings(&ours), warnings(&theirs), "{args:?}: {ours:?}, {theirs:?}");
         }
@@ -323,7 +323,7 @@ fn long_input_is_packed_to_the_same_limit() {
     let too_long = format!("a {} b\n", "x".repeat(140_000));
     for input in [&short, &long, &too_long] {
         for options in [&[][..], &["-s", "4096"], &["-s100000", "-n300"], &["-L100"]] {
-            same(&[options, &["sh", "-c", "echo $# ${#1}", "x"]].concat(), input.as_bytes());
+            is_same(&[options, &["sh", "-c", "echo $# ${#1}", "x"]].concat(), input.as_bytes());
         }
     }
 }
@@ -333,7 +333,7 @@ fn long_input_is_packed_to_the_same_limit() {
 fn an_argument_that_no_command_can_have_is_an_error_of_the_input() {
     let input = format!("a\n{}\nb\n", "x".repeat(140_000));
     let each = ["-s1000000", "-n1", "sh", "-c", "echo $#", "x"];
-    same(&each, input.as_bytes());
+    is_same(&each, input.as_bytes());
     // Here findutils exits with 126.
     for (options, expected) in [(&each[..], "1\n"), (&["-s1000000", "-I{}", "echo", "<{}>"], "<a>\n")] {
         let output = ours(options, input.as_bytes());
@@ -384,7 +384,7 @@ fn random_input_is_read_as_findutils_reads_it() {
         if next(2) == 0 {
             input.push(b'\n');
         }
-        if !same(&[options, &["printf", "<%s>", "{}-X"]].concat(), &input) {
+        if !is_same(&[options, &["printf", "<%s>", "{}-X"]].concat(), &input) {
             return;
         }
     }

@@ -42,7 +42,7 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
             // ENOEXEC is a better reason than a missing shell.
             return errno::ENOEXEC;
         }
-        if !goes_on(error, op.flags) {
+        if !can_go_on(error, op.flags) {
             frame.detail.store(n as i32, Relaxed);
             return error;
         }
@@ -55,7 +55,7 @@ pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
 }
 
 /// Whether the next candidate is tried after this failure.
-pub fn goes_on(error: i32, flags: u32) -> bool {
+pub fn can_go_on(error: i32, flags: u32) -> bool {
     is_absent(error) || error == errno::EACCES || flags & TRY_ALL != 0
 }
 
@@ -140,9 +140,9 @@ mod tests {
     /// A later candidate would hide the reason: `execvp(3)` too goes on only when a program does not exist or may not be executed.
     #[test]
     fn only_a_program_that_is_absent_or_forbidden_sends_the_search_on() {
-        let found = (1..=133).filter(|&error| goes_on(error, 0));
+        let found = (1..=133).filter(|&error| can_go_on(error, 0));
         let known = [errno::ENOENT, errno::EACCES, errno::ENODEV, errno::ENOTDIR, errno::ETIMEDOUT, errno::ESTALE];
         assert!(found.eq(known));
-        assert!((1..=133).all(|error| goes_on(error, TRY_ALL)));
+        assert!((1..=133).all(|error| can_go_on(error, TRY_ALL)));
     }
 }

@@ -62,7 +62,7 @@ impl Rights {
         same_ids && self.capabilities.iter().zip(&other.capabilities).all(|(one, other)| one == other)
     }
 
-    fn are_none(&self) -> bool {
+    fn is_empty(&self) -> bool {
         let [_, permitted, ..] = self.capabilities;
         permitted == 0
     }
@@ -96,7 +96,7 @@ impl Owner {
         let ids = [id(uapi::__NR_getuid), id(uapi::__NR_getgid)];
         // A parent outside of this PID namespace has no number here. Its first thread may have other rights than the thread that has
         // started this process; what matters is that they stay.
-        let matters = pid != 0 && Rights::own().is_none_or(|own| !own.are_none());
+        let matters = pid != 0 && Rights::own().is_none_or(|own| !own.is_empty());
         let status = if matters { procfs::open_status(pid) } else { None };
         let rights = status.and_then(|status| Some((status, Rights::of(status)?)));
         Some(Self { pid, ids, rights })
@@ -214,7 +214,7 @@ CapBnd:\t0000000000000004\nCapAmb:\t0000000000000005\n";
         assert_eq!(found.capabilities, [1, 0x1ff_ffff_ffff, 3, 4, 5]);
         assert!(Rights::parse(b"Name:\tx\nUid:\t0\t1\n").is_none());
         let fewer = Rights { capabilities: [1, 0, 3, 4, 5], ..found };
-        assert!(fewer.are_none() && !found.are_none() && !found.is_same(&fewer) && found.is_same(&found));
+        assert!(fewer.is_empty() && !found.is_empty() && !found.is_same(&fewer) && found.is_same(&found));
         assert!(!found.is_same(&Rights { ids: [1; 8], ..found }));
     }
 

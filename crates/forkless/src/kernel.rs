@@ -56,7 +56,7 @@ pub(crate) fn join_pid_namespace(namespace: RawFd) -> Result<()> {
 }
 
 /// `kcmp(2)`: whether the calling thread shares its memory with another process.
-pub(crate) fn shares_memory(pid: i32) -> Result<bool> {
+pub(crate) fn has_shared_memory(pid: i32) -> Result<bool> {
     const KCMP_VM: usize = 1;
     let args = [sys::gettid() as usize, pid as usize, KCMP_VM, 0, 0, 0];
     // SAFETY: compares, changes nothing.

@@ -133,7 +133,7 @@ pub mod internal {
     pub use crate::{
         child::{Ending, Released},
         error::errno,
-        launch::{KeepDumpable, assume_old_kernel, wait::sigchld_discards},
+        launch::{KeepDumpable, assume_old_kernel, wait::is_sigchld_ignored},
         output::quiet::write_quietly,
         process::generation,
         request::command::{FilePlace, posix},

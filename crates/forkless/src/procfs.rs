@@ -147,7 +147,7 @@ fn proven() -> io::Result<OwnedFd> {
         // An empty directory: no procfs is mounted.
         return Err(io::Error::from_raw_os_error(errno::ENOENT));
     }
-    if !shows_caller_alone(proc.as_fd())? {
+    if !is_showing_caller_alone(proc.as_fd())? {
         return Err(io::Error::from_raw_os_error(FOREIGN));
     }
     if let Some(mount) = mount {
@@ -159,7 +159,7 @@ fn proven() -> io::Result<OwnedFd> {
 
 /// Whether a procfs knows the caller by one number only, its own: then it is that of the caller's PID namespace. By chance the
 /// caller may have the same number in two namespaces, so the number alone proves nothing.
-fn shows_caller_alone(proc: std::os::fd::BorrowedFd<'_>) -> io::Result<bool> {
+fn is_showing_caller_alone(proc: std::os::fd::BorrowedFd<'_>) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let status = match openat(proc, c"self/status", flags, Mode::empty()) {
         Ok(status) => Status::of_file(&status.into())?,

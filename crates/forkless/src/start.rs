@@ -5,7 +5,7 @@ use crate::error::{Error, errno};
 use crate::launch;
 use crate::launch::pipes::{Defaults, Pipes, plain_slots};
 use crate::launch::run::{Cloner, LaunchForm, OfPlan, Run};
-use crate::launch::wait::sigchld_discards;
+use crate::launch::wait::is_sigchld_ignored;
 use crate::plan::{Plan, PlannedStream};
 use crate::request::command::LaunchGroup;
 use crate::step::Step;
@@ -118,7 +118,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         return Start::new(LaunchForm::Launch).child(plan)?.wait();
     }
     if plan.cloner.is_some() {
-        return Start::new(LaunchForm::Launch).pidfd(Pidfd::Unless(sigchld_discards())).child(plan)?.wait();
+        return Start::new(LaunchForm::Launch).pidfd(Pidfd::Unless(is_sigchld_ignored())).child(plan)?.wait();
     }
     if plan.place.is_filtered {
         // Only before it is reaped can be seen whether a filter killed it in exec.
@@ -129,7 +129,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         cgroup: None,
         slots: plain_slots(plan),
         only_pipes: true,
-        pidfd: plan.pidfd.unwrap_or_else(sigchld_discards),
+        pidfd: plan.pidfd.unwrap_or_else(is_sigchld_ignored),
         form: LaunchForm::End,
         holds: false,
     };

@@ -115,10 +115,10 @@ impl Step {
     ///
     /// ```
     /// use forkless::Step;
-    /// assert!(Step::OomScore.may_fail());
-    /// assert!(!Step::PassFd.may_fail());
+    /// assert!(Step::OomScore.can_fail());
+    /// assert!(!Step::PassFd.can_fail());
     /// ```
-    pub fn may_fail(self) -> bool {
+    pub fn can_fail(self) -> bool {
         if self == Self::Limits {
             return true;
         }

@@ -14,7 +14,7 @@ pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit, is_barred: im
     match inherit {
         Inherit::All => _ = command.inherit_all(true),
         Inherit::Only(list) => {
-            for fd in list.iter().copied().filter(|&fd| outlives_exec(fd) && !is_barred(fd)) {
+            for fd in list.iter().copied().filter(|&fd| is_inheritable(fd) && !is_barred(fd)) {
                 // SAFETY: by libc's own rule a child inherits this descriptor.
                 command.fd(unsafe { Stdio::fd(fd) }, fd);
             }
@@ -36,7 +36,7 @@ pub(crate) fn spare(command: &mut Command, settings: &Settings) {
 }
 
 /// Whether the descriptor is open and not close-on-exec.
-fn outlives_exec(fd: c_int) -> bool {
+fn is_inheritable(fd: c_int) -> bool {
     sys::descriptor_flags(fd).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
@@ -59,16 +59,16 @@ impl Flat {
             FileAction::CloseRange(first, -1) => Some(*first),
             _ => None,
         });
-        if actions.iter().any(depends_on_numbers) {
+        if actions.iter().any(is_of_numbers) {
             return None;
         }
         match (inherit, closes_from) {
             (Inherit::Only(list), _) => {
-                let kept = list.iter().copied().filter(|&fd| outlives_exec(fd)).collect();
+                let kept = list.iter().copied().filter(|&fd| is_inheritable(fd)).collect();
                 Self::translate(actions, 3, &kept, true)
             }
             (Inherit::All, Some(first)) if first <= FEW => {
-                let kept = (3..first).filter(|&fd| outlives_exec(fd)).collect();
+                let kept = (3..first).filter(|&fd| is_inheritable(fd)).collect();
                 Self::translate(actions, first.max(3), &kept, false)
             }
             (Inherit::All, _) => None,
@@ -173,12 +173,12 @@ fn numbers(action: &FileAction) -> impl Iterator<Item = c_int> + use<> {
 }
 
 /// Whether a directory's path depends on descriptor numbers (/proc/self/fd).
-fn depends_on_numbers(action: &FileAction) -> bool {
+fn is_of_numbers(action: &FileAction) -> bool {
     matches!(action, FileAction::Chdir(path) if is_procfs(path.to_bytes()))
 }
 
 /// Whether the action opens a file of procfs by a path that shows it.
-pub(crate) fn opens_procfs(action: &FileAction) -> bool {
+pub(crate) fn is_open_of_procfs(action: &FileAction) -> bool {
     matches!(action, FileAction::Open { path, .. } if is_procfs(path.to_bytes()))
 }
 

@@ -88,7 +88,7 @@ fn begin(line: &OsStr, mask: &Mask) -> Result<Result<Running, c_int>, Failure> {
     waiting.ready(settings);
     mask.ready(settings);
     // Wait by pid, unless the kernel discards exit statuses (SIGCHLD is ignored).
-    settings.pidfd(forkless_capi::stream::forgets());
+    settings.pidfd(forkless_capi::stream::is_status_discarded());
     inherit::by_setting(settings, &Settings::get().inherit, |_| false);
     inherit::spare(settings, Settings::get());
     reserve(settings);

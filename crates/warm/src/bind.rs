@@ -130,7 +130,7 @@ unsafe extern "C" fn note(info: *const Info, _size: usize, objects: *mut c_void)
         if let Some(mut object) = object(info) {
             let earlier = core::slice::from_raw_parts(objects.first, objects.count);
             let is_this = (object.range.0..object.range.1).contains(&(note as *const () as usize));
-            object.is_initial = earlier.is_empty() || is_this || earlier.iter().any(|other| needs(other, &object));
+            object.is_initial = earlier.is_empty() || is_this || earlier.iter().any(|other| has_needed(other, &object));
             objects.first.add(objects.count).write(object);
             objects.count += 1;
         }
@@ -139,7 +139,7 @@ unsafe extern "C" fn note(info: *const Info, _size: usize, objects: *mut c_void)
 }
 
 /// Whether an object that was loaded at the start needs another one. Those that need come before what they need.
-unsafe fn needs(object: &Object, other: &Object) -> bool {
+unsafe fn has_needed(object: &Object, other: &Object) -> bool {
     const DT_NEEDED: usize = 1;
     // SAFETY: the loader's tables (module contract). The dynamic section ends in a zero tag.
     unsafe {

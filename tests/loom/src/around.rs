@@ -49,7 +49,7 @@ pub mod kernel {
         }
     }
 
-    pub fn shares_memory(_: i32) -> Result<bool, i32> {
+    pub fn has_shared_memory(_: i32) -> Result<bool, i32> {
         Ok(false)
     }
 

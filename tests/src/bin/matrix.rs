@@ -297,7 +297,7 @@ fn play(cell: &Cell, setup: &Setup, place: &Place) -> bool {
         return true;
     }
     let is_in_fork = ["clone", "set_robust_list"].contains(&cell.call()) && cell.launch.launcher == "fork";
-    if is_in_fork && cell.reply_to_call() == "TRAP" && blocks_sigsys_in_fork() {
+    if is_in_fork && cell.reply_to_call() == "TRAP" && is_sigsys_blocked_in_fork() {
         complain(&format!(
             "SKIPPED: {name} because fork(3) blocks SIGSYS here, and the kernel kills whose call is trapped then\n"
         ));
@@ -460,12 +460,12 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
     let signal = if cell.only.is_some() { libc::SIGKILL } else { libc::SIGSYS };
     let (step, number) = match &cell.outcome {
         Outcome::Either([step, _]) if answer.is_err() => (step, (!killed).then(|| errno(cell.reply_to_call()))),
-        Outcome::Works(_) | Outcome::Either(_) => return works(answer, |status| status.code() == Some(EXIT)),
+        Outcome::Works(_) | Outcome::Either(_) => return check_worked(answer, |status| status.code() == Some(EXIT)),
         // The first one may have been quick enough to be seen.
         Outcome::OnceError(_) if turn > 0 || answer.is_ok() => {
-            return works(answer, |status| status.code() == Some(EXIT));
+            return check_worked(answer, |status| status.code() == Some(EXIT));
         }
-        Outcome::Status(_) => return works(answer, |status| status.signal() == Some(signal)),
+        Outcome::Status(_) => return check_worked(answer, |status| status.signal() == Some(signal)),
         Outcome::Io(_) => {
             let number = answer.as_ref().err().and_then(io::Error::raw_os_error);
             let expected = if killed { libc::ENOSYS } else { errno(cell.reply_to_call()) };
@@ -496,7 +496,7 @@ fn check(cell: &Cell, turn: usize, answer: &io::Result<ExitStatus>) -> Result<()
     Ok(())
 }
 
-fn works(answer: &io::Result<ExitStatus>, is_right: impl Fn(&ExitStatus) -> bool) -> Result<(), String> {
+fn check_worked(answer: &io::Result<ExitStatus>, is_right: impl Fn(&ExitStatus) -> bool) -> Result<(), String> {
     match answer {
         Ok(status) if is_right(status) => Ok(()),
         Ok(status) => Err(format!("the status is {status:?}")),
@@ -505,7 +505,7 @@ fn works(answer: &io::Result<ExitStatus>, is_right: impl Fn(&ExitStatus) -> bool
 }
 
 /// Does the C library block signals while it forks? That of glibc 2.41 does, that of 2.36 does not.
-fn blocks_sigsys_in_fork() -> bool {
+fn is_sigsys_blocked_in_fork() -> bool {
     // SAFETY: the copy of this process makes system calls only, and ends.
     let probe = unsafe { libc::fork() };
     if probe == 0 {

@@ -26,7 +26,7 @@ pub fn own() {
 }
 
 /// Has a process that shares this memory been caught?
-pub fn tripped() -> bool {
+pub fn has_tripped() -> bool {
     TRIPPED.load(Relaxed)
 }
 

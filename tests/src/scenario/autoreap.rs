@@ -367,7 +367,7 @@ pub fn dropped(_: &[String]) {
 }
 
 /// Is it readable before the time is up?
-fn ends_within(fd: &impl AsRawFd, limit: Duration) -> bool {
+fn does_end_within(fd: &impl AsRawFd, limit: Duration) -> bool {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: the kernel writes to `poll`.
     unsafe { libc::poll(&mut poll, 1, limit.as_millis() as i32) == 1 }
@@ -375,7 +375,7 @@ fn ends_within(fd: &impl AsRawFd, limit: Duration) -> bool {
 
 /// Waits for the child's end without asking for it.
 fn wait_unseen(child: &Child) {
-    assert!(ends_within(&child.pidfd().expect("a pidfd"), LONG));
+    assert!(does_end_within(&child.pidfd().expect("a pidfd"), LONG));
 }
 
 /// A child of ours with the given pid, which the kernel has given to nobody; none, and says so, where it cannot be chosen.
@@ -575,11 +575,11 @@ pub fn autokilled(_: &[String]) {
     drop(child);
     assert_eq!(read.read(&mut [0]).expect("read"), 0, "the child has gone");
     let (_, mut out) = of_a_killed_host("autokill");
-    assert!(ends_within(&out, LONG), "the child has gone with its host");
+    assert!(does_end_within(&out, LONG), "the child has gone with its host");
     assert_eq!(out.read(&mut [0]).expect("read"), 0);
     // Negative control: without the flag it survives, although it is to be killed with its handle.
     let (pid, mut out) = of_a_killed_host("plain");
-    assert!(!ends_within(&out, Duration::from_millis(200)), "the child goes on");
+    assert!(!does_end_within(&out, Duration::from_millis(200)), "the child goes on");
     signal(pid, SIGKILL);
     assert_eq!(out.read(&mut [0]).expect("read"), 0);
     assert_nothing_left();

@@ -211,7 +211,7 @@ pub fn alone(_: &[String]) {
 
 /// With SIGCHLD ignored the kernel discards statuses; those of watched children are kept.
 fn ignored() {
-    if !observe::kernel_at_least(6, 15) {
+    if !observe::is_kernel_at_least(6, 15) {
         return observe::skip("awaited exit statuses under SIGCHLD=SIG_IGN", "this kernel is older than 6.15");
     }
     let programs = Programs::new();
@@ -226,7 +226,7 @@ fn ignored() {
 
 /// A thread that reaps whatever it finds takes no status.
 pub fn foreign_reaper(_: &[String]) {
-    let kept = observe::kernel_at_least(6, 15);
+    let kept = observe::is_kernel_at_least(6, 15);
     if !kept {
         observe::skip("awaited exit statuses in spite of a foreign reaper", "this kernel is older than 6.15");
     }

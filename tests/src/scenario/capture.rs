@@ -137,7 +137,7 @@ pub fn limits(_: &[String]) {
         assert_eq!(group.stdout.len(), MIB);
         let leader: i32 =
             String::from_utf8_lossy(&group.stdout[..10]).lines().next().expect("a line").parse().expect("a number");
-        eventually("the group is gone", || !group_runs(leader));
+        eventually("the group is gone", || !is_group_running(leader));
     }
     // By default the output of other processes after the program's end is read too.
     for how in
@@ -149,7 +149,7 @@ pub fn limits(_: &[String]) {
 }
 
 /// Is anybody of a process group alive?
-fn group_runs(group: i32) -> bool {
+fn is_group_running(group: i32) -> bool {
     let all = fs::read_dir("/proc").expect("/proc").flatten();
     all.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok()).any(|stat| {
         let fields: Vec<&str> = stat.rsplit_once(") ").map_or(vec![], |(_, rest)| rest.split(' ').collect());
@@ -214,7 +214,7 @@ pub fn times(_: &[String]) {
     ] {
         let group = run_in_time(sh(&format!("echo $$; {script}")).process_group(0), &how);
         let leader = group.text().parse().expect("a number");
-        eventually("the group is gone", || !group_runs(leader));
+        eventually("the group is gone", || !is_group_running(leader));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Captures in unusual processes: filters, few descriptors, signals, other reapers.
 
 use crate::capture::{LONG, in_every_way, leaving_nothing, pattern, sh};
-use crate::observe::{self, kernel_at_least, scaled};
+use crate::observe::{self, is_kernel_at_least, scaled};
 use forkless::{
     Capture, Command, Error, Pipeline, Route, Stdio, Step,
     internal::{DescriptorTable, Passing},
@@ -150,7 +150,7 @@ pub fn signals(_: &[String]) {
 
 /// SIGCHLD ignored: a pidfd keeps the status.
 pub fn sigchld_ignored(_: &[String]) {
-    if !kernel_at_least(6, 15) {
+    if !is_kernel_at_least(6, 15) {
         return observe::skip("captures while SIGCHLD is ignored", "before Linux 6.15 statuses are lost");
     }
     // SAFETY: an action of this process.
@@ -182,7 +182,7 @@ pub fn foreign_reaper(_: &[String]) {
             rounds += 1;
             match sh("echo x; exit 7").capture(&Capture::new().timeout(LONG)) {
                 Ok(got) => assert_eq!((got.status.code(), &got.stdout[..]), (Some(7), &b"x\n"[..])),
-                Err(error) if !kernel_at_least(6, 15) => lost(error),
+                Err(error) if !is_kernel_at_least(6, 15) => lost(error),
                 Err(error) => panic!("{error}"),
             }
             // Without a pidfd the status may be gone; it ends nevertheless.

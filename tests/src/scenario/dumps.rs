@@ -66,7 +66,7 @@ fn assume_old_kernel(args: &[String]) {
 }
 
 /// Whether the library takes care: as for an old kernel, or because this is one.
-fn takes_care(args: &[String]) -> bool {
+fn is_careful(args: &[String]) -> bool {
     assume_old_kernel(args);
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
     let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse::<u32>());
@@ -81,7 +81,7 @@ fn handled(care: bool, signals: &[i32]) -> u64 {
 
 /// Each of the signals ends the child and is reported, and the host lives.
 pub fn signals(args: &[String]) {
-    let care = takes_care(args);
+    let care = is_careful(args);
     let programs = Programs::new();
     let (program, fifo) = (programs.exits(6), programs.fifo("hold"));
     for signal in DUMPING {
@@ -98,7 +98,7 @@ pub fn signals(args: &[String]) {
 
 /// Ignored and blocked signals stay so, and the program starts with the requested dispositions and mask.
 pub fn program(args: &[String]) {
-    let care = takes_care(args);
+    let care = is_careful(args);
     // SAFETY: this thread's mask, and an action without a handler.
     unsafe {
         libc::signal(libc::SIGQUIT, libc::SIG_IGN);
@@ -159,7 +159,7 @@ fn dumpable() -> i32 {
 
 /// A filter that kills the child: its memory is not dumpable meanwhile, and is again afterwards.
 pub fn filtered(args: &[String]) {
-    let care = takes_care(args);
+    let care = is_careful(args);
     let programs = Programs::new();
     let (program, fifo) = (programs.exits(6), programs.fifo("hold"));
     let filter =

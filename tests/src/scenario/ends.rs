@@ -120,7 +120,7 @@ pub fn changes_taken(_: &[String]) {
             Ok(Some(Change::Ended(status))) => assert_eq!((status.signal(), pidfd), (Some(SIGKILL), true)),
             Ok(other) => panic!("{other:?}"),
             Err(error) => {
-                assert!(!pidfd || !observe::kernel_at_least(6, 15), "{error}");
+                assert!(!pidfd || !observe::is_kernel_at_least(6, 15), "{error}");
                 assert_eq!(forkless::Error::of(&error).and_then(forkless::Error::errno), Some(libc::ECHILD));
             }
         }
@@ -185,7 +185,7 @@ pub fn groups(_: &[String]) {
         // Killed before exec it has failed to start.
         assert!(!child.wait_timeout(LONG).is_ok_and(|status| status.is_none()), "the signal was lost");
     }
-    leader_gone(observe::kernel_at_least(6, 9));
+    leader_gone(observe::is_kernel_at_least(6, 9));
     observe::assert_no_orphans();
 }
 
@@ -296,7 +296,7 @@ pub fn terminated_groups(_: &[String]) {
         all_gone(out);
     }
     // The child ends, and a grandchild takes its time: it gets it.
-    if observe::kernel_at_least(6, 9) {
+    if observe::is_kernel_at_least(6, 9) {
         let slow =
             "(trap 'sleep 0.2; echo done; exit' TERM; echo ready; while :; do sleep 0.01; done) & exec sleep 1000";
         let (mut child, mut out) = started(sh(slow).process_group(0));

@@ -26,7 +26,7 @@ fn block(signal: i32) {
     }
 }
 
-fn sigpipe_is_ignored() -> bool {
+fn is_sigpipe_ignored() -> bool {
     // SAFETY: reads what a signal does.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -69,7 +69,7 @@ fn settings() -> io::Error {
     command.args(["-c", script]).current_dir("/").umask(0o27).rlimit(Resource::Files, 50, 50).env("ONE", "set");
     command.fd(File::open("/dev/zero").expect("open"), 5);
     // SAFETY: it only reads.
-    unsafe { command.pre_exec(|| if sigpipe_is_ignored() { Err(io::Error::other("SIGPIPE")) } else { Ok(()) }) };
+    unsafe { command.pre_exec(|| if is_sigpipe_ignored() { Err(io::Error::other("SIGPIPE")) } else { Ok(()) }) };
     command.exec()
 }
 
@@ -152,7 +152,7 @@ pub fn in_other_thread(_: &[String]) {
 /// The failure is reported, and steps after the failed one have changed nothing.
 pub fn fails(_: &[String]) {
     block(libc::SIGUSR2);
-    let (ignored, mask) = (sigpipe_is_ignored(), blocked());
+    let (ignored, mask) = (is_sigpipe_ignored(), blocked());
     assert!(ignored);
     let mut file = File::open("/dev/zero").expect("open");
     let error = Command::new("/no/such/program").signal_ignore(libc::SIGHUP).signal_block(libc::SIGINT).exec();
@@ -163,7 +163,7 @@ pub fn fails(_: &[String]) {
     // SAFETY: it touches nothing.
     unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(libc::ENOTTY))) };
     assert_eq!(Error::of(&command.exec()).expect("ours").errno(), Some(libc::ENOTTY));
-    assert!(sigpipe_is_ignored() && blocked() == mask, "signals");
+    assert!(is_sigpipe_ignored() && blocked() == mask, "signals");
     // Before its number could be another file's.
     file.read_exact(&mut [0; 4]).expect("it is still open");
     let pty = forkless::Pty::open(forkless::PtySize::default()).ok();

@@ -25,7 +25,7 @@ pub fn launches(_: &[String]) {
         every_front_end(&mut Command::new(programs.path("missing/program")));
         every_front_end(&mut Command::new("/"));
     }
-    assert!(!allocator::tripped(), "a child used the heap");
+    assert!(!allocator::has_tripped(), "a child used the heap");
 }
 
 /// Settings beyond those of a plain command.
@@ -117,7 +117,7 @@ pub fn control_clone(_: &[String]) {
     let pid = unsafe { sys::clone3_call(&args, 64, allocate, stack.as_mut_ptr()) }.expect("clone3");
     let (_, status) = foreign::wait(pid, 0).expect("wait");
     assert_eq!(status, allocator::TRAP_STATUS << 8, "the cloned child was not caught");
-    assert!(allocator::tripped(), "the flag in shared memory was not set");
+    assert!(allocator::has_tripped(), "the flag in shared memory was not set");
 }
 
 /// Runs of a prepared plan allocate nothing.

@@ -30,7 +30,7 @@ fn let_go(fifo: &Path) -> File {
 
 /// Whether a launch waits for the exec under a filter, so that no child can be held; says that `what` is skipped then.
 fn is_launch_long_under_a_filter(what: &str) -> bool {
-    let is_long = !process::kernel_at_least(5, 16);
+    let is_long = !process::is_kernel_at_least(5, 16);
     if is_long {
         observe::skip(what, "before Linux 5.16 a launch under a filter waits for the exec");
     }

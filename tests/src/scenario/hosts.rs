@@ -189,7 +189,7 @@ pub fn main_thread_gone(_: &[String]) {
 
 /// A thread that has unshared its descriptor table passes its own descriptors, not the main thread's of the same number.
 pub fn own_table(_: &[String]) {
-    if !observe::kernel_at_least(6, 9) {
+    if !observe::is_kernel_at_least(6, 9) {
         return skip("descriptors of a thread with its own table", "pidfds of threads came with Linux 6.9");
     }
     let wrong = temporary("the main thread's");

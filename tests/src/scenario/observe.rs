@@ -1,7 +1,7 @@
 //! What a scenario observes of its own process, and its time limits.
 
 use forkless_core::sys::{self, errno, uapi};
-pub use forkless_tests::process::kernel_at_least;
+pub use forkless_tests::process::is_kernel_at_least;
 use std::fs;
 use std::time::{Duration, Instant};
 

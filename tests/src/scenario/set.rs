@@ -135,7 +135,7 @@ pub fn odd(_: &[String]) {
             Ok(status) => assert_eq!((status.code(), pidfd), (Some(5), true)),
             Err(error) => {
                 assert_eq!(Error::of(error).and_then(Error::errno), Some(libc::ECHILD), "{error}");
-                assert!(!pidfd || !observe::kernel_at_least(6, 15), "{error}");
+                assert!(!pidfd || !observe::is_kernel_at_least(6, 15), "{error}");
             }
         }
 

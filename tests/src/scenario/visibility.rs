@@ -91,7 +91,7 @@ pub fn good_is_visible(_: &[String]) {
 
 /// With SIGCHLD ignored the kernel discards statuses; those of children with a pidfd are kept.
 pub fn sigchld_ignored(_: &[String]) {
-    if !observe::kernel_at_least(6, 15) {
+    if !observe::is_kernel_at_least(6, 15) {
         return skip("exit statuses under SIGCHLD=SIG_IGN", "this kernel is older than 6.15");
     }
     let programs = Programs::new();
@@ -143,7 +143,7 @@ fn poll(mut child: Child) -> std::io::Result<std::process::ExitStatus> {
 
 /// A thread that reaps whatever it finds takes no status from a handle with a pidfd.
 pub fn foreign_reaper(_: &[String]) {
-    let kept = observe::kernel_at_least(6, 15);
+    let kept = observe::is_kernel_at_least(6, 15);
     if !kept {
         skip("exit statuses in spite of a foreign reaper", "this kernel is older than 6.15");
     }
@@ -234,7 +234,7 @@ pub fn pid_reuse(_: &[String]) {
     lives("the process with the reused pid was killed by number");
     child.signal_group(libc::SIGKILL).expect_err("there is no such group any more");
     lives("the group with the reused number was killed");
-    if observe::kernel_at_least(6, 15) {
+    if observe::is_kernel_at_least(6, 15) {
         let status = observe::within("a wait for a child that another has reaped", || child.wait().expect("wait"));
         assert_eq!(status.code(), Some(7), "the handle's status is its own child's");
     }

@@ -151,7 +151,7 @@ pub fn foreign_numbers(_: &[String]) {
             drop(zygote);
             assert!(theirs.recv(&mut [0; 16]).is_err(), "{what}: a message came");
             assert_eq!(twin.try_wait().expect("the twin"), None, "{what}");
-            assert!(same_file(stranger.as_raw_fd(), number), "{what}: it was closed");
+            assert!(is_same_file(stranger.as_raw_fd(), number), "{what}: it was closed");
             // SAFETY: it is this function's.
             assert_eq!(unsafe { libc::close(number) }, 0);
             nth += 1;
@@ -163,7 +163,7 @@ pub fn foreign_numbers(_: &[String]) {
 }
 
 /// Whether two numbers are one and the same open file.
-fn same_file(one: i32, other: i32) -> bool {
+fn is_same_file(one: i32, other: i32) -> bool {
     // SAFETY: it compares descriptors.
     unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), libc::getpid(), 0, one, other) == 0 }
 }

@@ -184,7 +184,7 @@ impl<'a> Worker<'a> {
     /// A status that another part of the program may take, as documented: from Linux 6.15 on none that has a pidfd.
     fn is_lost(&self, error: &io::Error, has_pidfd: bool) -> bool {
         let why = Error::of(error).map(|error| (error.step(), error.errno()));
-        let is_safe = has_pidfd && observe::kernel_at_least(6, 15);
+        let is_safe = has_pidfd && observe::is_kernel_at_least(6, 15);
         self.around.reapers && !is_safe && why == Some((Step::Wait, Some(libc::ECHILD)))
     }
 

@@ -368,7 +368,7 @@ fn check_way(wrong: &mut Vec<String>, case: &Case, refusals: &str, taken: Route)
         named || attaches || set.pty || set.program_fd.is_some() || set.landlock.is_some() || !set.hand_back.is_empty();
     let pipes = sources().any(|(_, source)| source == "piped");
     let no_getfd = refused("pidfd_getfd") || refused("pidfd_open");
-    let is_hidden = process::is_hidden_from_children() || set.seccomp.is_some() && !process::kernel_at_least(5, 16);
+    let is_hidden = process::is_hidden_from_children() || set.seccomp.is_some() && !process::is_kernel_at_least(5, 16);
     let (table, passing) = if case.ask.inherit_all {
         ("CopiedOnRequest", Passing::None)
     } else if refused("close_range") {

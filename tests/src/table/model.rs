@@ -4,7 +4,7 @@ use super::parent::{self, Place};
 use super::settings::Settings;
 use super::{Ask, Report, ask, encode, signal};
 use crate::observe::{Observed, observe};
-use crate::process::kernel_at_least;
+use crate::process::is_kernel_at_least;
 use crate::state::State;
 use forkless::{Child, Command, Error, Launcher, Stdio};
 use privileges::{ADMIN, CHROOT, NICE, RESOURCE, SETGID, SETUID, Sets};
@@ -140,7 +140,7 @@ pub fn play(list: &List, nobody: bool, place: &Place) -> io::Result<Vec<String>>
     }
     // The command itself holds descriptors.
     let before = Before { state: State::now(), set: observe() };
-    let hides_memory = !list.fork && !kernel_at_least(5, 16);
+    let hides_memory = !list.fork && !is_kernel_at_least(5, 16);
     let child = if list.launch { command.launch() } else { command.spawn() };
     let answer = child.and_then(ended);
     let mut wrong = before.state.differences(&State::now());
@@ -307,24 +307,24 @@ struct World<'a> {
 }
 
 impl World<'_> {
-    fn any(&self, is: impl Fn(&Settings) -> bool) -> bool {
+    fn has_any(&self, is: impl Fn(&Settings) -> bool) -> bool {
         self.list.iter().any(is)
     }
 
-    fn makes(&self, kind: &str) -> bool {
-        self.any(|one| one.unshare.iter().any(|made| made == kind))
+    fn has_new(&self, kind: &str) -> bool {
+        self.has_any(|one| one.unshare.iter().any(|made| made == kind))
     }
 
-    fn joins(&self, kind: &str) -> bool {
-        self.any(|one| one.join.iter().any(|[joined, _]| joined == kind))
+    fn has_joined(&self, kind: &str) -> bool {
+        self.has_any(|one| one.join.iter().any(|[joined, _]| joined == kind))
     }
 
     fn is_now(&self, name: &str, id: u32) -> bool {
         self.before.set[name].split(' ').next() == Some(&id.to_string())
     }
 
-    fn pivots(&self) -> bool {
-        self.any(|one| one.pivot_root.is_some())
+    fn has_pivot(&self) -> bool {
+        self.has_any(|one| one.pivot_root.is_some())
     }
 }
 
@@ -350,21 +350,21 @@ fn predict(asked: &[Ask], before: &Before, place: &Place, hides_memory: bool, fo
     session(&world, &mut found);
     found.refuse("the first process of a namespace", world.forks && found.is_init);
     // Best effort is offered for this step alone.
-    if world.any(|one| one.best_effort.iter().any(|step| step == "Nice")) {
+    if world.has_any(|one| one.best_effort.iter().any(|step| step == "Nice")) {
         let nice = ORDER.iter().position(|known| *known == "Nice").expect("a step");
         if found.failing.remove(&nice) {
             found.child.remove("nice");
         }
     }
     // The kernel gives a real-time thread none.
-    if world.any(|one| one.scheduler.as_ref().is_some_and(|(_, priority)| *priority > 0)) {
+    if world.has_any(|one| one.scheduler.as_ref().is_some_and(|(_, priority)| *priority > 0)) {
         found.put("timer_slack", "*");
     }
     found
 }
 
 fn namespaces(world: &World<'_>, found: &mut Prediction) {
-    if world.makes("User") {
+    if world.has_new("User") {
         for name in ["uid", "gid"] {
             found.put(name, "0 0 0");
         }
@@ -377,18 +377,18 @@ fn namespaces(world: &World<'_>, found: &mut Prediction) {
         let name =
             names.iter().find(|(known, _)| known == kind).map_or(kind.to_lowercase(), |(_, name)| (*name).into());
         // Before Linux 6.3 exec does not enter a new time namespace; only the program's children are in it.
-        let is_entered = kind != "Time" || kernel_at_least(6, 3);
+        let is_entered = kind != "Time" || is_kernel_at_least(6, 3);
         found.put(&format!("ns.{name}"), if is_entered { "!" } else { "*" });
-        found.refuse("a namespace made and joined", world.joins(kind));
+        found.refuse("a namespace made and joined", world.has_joined(kind));
         let step = if kind == "Time" { "Namespace" } else { "Clone" };
         found.fail(step, !world.inner.has(ADMIN));
     }
-    found.is_init = world.makes("Pid");
+    found.is_init = world.has_new("Pid");
     for [kind, path] in world.list.iter().flat_map(|one| &one.join) {
         found.refuse("a time namespace joined", kind == "Time");
         if kind == "Pid" {
             let dies = |one: &Settings| one.parent_death_signal.is_some() || one.thread_death_signal.is_some();
-            found.refuse("a parent-death signal", world.any(dies));
+            found.refuse("a parent-death signal", world.has_any(dies));
             // By the caller's side, which is where it was.
             found.fail("JoinNamespace pid", !Sets::of(&world.before.set).has(ADMIN));
             // The last one said counts.
@@ -404,23 +404,23 @@ fn namespaces(world: &World<'_>, found: &mut Prediction) {
         found.put("cgroup", "cgroup");
         found.fail("Clone", group == "gone" || group == "mounted");
     }
-    if world.makes("Cgroup") {
+    if world.has_new("Cgroup") {
         found.put("cgroup", "*");
     }
     if let Some(name) = world.list.iter().find_map(|one| one.hostname.as_ref()) {
         found.put("hostname", name);
-        found.refuse("hostname", !world.makes("Uts") && !world.joins("Uts"));
+        found.refuse("hostname", !world.has_new("Uts") && !world.has_joined("Uts"));
     }
 }
 
 fn mounts(world: &World<'_>, found: &mut Prediction) {
     let mounts = world.list.iter().flat_map(|one| &one.mount);
-    let any = world.any(|one| !one.mount.is_empty() || one.pivot_root.is_some());
-    found.refuse("mount", any && !world.makes("Mount"));
-    found.refuse("two roots", world.pivots() && world.any(|one| one.chroot.is_some()));
+    let any = world.has_any(|one| !one.mount.is_empty() || one.pivot_root.is_some());
+    found.refuse("mount", any && !world.has_new("Mount"));
+    found.refuse("two roots", world.has_pivot() && world.has_any(|one| one.chroot.is_some()));
     let is_seen = |one: &String| one.starts_with("make_") || one.contains("{dir}/none");
-    let misses = world.any(|one| one.chroot.as_deref() == Some("{dir}/none")) && !mounts.clone().all(is_seen);
-    found.refuse("a mount outside of the new root", misses && world.makes("Mount"));
+    let misses = world.has_any(|one| one.chroot.as_deref() == Some("{dir}/none")) && !mounts.clone().all(is_seen);
+    found.refuse("a mount outside of the new root", misses && world.has_new("Mount"));
     for mount in mounts {
         let fails = mount.contains("{dir}/none") || mount.starts_with("unmount");
         found.fail(if mount.starts_with("make_dir") { "MakeDir" } else { "Mount" }, fails);
@@ -461,13 +461,13 @@ fn resources(world: &World<'_>, one: &Settings, found: &mut Prediction) {
 }
 
 fn identity(world: &World<'_>, one: &Settings, found: &mut Prediction) {
-    let user_namespace = world.makes("User");
+    let user_namespace = world.has_new("User");
     if let Some(uid) = one.uid {
         found.put("uid", format!("{uid} {uid} {uid}"));
         let may = if user_namespace { uid == 0 } else { world.outer.has(SETUID) || world.is_now("uid", uid) };
         found.fail("SetUid", !may);
         // Root's own groups are not for others.
-        if world.is_now("uid", 0) && !world.any(|one| one.groups.is_some()) {
+        if world.is_now("uid", 0) && !world.has_any(|one| one.groups.is_some()) {
             found.put("groups", "");
             found.fail("SetGroups", !world.inner.has(SETGID));
         }
@@ -504,10 +504,10 @@ const CLEARED_PERSONALITIES: u32 = 0x74_0000;
 
 /// Capabilities, and the filters that need one or a promise.
 fn capabilities(world: &World<'_>, found: &mut Prediction) {
-    let was_root = world.makes("User") || world.is_now("uid", 0);
+    let was_root = world.has_new("User") || world.is_now("uid", 0);
     let uid = world.list.iter().find_map(|one| one.uid);
     let leaves_root = was_root && uid.is_some_and(|uid| uid != 0);
-    let no_new_privs = world.any(|one| one.no_new_privs);
+    let no_new_privs = world.has_any(|one| one.no_new_privs);
     let way = world.inner.steps(&world.list, leaves_root);
     for step in way.failing {
         found.fail(step, true);
@@ -516,15 +516,15 @@ fn capabilities(world: &World<'_>, found: &mut Prediction) {
     let after = way.sets.after_exec(is_root, no_new_privs);
     after.put(&mut found.child);
     // capabilities(7) and prctl(2): exec that gives capabilities forgets these.
-    if let Some(persona) = world.list.iter().find_map(|one| one.personality).filter(|_| way.sets.would_gain(is_root)) {
+    if let Some(persona) = world.list.iter().find_map(|one| one.personality).filter(|_| way.sets.can_gain(is_root)) {
         found.put("personality", format!("{:#x}", persona & !CLEARED_PERSONALITIES));
     }
     if after.permitted & !way.sets.permitted != 0 && found.child.contains_key("parent_death_signal") {
         found.put("parent_death_signal", 0);
     }
     let may_filter = no_new_privs || way.sets.has(ADMIN);
-    found.fail("Landlock", world.any(|one| one.landlock.is_some()) && !may_filter);
-    if world.any(|one| one.seccomp.is_some()) {
+    found.fail("Landlock", world.has_any(|one| one.landlock.is_some()) && !may_filter);
+    if world.has_any(|one| one.seccomp.is_some()) {
         found.fail("Seccomp", !may_filter);
         found.put("seccomp", 2);
         found.put("filters", world.before.set["filters"].parse().unwrap_or(0) + 1);
@@ -603,7 +603,7 @@ fn descriptors(world: &World<'_>, found: &mut Prediction) {
         found.fail("HandBack", *variable != 3);
         found.handed_back.push(world.place.text("{dir}/a"));
     }
-    if world.pivots() {
+    if world.has_pivot() {
         // What comes from the old root has no name in the new one.
         let outer = |target: &&mut String| target.starts_with("like") || target.ends_with("rw");
         found.fds.values_mut().filter(outer).for_each(|target| *target = "*".into());
@@ -616,8 +616,8 @@ fn session(world: &World<'_>, found: &mut Prediction) {
     found.leads_group = group == Some(0);
     found.refuse("setsid and process_group", found.leads_session && group.is_some());
     found.fail("SetPgid", group.is_some_and(|group| group != 0));
-    let terminal = world.any(|one| one.terminal.is_some());
-    let foreground = world.any(|one| one.foreground.is_some());
+    let terminal = world.has_any(|one| one.terminal.is_some());
+    let foreground = world.has_any(|one| one.foreground.is_some());
     let is_terminal = world.asked.iter().any(|one| one.fd.get("0").is_some_and(|source| source == "fd 31"));
     found.refuse("a terminal without a session", terminal && !found.leads_session);
     found.fail("Terminal", terminal && !is_terminal);

@@ -49,7 +49,7 @@ pub(super) fn check(
     release: &str,
     wanted: impl Fn(PackageKind) -> bool,
 ) -> Result<Vec<&'static str>> {
-    let is_root = output_is(Command::new("id").arg("-u"), "0\n");
+    let is_root = is_output(Command::new("id").arg("-u"), "0\n");
     ensure!(is_root, "--check needs root: it makes a Debian system with debootstrap and enters it with chroot");
     let checks: Vec<_> = CHECKS.iter().filter(|check| check.kinds.iter().all(|kind| wanted(*kind))).collect();
     ensure!(!checks.is_empty(), "--check has nothing to do: raku needs deb too");
@@ -106,6 +106,6 @@ fn enter(root: &Path, script: &str) -> Result<()> {
     Ok(())
 }
 
-fn output_is(command: &mut Command, text: &str) -> bool {
+fn is_output(command: &mut Command, text: &str) -> bool {
     command.output().is_ok_and(|output| output.stdout == text.as_bytes())
 }

@@ -179,7 +179,7 @@ fn launch(
             threads: situation.threads,
             memory_bytes: situation.memory,
             resident_bytes: options.pid.and_then(resident),
-            files: options.files.or_else(|| may_look(options.pid).then_some(situation.files)),
+            files: options.files.or_else(|| can_list_files(options.pid).then_some(situation.files)),
             closures: situation.code,
             may_share: situation.may_share,
         },
@@ -192,7 +192,7 @@ fn launch(
 }
 
 /// May the open files be listed? Not those of another user's process.
-fn may_look(pid: Option<u32>) -> bool {
+fn can_list_files(pid: Option<u32>) -> bool {
     pid.is_none_or(|pid| fs::read_dir(format!("/proc/{pid}/fd")).is_ok())
 }
 

@@ -81,14 +81,14 @@ fn hints(root: &Path, kernel: &str) -> Vec<String> {
             None => "in a virtual machine".to_owned(),
         });
     }
-    if !running_natively(&text("proc/cpuinfo").unwrap_or_default()) {
+    if !is_native(&text("proc/cpuinfo").unwrap_or_default()) {
         hints.push(format!("emulated: this program is built for {}, but the CPU is not", std::env::consts::ARCH));
     }
     hints
 }
 
 /// False under user-mode emulation, where /proc/cpuinfo is usually that of the real CPU. True if nothing is known.
-fn running_natively(cpus: &str) -> bool {
+fn is_native(cpus: &str) -> bool {
     let (x86, arm) = (cpus.contains("vendor_id"), cpus.contains("CPU implementer"));
     match std::env::consts::ARCH {
         "x86_64" => x86 || !arm,

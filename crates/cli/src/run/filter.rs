@@ -71,7 +71,7 @@ pub(crate) fn evaluate(program: &[BpfInstruction], number: u32) -> FilterVerdict
             (4, operation) => accumulator = accumulator.zip(operand).and_then(|(a, x)| calculated(operation, a, x)),
             (5, 0) => at += k as usize,
             (5, condition) => {
-                let Some(holds) = accumulator.zip(operand).and_then(|(a, x)| compared(condition, a, x)) else {
+                let Some(holds) = accumulator.zip(operand).and_then(|(a, x)| compare(condition, a, x)) else {
                     return FilterVerdict::Open;
                 };
                 at += usize::from(if holds { jt } else { jf });
@@ -117,7 +117,7 @@ fn calculated(operation: u16, a: u32, x: u32) -> Option<u32> {
     }
 }
 
-fn compared(condition: u16, a: u32, x: u32) -> Option<bool> {
+fn compare(condition: u16, a: u32, x: u32) -> Option<bool> {
     match condition {
         0x10 => Some(a == x),
         0x20 => Some(a > x),

@@ -23,14 +23,14 @@ const RESERVE: usize = 64 << 10;
 
 /// Executes the program. Returns only on failure, with standard error as it was before.
 pub(super) fn run(mut asked: Asked, options: &RunOptions) -> Failure {
-    let ours = match options.sets_fd(2).then(|| keep_stderr(options)).transpose() {
+    let ours = match options.has_fd(2).then(|| keep_stderr(options)).transpose() {
         Ok(ours) => ours,
         Err(error) => return Failure::before(format_args!("cannot keep standard error: {error}")),
     };
     if options.route {
         say("route: in place");
     }
-    if options.limits.limits_memory() {
+    if options.limits.has_memory_limit() {
         // Afterwards the allocator has these bytes without asking the kernel, which may refuse more by then.
         drop(black_box(Vec::<u8>::with_capacity(RESERVE)));
     }

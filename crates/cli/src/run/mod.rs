@@ -90,10 +90,10 @@ fn run(options: &RunOptions, reports: &mut Reports) -> Result<Outcome, Failure> 
         explain::explain(asked, options, &reasons, sandbox.as_ref())?;
         return Ok(Outcome::Code(0));
     }
-    if options.looks_like_bwrap() && !options.quiet {
+    if options.is_like_bwrap() && !options.quiet {
         say("unlike with bwrap, the program keeps the root of the host; add --sandbox or --pivot-root, or --quiet");
     }
-    options.child.die_with_parent(options.namespaces.joins(forkless::Namespace::Pid))?;
+    options.child.die_with_parent(options.namespaces.has_joined(forkless::Namespace::Pid))?;
     if reasons.is_empty() {
         return Err(in_place::run(asked, options));
     }

@@ -63,15 +63,15 @@ fn after(options: &RunOptions) -> Vec<Row> {
         (options.usage, "--usage", "forkless reports when the program has ended"),
         (options.child.foreground, "--foreground", "forkless takes the terminal back"),
         (options.signal_exit_code, "--signal-exit-code", "forkless turns the signal into an exit code"),
-        (options.control_group.makes(), "new cgroup", "forkless removes it"),
+        (options.control_group.has_new(), "new cgroup", "forkless removes it"),
         (options.child.is_any_best_effort(), "--best-effort", "forkless reports the skipped steps"),
         (options.shell.is_some(), "--shell", "the shell runs the line if forkless cannot"),
         // Such a filter would also prevent forkless from reporting that the program cannot be executed.
         (options.privileges.is_filtered(), "--seccomp", "forkless reports what the filter prevents"),
-        (filters.may_kill(), "--system-call-filter", "forkless reports what the filter prevents"),
+        (filters.can_kill(), "--system-call-filter", "forkless reports what the filter prevents"),
         (limits.is_tight().is_some(), "--as", "forkless reports a program that does not fit"),
-        (limits.cuts_messages(), "--fsize", "forkless writes its own messages to a file"),
-        (options.child.makes_calls(), "--syscall", "the system call must not change forkless"),
+        (limits.does_cut_messages(), "--fsize", "forkless writes its own messages to a file"),
+        (options.child.has_calls(), "--syscall", "the system call must not change forkless"),
     ]
 }
 
@@ -84,10 +84,10 @@ fn by_the_kernel(options: &RunOptions) -> Vec<Row> {
         (child.launcher.is_some(), "--launcher", "it creates a child"),
         (child.has_death_signal(), "--pdeathsig", "the signal follows the end of forkless"),
         (child.pidfd_autokill, "--pidfd-autokill", "the program ends with forkless"),
-        (child.makes_session() && leads_group(), "--setsid", "forkless leads a process group"),
+        (child.has_session() && leads_group(), "--setsid", "forkless leads a process group"),
         (child.process_group.is_some() && leads_session(), "--process-group", "forkless leads a session"),
-        (namespaces.changes_pids(), "PID namespace", "only a child can enter it"),
-        (namespaces.changes_time(), "time namespace", "only a child enters it on all kernels"),
-        (namespaces.writes_maps(), "user namespace", "forkless writes the ID maps from outside"),
+        (namespaces.is_in_pid_namespace(), "PID namespace", "only a child can enter it"),
+        (namespaces.is_in_time_namespace(), "time namespace", "only a child enters it on all kernels"),
+        (namespaces.has_maps(), "user namespace", "forkless writes the ID maps from outside"),
     ]
 }

@@ -69,7 +69,7 @@ pub(crate) fn of_program(error: &std::io::Error) -> String {
 
 /// The end of the message for a failed launch: `; ` and the remedy, or nothing.
 pub(crate) fn of(error: &Error, options: &RunOptions) -> String {
-    if options.limits.limits_memory() {
+    if options.limits.has_memory_limit() {
         // forkless itself has this limit by now, if it was to become the program: a search could abort it.
         return String::new();
     }
@@ -107,9 +107,9 @@ pub(super) const INTO_NAMESPACES: &str = "into namespaces";
 
 /// Remedies for steps other than exec, by step and errno.
 fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
-    let own_user = options.namespaces.changes_user();
+    let own_user = options.namespaces.is_in_user_namespace();
     Some(match (error.step(), errno) {
-        (Step::Clone, libc::EPERM) if options.control_group.any() => return None,
+        (Step::Clone, libc::EPERM) if options.control_group.has_any() => return None,
         (Step::Clone, _) if options.sandbox.sandbox.is_some() && error.object() == Some(INTO_NAMESPACES) => {
             super::sandbox::refused_namespace(options, errno)?
         }
@@ -163,7 +163,7 @@ fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
             online("nodes", "/sys/devices/system/node/online")?
         }
         (Step::PassFd, libc::EBADF) => descriptor(error),
-        (Step::Chdir, libc::ENOENT) if options.changes_root() && options.chdir.is_some() => {
+        (Step::Chdir, libc::ENOENT) if options.has_root() && options.chdir.is_some() => {
             "it must exist inside the new root".to_owned()
         }
         (Step::Chdir, libc::ENOENT) if error.to_string().contains("after the mounts") => {
@@ -215,7 +215,7 @@ fn privilege(error: &Error, errno: i32, options: &RunOptions) -> Option<String> 
     );
     match error.step() {
         _ if options.sandbox.sandbox.is_some() => None,
-        _ if in_namespace && !options.namespaces.changes_user() => {
+        _ if in_namespace && !options.namespaces.is_in_user_namespace() => {
             Some("run as root, or add --map-root-user".to_owned())
         }
         Step::Open | Step::MakeDir | Step::Symlink | Step::Seccomp | Step::Landlock => None,
@@ -246,12 +246,12 @@ fn execution(error: &Error, errno: i32, options: &RunOptions) -> Option<String> 
     }
     let program = error.program();
     // Other roots, mounts and users see other files than forkless does.
-    let sees_the_same = !options.changes_root() && !options.mounts.any() && options.chdir.is_none();
+    let sees_the_same = !options.has_root() && !options.mounts.has_any() && options.chdir.is_none();
     let tried = quoted_paths(error.object().unwrap_or_default()).into_iter().next();
     let path = options.child.fexec().cloned().or(tried).unwrap_or_else(|| PathBuf::from(program));
     match errno {
         libc::ENOENT | libc::ENOTDIR => not_found(program, &path, options, sees_the_same),
-        libc::EACCES if options.filters.denies_files() => Some(
+        libc::EACCES if options.filters.has_denied_files() => Some(
             "here --landlock-access denies it; allow the program and its libraries, such as with \
              --landlock-rule=path-beneath:execute,read-file:/usr"
                 .to_owned(),
@@ -292,7 +292,7 @@ fn not_found(program: &OsStr, path: &Path, options: &RunOptions, sees_the_same: 
         return Some(format!("{option} takes its value after =, as in {option}={text}"));
     }
     if text.starts_with('-') {
-        let place = if options.assigns() { "NAME=VALUE" } else { "--" };
+        let place = if options.has_assignments() { "NAME=VALUE" } else { "--" };
         return Some(format!("the options of forkless are written before {place}"));
     }
     if !sees_the_same {

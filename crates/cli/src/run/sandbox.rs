@@ -10,7 +10,7 @@ use forkless::{
     Command, Namespace, Network,
     internal::{
         FilePlace,
-        preset::{NOBODY, SHOWN, plain, shows},
+        preset::{NOBODY, SHOWN, is_shown, plain},
     },
     mount_attribute,
 };
@@ -53,7 +53,7 @@ impl<'a> Sandbox<'a> {
 
     /// The path of the program, if an option gives its file.
     pub(crate) fn program(&self) -> Option<&'static str> {
-        self.options.child.names_file().then_some(PROGRAM)
+        self.options.child.has_file().then_some(PROGRAM)
     }
 
     /// The settings that explicit options may change. Comes before them.
@@ -100,7 +100,7 @@ impl<'a> Sandbox<'a> {
                 given.as_ref().map_or(here.clone(), |given| here.join(given))
             }
         };
-        if !self.shows(&directory) {
+        if !self.is_shown(&directory) {
             return Err(failed(
                 "working directory",
                 format_args!(
@@ -154,9 +154,9 @@ impl<'a> Sandbox<'a> {
     }
 
     /// Is the path visible to the program? The places that the preset shows, and those of the options that mount.
-    fn shows(&self, path: &Path) -> bool {
+    fn is_shown(&self, path: &Path) -> bool {
         let path = plain(path);
-        shows(&path) || self.options.mounts.targets().map(absolute).any(|target| path.starts_with(target))
+        is_shown(&path) || self.options.mounts.targets().map(absolute).any(|target| path.starts_with(target))
     }
 
     /// Describes the sandbox, for `--explain`.

@@ -17,7 +17,7 @@ use forkless_core::{
 use libc::signalfd_siginfo;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use super::options::pipe_was_ignored;
+use super::options::has_ignored_sigpipe;
 
 /// What a terminal sends to its foreground group, or to a group that uses it from the background.
 const OF_TERMINALS: [i32; 8] = [
@@ -90,7 +90,7 @@ impl Arrived {
 
 /// Did a SIGCONT arrive after the last stop signal? The one discards the other where both wait (signal(7)), so those that
 /// were taken arrived in the order in which they were taken.
-pub(crate) fn was_continued(arrived: &[Arrived]) -> bool {
+pub(crate) fn has_continued(arrived: &[Arrived]) -> bool {
     let mut last =
         arrived.iter().rev().filter(|signal| signal.number == libc::SIGCONT || STOPS.contains(&signal.number));
     last.next().is_some_and(|signal| signal.number == libc::SIGCONT)
@@ -114,7 +114,7 @@ impl Signals {
     pub(crate) fn take(left: &[i32]) -> io::Result<Self> {
         let signals = (1..=libc::SIGRTMAX()).filter(|number| {
             let cannot = [libc::SIGKILL, libc::SIGSTOP].contains(number) || OF_LIBC.contains(number);
-            !cannot && !left.contains(number) && !inherited_ignored(*number)
+            !cannot && !left.contains(number) && !is_inherited_ignored(*number)
         });
         let taken = signals.map(bit).fold(0, |set, bit| set | bit);
         let flags = (libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) as usize;
@@ -246,9 +246,9 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
 }
 
 /// Does forkless ignore the signal because its caller did?
-fn inherited_ignored(signal: i32) -> bool {
+fn is_inherited_ignored(signal: i32) -> bool {
     match signal {
-        libc::SIGPIPE => pipe_was_ignored(),
+        libc::SIGPIPE => has_ignored_sigpipe(),
         // Taken all the same: see `take`.
         libc::SIGCHLD => false,
         _ => is_ignored(signal),
@@ -266,11 +266,11 @@ mod tests {
             numbers.iter().map(of).collect()
         };
         use libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN};
-        assert!(was_continued(&arrived(&[SIGCONT])));
-        assert!(was_continued(&arrived(&[SIGTSTP, SIGCHLD, SIGCONT, SIGCHLD])));
-        assert!(!was_continued(&arrived(&[SIGCHLD, SIGCONT, SIGCHLD, SIGTSTP])));
-        assert!(!was_continued(&arrived(&[SIGCONT, SIGTTIN, SIGCHLD])));
-        assert!(!was_continued(&arrived(&[SIGCHLD])));
-        assert!(!was_continued(&[]));
+        assert!(has_continued(&arrived(&[SIGCONT])));
+        assert!(has_continued(&arrived(&[SIGTSTP, SIGCHLD, SIGCONT, SIGCHLD])));
+        assert!(!has_continued(&arrived(&[SIGCHLD, SIGCONT, SIGCHLD, SIGTSTP])));
+        assert!(!has_continued(&arrived(&[SIGCONT, SIGTTIN, SIGCHLD])));
+        assert!(!has_continued(&arrived(&[SIGCHLD])));
+        assert!(!has_continued(&[]));
     }
 }

@@ -131,7 +131,7 @@ fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
         asked.settings().process_group(0);
         place = SessionAndGroup::OwnGroup;
     }
-    let mut watch = Watch::new(place, options.child.pty.is_some(), options.child.wants_terminal())
+    let mut watch = Watch::new(place, options.child.pty.is_some(), options.child.is_in_foreground())
         .map_err(|error| Failure::before(format_args!("cannot take signals: {error}")))?;
     if ends_all && place == SessionAndGroup::Beside {
         watch.end_descendants();
@@ -141,14 +141,14 @@ fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
     let is_direct = matches!(asked.line_route(), Some(ShellRoute::Direct));
     // A sandbox ends with forkless in any case.
     if !is_direct && !is_sandboxed {
-        options.child.supervised(asked.settings(), options.namespaces.joins(Namespace::Pid));
+        options.child.supervised(asked.settings(), options.namespaces.has_joined(Namespace::Pid));
     }
     Ok(watch)
 }
 
 /// Are standard output and standard error redirected, so that they cannot be captured?
 fn taken(options: &RunOptions) -> [bool; 2] {
-    [options.sets_fd(1), options.sets_fd(2)]
+    [options.has_fd(1), options.has_fd(2)]
 }
 
 /// Opens the pseudo-terminal of `--pty`.

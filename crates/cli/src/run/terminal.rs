@@ -202,7 +202,7 @@ impl Terminal {
         flags
     }
 
-    fn wants_input(&self) -> bool {
+    fn is_reading(&self) -> bool {
         let reads = matches!(self.input, Input::Keys { raw: true } | Input::Bytes { .. });
         reads && self.pty.is_some() && self.typed.is_empty()
     }
@@ -212,7 +212,7 @@ impl Terminal {
         if let Some(pty) = self.pty.as_ref().filter(|_| !self.wants_pty().is_empty()) {
             files.push(PollFd::new(pty, self.wants_pty()));
         }
-        if self.wants_input() {
+        if self.is_reading() {
             files.push(PollFd::from_borrowed_fd(stdio::stdin(), PollFlags::IN));
         }
         if !self.shown.is_empty() {
@@ -225,7 +225,7 @@ impl Terminal {
         let mut came = came.iter().copied();
         let mut next = |wanted: bool| if wanted { came.next() } else { None }.unwrap_or(PollFlags::empty());
         let pty = next(!self.wants_pty().is_empty());
-        let [input, output] = [next(self.wants_input()), next(!self.shown.is_empty())];
+        let [input, output] = [next(self.is_reading()), next(!self.shown.is_empty())];
         if !input.is_empty() {
             self.read_input();
         }

@@ -22,7 +22,7 @@ use super::{
     failure::say,
     job_control::{Foreground, wake_at},
     options::SessionAndGroup,
-    signals::{Arrived, Recipient, STOPS, Signals, was_continued},
+    signals::{Arrived, Recipient, STOPS, Signals, has_continued},
     terminal::Terminal,
 };
 
@@ -205,7 +205,7 @@ impl Watch {
             self.handle(signal, is_early, child, terminal.as_deref_mut())?;
         }
         let has = |number: i32| arrived.iter().any(|signal| signal.number == number);
-        let continues = self.place == SessionAndGroup::Beside && was_continued(arrived);
+        let continues = self.place == SessionAndGroup::Beside && has_continued(arrived);
         if has(SIGCHLD) && self.signals_descendants {
             descendants::reap_others(child.id());
         }
@@ -218,7 +218,7 @@ impl Watch {
                 }
                 // Continued, a program that reads the terminal would forget about the stop that it just got.
                 let is_to_stop = STOPS.into_iter().any(has);
-                if self.lends_for(signal) && !is_to_stop && self.lend(child) {
+                if self.can_lend_for(signal) && !is_to_stop && self.lend(child) {
                     return Ok(Vec::new());
                 }
                 self.stop_with(signal, child, clock, terminal)
@@ -307,7 +307,7 @@ impl Watch {
     }
 
     /// Has the program stopped because it uses the terminal, which forkless can lend?
-    fn lends_for(&self, signal: i32) -> bool {
+    fn can_lend_for(&self, signal: i32) -> bool {
         [SIGTTIN, SIGTTOU].contains(&signal) && self.place == SessionAndGroup::OwnGroup
     }
 
@@ -335,7 +335,7 @@ impl Watch {
         clock: &Clock,
         mut terminal: Option<&mut Terminal>,
     ) -> io::Result<Vec<Arrived>> {
-        let is_use_of_terminal = self.lends_for(signal);
+        let is_use_of_terminal = self.can_lend_for(signal);
         let had_terminal = self.foreground.as_mut().is_some_and(Foreground::take_back);
         terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
         let timer = wake_at(clock.deadline);

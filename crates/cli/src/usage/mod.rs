@@ -48,7 +48,7 @@ pub(crate) fn option_before_program(mut run: Command) -> Option<String> {
     run.build();
     let place = UsagePlace::of(&run, &words);
     let used = place.found.uses.last().filter(|used| Some(used.end) == place.found.program)?;
-    (used.requires_equals() && !place.own()[used.at].to_string_lossy().contains('=')).then(|| used.typed.clone())
+    (used.has_required_equals() && !place.own()[used.at].to_string_lossy().contains('=')).then(|| used.typed.clone())
 }
 
 /// The message for an error that clap found in these words, the arguments of `forkless`. None if clap's own text fits: a
@@ -311,7 +311,7 @@ impl<'a> UsagePlace<'a> {
             let word = self.own()[used.at].to_string_lossy();
             // The value in -j1 is in the same word.
             let is_attached = !word.starts_with("--") && !word.ends_with(used.typed.trim_start_matches('-'));
-            let plain = !word.contains('=') && !is_attached && !used.requires_equals();
+            let plain = !word.contains('=') && !is_attached && !used.has_required_equals();
             plain && got < used.wants() && self.own().get(used.end).is_some_and(is_it)
         };
         let used = self.found.uses.iter().find(hungry)?;

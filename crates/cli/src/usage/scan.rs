@@ -29,7 +29,7 @@ impl Use<'_> {
     }
 
     /// Is its value taken only after `=`?
-    pub(crate) fn requires_equals(&self) -> bool {
+    pub(crate) fn has_required_equals(&self) -> bool {
         self.arg.is_require_equals_set()
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn scan<'a>(command: &'a Command, words: &[OsString]) -> Scan<'a> {
             at += 1;
             continue;
         };
-        let taken = if has_value || arg.is_require_equals_set() || !takes_values(arg) {
+        let taken = if has_value || arg.is_require_equals_set() || !has_values(arg) {
             0
         } else {
             values(arg, &words[at + 1..])
@@ -90,15 +90,15 @@ fn cluster<'a>(command: &'a Command, letters: &str) -> Option<(&'a Arg, String, 
     for (at, letter) in letters.char_indices() {
         let arg = command.get_arguments().find(|arg| arg.get_short() == Some(letter))?;
         let rest = &letters[at + letter.len_utf8()..];
-        last = Some((arg, format!("-{letter}"), takes_values(arg) && !rest.is_empty()));
-        if takes_values(arg) {
+        last = Some((arg, format!("-{letter}"), has_values(arg) && !rest.is_empty()));
+        if has_values(arg) {
             break;
         }
     }
     last
 }
 
-fn takes_values(arg: &Arg) -> bool {
+fn has_values(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
 }
 

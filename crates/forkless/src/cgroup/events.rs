@@ -15,7 +15,7 @@ pub(super) fn wait(group: &Path, line: &str, limit: Duration) -> io::Result<bool
     let answer = File::open(&path).and_then(|file| {
         loop {
             // Read before each sleep: the kernel wakes the poll for changes since the last read.
-            if says(&file, line)? {
+            if has_line(&file, line)? {
                 return Ok(true);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -33,7 +33,7 @@ pub(super) fn wait(group: &Path, line: &str, limit: Duration) -> io::Result<bool
     answer.map_err(|error| about(error, &path))
 }
 
-fn says(file: &File, line: &str) -> io::Result<bool> {
+fn has_line(file: &File, line: &str) -> io::Result<bool> {
     let mut text = [0; 256];
     let len = file.read_at(&mut text, 0)?;
     Ok(text[..len].split(|byte| *byte == b'\n').any(|one| one == line.as_bytes()))

@@ -127,8 +127,8 @@ impl Command {
 
     /// Whether each launch makes a cgroup: its child's handle must then be kept.
     #[doc(hidden)]
-    pub fn makes_cgroup(&self) -> bool {
-        let of_sandbox = || self.confinement.as_ref().is_some_and(|sandbox| sandbox.makes_cgroup());
+    pub fn has_cgroup(&self) -> bool {
+        let of_sandbox = || self.confinement.as_ref().is_some_and(|sandbox| sandbox.has_cgroup());
         self.sandbox.limits.make.is_some() || of_sandbox()
     }
 }

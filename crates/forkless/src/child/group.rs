@@ -6,7 +6,7 @@ use std::fs;
 /// Whether the group has members, and all of them have ended and wait for their parents to reap them. False also if procfs
 /// cannot tell: it is of another PID namespace, or hides processes of other users.
 pub(super) fn has_only_zombies(group: i32) -> bool {
-    if hides_processes() {
+    if is_proc_hidden() {
         return false;
     }
     let Ok(processes) = procfs::all_processes() else { return false };
@@ -45,7 +45,7 @@ fn member(stat: &[u8]) -> Option<Member> {
 }
 
 /// Whether a procfs is mounted that shows only some processes: `hidepid` of proc(5).
-fn hides_processes() -> bool {
+fn is_proc_hidden() -> bool {
     let Ok(mounts) = fs::read_to_string(procfs::own("mounts")) else { return true };
     let options = mounts.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(' ').collect();

@@ -46,7 +46,7 @@ impl InitLink {
     }
 
     /// Whether SIGKILL must go by [`kill`](Self::kill).
-    pub(super) fn kills_tree(&self) -> bool {
+    pub(super) fn does_kill_tree(&self) -> bool {
         self.kills_tree
     }
 

@@ -500,7 +500,7 @@ impl Child {
     }
 
     /// Whether it leads its process group.
-    pub(crate) fn leads_group(&self) -> bool {
+    pub(crate) fn is_group_leader(&self) -> bool {
         self.inner.leads_group
     }
 
@@ -639,8 +639,8 @@ impl Child {
 
     /// Whether dropping the handle kills it.
     #[cfg(feature = "tokio")]
-    pub(crate) fn dies_with_handle(&self) -> bool {
-        self.inner.dies_with_handle()
+    pub(crate) fn does_die_with_handle(&self) -> bool {
+        self.inner.does_die_with_handle()
     }
 }
 
@@ -650,7 +650,7 @@ impl Inner {
     }
 
     /// Whether dropping the handle kills it. Not in a forked copy of this process, whose child it is not.
-    fn dies_with_handle(&self) -> bool {
+    fn does_die_with_handle(&self) -> bool {
         let is_ours = !wait::is_reaped(self.pid, self.pidfd.as_ref());
         (self.kill_on_drop || self.autokill) && self.is_running() && is_ours
     }
@@ -662,7 +662,7 @@ impl Drop for Inner {
         if !matches!(self.state, State::Running) {
             return;
         }
-        if self.dies_with_handle() {
+        if self.does_die_with_handle() {
             // An error leaves nothing else to try.
             let _ = self.signal(SIGKILL);
         }

@@ -19,7 +19,7 @@ impl Inner {
             return Ok(());
         }
         if signal == SIGKILL
-            && let Some(init) = self.init.as_ref().filter(|init| init.kills_tree())
+            && let Some(init) = self.init.as_ref().filter(|init| init.does_kill_tree())
         {
             // A child on its way to init may be held up there. It has started nothing, and if it comes to init after all, that starts nothing.
             if init.kill() || self.pending.as_ref().is_none_or(Pending::has_left) {
@@ -146,7 +146,7 @@ impl Child {
             // Checked here, because the kernel's EINVAL could also mean that it does not know the flag of the group.
             return Err(io::Error::from_raw_os_error(errno::EINVAL));
         }
-        if signal == SIGKILL && self.inner.init.as_ref().is_some_and(InitLink::kills_tree) {
+        if signal == SIGKILL && self.inner.init.as_ref().is_some_and(InitLink::does_kill_tree) {
             return self.signal(signal);
         }
         // A child that was just launched may not have made its group yet, and would be its only member. This is read before
@@ -223,7 +223,7 @@ impl Child {
         self.signal_group(SIGCONT)?;
         self.end_input();
         let ended = wait::wait_ended(self.inner.pid, self.inner.pidfd.as_ref(), grace)?;
-        if !ended || !self.sees_group() {
+        if !ended || !self.can_see_group() {
             // Not reaped yet, so no other group can have this number.
             self.signal_group(SIGKILL)?;
             return self.wait();
@@ -259,7 +259,7 @@ impl Child {
     }
 
     /// Whether the group can still be looked at after its leader has been reaped. To be called before that.
-    fn sees_group(&self) -> bool {
+    fn can_see_group(&self) -> bool {
         match self.probe_group() {
             Some(Ok(()) | Err(errno::ESRCH)) => true,
             // A filter may have refused the call itself. If kill(2) gives EPERM too, the processes may not be signalled.

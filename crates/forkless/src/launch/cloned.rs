@@ -35,7 +35,7 @@ struct CloneMethod {
 
 impl CloneMethod {
     /// Whether the child shares the caller's file-descriptor table until it has made its own.
-    fn shares_table(self) -> bool {
+    fn has_shared_table(self) -> bool {
         matches!(self.table, DescriptorTable::Private(_) | DescriptorTable::PrivateBelow(_))
     }
 
@@ -108,7 +108,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             let status = reap(&running);
             drop(keep_dumpable);
             // While the memory is non-dumpable because of the child of another launch, the files belong to root.
-            if errno == errno::EACCES && !mark.was_alone() && started.elapsed() < PATIENCE_FOR_MAPS {
+            if errno == errno::EACCES && !mark.is_alone() && started.elapsed() < PATIENCE_FOR_MAPS {
                 dumpable::wait_until_alone();
                 continue;
             }
@@ -120,7 +120,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             }
             continue;
         }
-        wait_for(&mut running, run.form, passes_descriptors(plan, run, way), keep_dumpable);
+        wait_for(&mut running, run.form, can_pass_descriptors(plan, run, way), keep_dumpable);
         if !running.left {
             return Ok(running);
         }
@@ -172,7 +172,7 @@ fn choose_next_method(
 /// the exec itself waits for must not make it.
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
 pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
-    if dumps::may_come_from_a_filter(plan.place.is_filtered) {
+    if dumps::can_be_of_a_filter(plan.place.is_filtered) {
         return Some("the caller has a seccomp filter, and Linux is older than 5.16");
     }
     let is_vfork = plan.place.vfork || plan.place.changes_cgroup || CloneArgs::plain().vfork;
@@ -184,12 +184,12 @@ pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
 
 /// Whether the launch must wait until the child has read the caller's descriptors, which it does after the clone.
 /// (Inherited standard streams do not count.)
-fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: CloneMethod) -> bool {
-    let is_held = run.may_hold(plan) && matches!(way.table, DescriptorTable::PrivateBelow(_));
+fn can_pass_descriptors(plan: &Plan, run: &Run<'_>, way: CloneMethod) -> bool {
+    let is_held = run.can_hold(plan) && matches!(way.table, DescriptorTable::PrivateBelow(_));
     if plan.fds.keeps_locks {
-        return way.shares_table();
+        return way.has_shared_table();
     }
-    way.shares_table()
+    way.has_shared_table()
         && !is_held
         && (plan.fds.reads_early || plan.fds.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0))
 }
@@ -197,12 +197,12 @@ fn passes_descriptors(plan: &Plan, run: &Run<'_>, way: CloneMethod) -> bool {
 /// Whether the error means that `clone3` itself is refused. With namespaces or a cgroup the same errors have other
 /// causes.
 fn is_clone3_refusal(plan: &Plan, error: i32) -> bool {
-    let plain = plan.place.namespaces == 0 && !plan.place.names_cgroup();
+    let plain = plan.place.namespaces == 0 && !plan.place.has_cgroup();
     // clone(2) does not have these flags. Without them the child would not be the one that was requested.
     if plan.flags != 0 {
         return false;
     }
-    if plain { is_refusal(error) } else { error == errno::ENOSYS && !plan.place.names_cgroup() }
+    if plain { is_refusal(error) } else { error == errno::ENOSYS && !plan.place.has_cgroup() }
 }
 
 enum NotCloned {
@@ -223,7 +223,7 @@ fn ready(frame: &mut Frame, plan: &Plan, run: &Run<'_>, caller: &Caller, way: Cl
     *frame.variables.get_mut() = [usize::MAX; VARIABLES];
     frame.slots = run.slots;
     frame.only_pipes = run.only_pipes as u32;
-    frame.announce = (passes_descriptors(plan, run, way) && run.form == LaunchForm::Launch) as u32;
+    frame.announce = (can_pass_descriptors(plan, run, way) && run.form == LaunchForm::Launch) as u32;
     frame.opens_pipes = (way.passing() == Passing::Proc) as u32;
     if way.passing() == Passing::Proc {
         /// No file.
@@ -262,7 +262,7 @@ fn attempt(plan: &Plan, run: &Run<'_>, caller: &Caller, way: CloneMethod) -> Res
     let writes_meanwhile = vfork && plan.place.id_maps.is_some();
     let how = CloneArgs {
         clone3: way.call == CloneCall::Clone3,
-        share_files: way.shares_table(),
+        share_files: way.has_shared_table(),
         pidfd: run.pidfd,
         namespaces: plan.place.namespaces,
         cgroup: run.cgroup(plan).map_or(-1, |group| group.as_raw_fd()),
@@ -328,7 +328,7 @@ fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, cop
         DescriptorTable::Copied
     } else if highest < 3 {
         DescriptorTable::Private(Passing::None)
-    } else if run.copies_slots(plan) {
+    } else if run.has_slot_copies(plan) {
         DescriptorTable::PrivateBelow(highest as u32 + 1)
     } else if getfd && !copy_sources {
         DescriptorTable::Private(Passing::PidfdGetfd)
@@ -344,7 +344,7 @@ fn best_way(plan: &Plan, run: &Run<'_>, caller: &Caller, features: Features, cop
 fn used(way: CloneMethod) -> impl Iterator<Item = Feature> {
     let all = [
         (Feature::Clone3, way.call == CloneCall::Clone3),
-        (Feature::CloseRange, way.shares_table()),
+        (Feature::CloseRange, way.has_shared_table()),
         (Feature::GetFd, way.passing() == Passing::PidfdGetfd),
         (Feature::ProcFd, way.passing() == Passing::Proc),
     ];
@@ -363,7 +363,7 @@ enum NextBest {
 fn next_best(failure: Outcome, signal: Option<i32>, way: CloneMethod) -> Option<NextBest> {
     // A seccomp filter kills with SIGSYS. Any other signal has another cause, which another method does not remove.
     let by_filter = signal == Some(SIGSYS);
-    let (private, passes) = (way.shares_table(), way.passing() != Passing::None);
+    let (private, passes) = (way.has_shared_table(), way.passing() != Passing::None);
     let passing_by = if way.passing() == Passing::Proc { Feature::ProcFd } else { Feature::GetFd };
     match failure {
         Outcome::Killed(Some((_, OpCode::Table))) if private && by_filter => Some(NextBest::CopyTable),

@@ -53,7 +53,7 @@ impl Creator {
     }
 
     /// Whether the thread that clones blocks the host's signals, whatever the caller's mask is.
-    pub(crate) fn blocks_signals(&self, is_first_thread: bool) -> bool {
+    pub(crate) fn has_blocked_signals(&self, is_first_thread: bool) -> bool {
         match self {
             Self::Caller => false,
             Self::Process => !is_first_thread,

@@ -171,7 +171,7 @@ impl Note {
     /// was faster.
     ///
     /// Signals are blocked meanwhile: a handler that launches would wait for this thread for ever.
-    fn alone(self, before: u64, work: impl FnOnce() -> Self) -> bool {
+    fn do_alone(self, before: u64, work: impl FnOnce() -> Self) -> bool {
         without_signals(|| {
             if !Self(self.0 | BUSY).put(before) {
                 return false;
@@ -235,7 +235,7 @@ impl KeepDumpable {
                     DUE.store(now().saturating_add(nanoseconds(OVERDUE)), Ordering::Relaxed);
                     if refused.is_ok() { Note::with(state, 1) } else { Note::with(0, 0) }
                 };
-                if note.alone(word, first) {
+                if note.do_alone(word, first) {
                     refused?;
                     break true;
                 }
@@ -266,7 +266,7 @@ impl KeepDumpable {
 /// The kernel lets the calling process continue when the child has begun to leave its memory. Until the child has the
 /// new one, its new user may open `/proc/PID/mem`, unless the memory is non-dumpable. Source: exec_mmap() in fs/exec.c,
 /// which calls exec_mm_release() and complete_vfork_done() first.
-pub(crate) fn sibling_has_left(pid: i32) -> bool {
+pub(crate) fn has_sibling_left(pid: i32) -> bool {
     match wait_while_shared(pid) {
         Ok(()) | Err(errno::ESRCH) => return true,
         Err(_) => {}
@@ -287,7 +287,7 @@ pub(crate) fn sibling_has_left(pid: i32) -> bool {
 /// Those of `kcmp(2)`: then that is not known.
 fn wait_while_shared(pid: i32) -> Result<(), i32> {
     let mut looks = 0;
-    while kernel::shares_memory(pid)? {
+    while kernel::has_shared_memory(pid)? {
         if looks < 8 {
             looks += 1;
             std::thread::yield_now();
@@ -331,8 +331,8 @@ impl Drop for KeepDumpable {
                     false
                 }
                 0 => true,
-                1 => note.alone(word, put_back),
-                _ if note.state() != 0 && self.has_fewer_rights() => note.alone(word, taint),
+                1 => note.do_alone(word, put_back),
+                _ if note.state() != 0 && self.has_fewer_rights() => note.do_alone(word, taint),
                 launches => Note::with(note.state(), launches - 1).put(word),
             };
             if done {
@@ -419,7 +419,7 @@ pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
             let state = if answer.is_ok() { u8::from(dumpable) } else { note.state() };
             Note::with(state, launches)
         };
-        if note.alone(word, set) {
+        if note.do_alone(word, set) {
             return answer.map_err(io::Error::from_raw_os_error);
         }
     }
@@ -442,7 +442,7 @@ impl Mark {
     }
 
     /// Whether no other such launch has been under way since. Must be called when the launch's own has ended.
-    pub(super) fn was_alone(self) -> bool {
+    pub(super) fn is_alone(self) -> bool {
         self.alone && BEGUN.load(Ordering::SeqCst) == self.begun && Note::load().1.launches() == 0
     }
 }

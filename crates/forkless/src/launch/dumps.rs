@@ -63,7 +63,7 @@ fn version(text: &[u8]) -> Option<(u32, u32)> {
 
 /// Whether a seccomp filter may kill a child whose core dump would kill this process. `is_filtered`: the child
 /// installs a filter of its own.
-pub(super) fn may_come_from_a_filter(is_filtered: bool) -> bool {
+pub(super) fn can_be_of_a_filter(is_filtered: bool) -> bool {
     reach_the_parent() && (is_filtered || signals::has_filter())
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn clone_error(plan: &Plan, pidfd: bool, error: i32) -> Error {
     if let Some(needs) = needs {
         return bare.note(needs);
     }
-    if plan.place.names_cgroup() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
+    if plan.place.has_cgroup() && !matches!(error, errno::EAGAIN | errno::ENOMEM | errno::EMFILE) {
         return bare.on("into a cgroup").note(match error {
             errno::ENOSYS => "that needs clone3, which is refused or missing here",
             _ => NOT_A_CGROUP,
@@ -187,7 +187,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
             let error = Error::killed(plan.program(), step);
             // cgroup_post_fork() in kernel/cgroup/cgroup.c compares `kill_seq` of the caller's cgroup with that of the new one.
-            let may_be_killed_group = op.is_none() && plan.place.names_cgroup();
+            let may_be_killed_group = op.is_none() && plan.place.has_cgroup();
             return if may_be_killed_group { error.note(KILLED_GROUP) } else { error };
         }
         Outcome::Garbled(step) => {

@@ -41,7 +41,7 @@ pub(super) fn wait_while(shared: &ForkFrame, pid: i32, limit: Option<Duration>) 
         if now.duration_since(*looked.get_or_insert(now)) >= patience || left == Some(Duration::ZERO) {
             looked = Some(now);
             // If it cannot be determined at the moment, the child may still be playing its plan.
-            let has_executed = || executed(pid).unwrap_or(false);
+            let has_executed = || is_executed_now(pid).unwrap_or(false);
             let is_gone = is_gone(pid);
             if is_gone || owner == UNWATCHED && has_executed() {
                 shared.frame.word.store(LEFT, Ordering::Release);
@@ -70,9 +70,9 @@ pub(super) fn nap(word: &AtomicU32, value: u32, time: Duration) {
 /// end.
 pub(super) fn has_executed(pid: i32) -> bool {
     loop {
-        match executed(pid) {
+        match is_executed_now(pid) {
             // The child has ended, so a second look is final.
-            Some(false) if is_gone(pid) => return executed(pid) != Some(false),
+            Some(false) if is_gone(pid) => return is_executed_now(pid) != Some(false),
             Some(false) => sys::pause(Duration::from_micros(50)),
             answer => return answer.unwrap_or(true),
         }
@@ -92,7 +92,7 @@ pub(super) fn has_mark_or_ended(pid: i32) -> Option<bool> {
 /// child in the caller's session. A parent may move a child to another process group only until the child executes a
 /// program, and gets EACCES afterwards. No process has the group that is named here, so nothing is moved: before exec
 /// the answer is EPERM. (POSIX, setpgid; the order of the checks is that of setpgid() in kernel/sys.c.)
-fn executed(pid: i32) -> Option<bool> {
+fn is_executed_now(pid: i32) -> Option<bool> {
     const NO_GROUP: i32 = i32::MAX;
     if let Some((_, has_forked_only)) = stat(pid) {
         return Some(!has_forked_only);

@@ -36,7 +36,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         // The child reads the plan until it has left. If it has not been seen to leave, the plan is leaked: a freed
         // plan could be overwritten while the child plays it.
-        if !self.stack.shares_memory() || self.has_left() {
+        if !self.stack.has_shared_memory() || self.has_left() {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.plan) };
         }

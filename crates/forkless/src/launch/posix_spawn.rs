@@ -15,7 +15,7 @@ use crate::plan::posix_spawn::Extensions;
 use crate::plan::{Plan, describe};
 use crate::route::Route;
 use crate::step::Step;
-use forkless_core::exec::{goes_on, is_absent};
+use forkless_core::exec::{can_go_on, is_absent};
 use forkless_core::frame::{SLOT_INHERIT, SLOT_NULL, source_of};
 use forkless_core::plan::{self, Op, OpCode, Pair};
 use forkless_core::report::Outcome;
@@ -334,7 +334,7 @@ impl<'a> SpawnArguments<'a> {
                 Ok(pid) => return Ok(pid),
                 Err(error) => error,
             };
-            let is_final = !goes_on(error, exec.flags);
+            let is_final = !can_go_on(error, exec.flags);
             if is_final || is_absent(answer) {
                 (answer, told) = (error, n);
             }

@@ -46,7 +46,7 @@ impl Features {
     /// child for its system calls; and for a child that will be an init, whose place the probe's child would take.
     /// Where clone3 is refused, the launch probes after all. Returns `None` once the kernel has been probed.
     pub(super) fn unprobed(is_only: bool) -> Option<Self> {
-        let assumes = || is_only && !has_filter() || next_child_is_init();
+        let assumes = || is_only && !has_filter() || is_next_child_init();
         (!KNOWN.is_probed() && assumes()).then_some(Self(Feature::Clone3 as u32))
     }
 
@@ -72,7 +72,7 @@ impl Features {
     /// After a refusal to a launch that began at `mark`: the features that remain for this launch. Later launches
     /// lose the feature too, unless launches that change IDs were under way, which may be the reason of the refusal.
     pub(super) fn lose(self, feature: Feature, mark: Mark) -> Self {
-        if mark.was_alone() {
+        if mark.is_alone() {
             KNOWN.lose(feature, dumpable::now(), dumpable::is_dumpable());
         }
         Self(self.0 & !(feature as u32))
@@ -93,7 +93,7 @@ pub(crate) enum ProbeError {
 /// Whether the next child of this thread will be the first process of a PID namespace, after `unshare(2)` or `setns(2)`
 /// of CLONE_NEWPID. When it has ended, no other process can be created there: `pid_namespaces(7)`. Until then the link
 /// exists and cannot be read: pidns_for_children_get() in kernel/pid_namespace.c.
-fn next_child_is_init() -> bool {
+fn is_next_child_init() -> bool {
     const LINK: &CStr = procfs::PIDS_FOR_CHILDREN;
     // rustix's calls, unlike those of std, do not change the caller's errno.
     let link = readlinkat_raw(CWD, LINK, &mut [0; 32]);
@@ -111,7 +111,7 @@ fn run() -> Result<u32, ProbeError> {
     // Restored below on every path.
     let mask = sys::set_signal_mask(blocked_in_caller());
     // If a seccomp filter kills the child, its core dump must not kill this process.
-    let keep_dumpable = dumps::may_come_from_a_filter(false).then(KeepDumpable::begin).and_then(Result::ok);
+    let keep_dumpable = dumps::can_be_of_a_filter(false).then(KeepDumpable::begin).and_then(Result::ok);
     if keep_dumpable.is_some() {
         dumps::forbid();
     }

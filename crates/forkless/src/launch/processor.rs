@@ -12,7 +12,7 @@ use crate::kernel;
 const FEW: u32 = 2;
 
 /// Whether a CPU set has at most [`FEW`] CPUs, all with numbers below 64.
-pub(crate) fn are_few(words: &[u64]) -> bool {
+pub(crate) fn is_few(words: &[u64]) -> bool {
     words.iter().map(|word| word.count_ones()).sum::<u32>() <= FEW && words.iter().skip(1).all(|&word| word == 0)
 }
 

@@ -54,14 +54,14 @@ impl Run<'_> {
 
     /// Whether the child gets all descriptors by a copy of the table up to the highest of them, and not from its
     /// parent.
-    pub(super) fn copies_slots(&self, plan: &Plan) -> bool {
+    pub(super) fn has_slot_copies(&self, plan: &Plan) -> bool {
         /// The kernel copies descriptors in words of so many, whatever the number of those that are wanted.
         const WORD: RawFd = 64;
-        self.may_hold(plan) && plan.fds.highest_source < WORD && self.slots.iter().all(|&slot| slot < WORD)
+        self.can_hold(plan) && plan.fds.highest_source < WORD && self.slots.iter().all(|&slot| slot < WORD)
     }
 
     /// Whether whatever the child takes stays open: the caller keeps the descriptors of the slots, and the plan its own.
-    pub(super) fn may_hold(&self, plan: &Plan) -> bool {
+    pub(super) fn can_hold(&self, plan: &Plan) -> bool {
         self.holds && !plan.fds.reads_early && !plan.fds.borrows
     }
 }
@@ -127,13 +127,13 @@ impl Caller {
     pub(super) fn of(plan: &Plan, run: &Run<'_>) -> Self {
         let creates = !matches!(plan.creator, Creator::Caller);
         let passes =
-            !run.copies_slots(plan) && (plan.fds.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0));
+            !run.has_slot_copies(plan) && (plan.fds.highest_source >= 0 || run.slots.iter().any(|&slot| slot >= 0));
         let needed = creates || plan.place.names_parent || passes || plan.place.id_maps.is_some();
         let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
-        let mask = if plan.creator.blocks_signals(pid == tid) { sys::signal_mask().ok() } else { None };
+        let mask = if plan.creator.has_blocked_signals(pid == tid) { sys::signal_mask().ok() } else { None };
         // A child that waits for its ID maps looks from time to time whether its parent lives.
         let in_procfs = if plan.place.id_maps.is_some() && procfs::is_ours() { pid } else { 0 };
-        Self { pid, tid, in_procfs, mask, forbids_dumps: dumps::may_come_from_a_filter(plan.place.is_filtered) }
+        Self { pid, tid, in_procfs, mask, forbids_dumps: dumps::can_be_of_a_filter(plan.place.is_filtered) }
     }
 
     pub(super) fn is_first_thread(&self) -> bool {

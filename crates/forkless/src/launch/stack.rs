@@ -165,7 +165,7 @@ impl Stack {
     }
 
     /// Whether the child reads the parent's own memory.
-    pub(crate) fn shares_memory(&self) -> bool {
+    pub(crate) fn has_shared_memory(&self) -> bool {
         self.kind == StackKind::Pooled
     }
 
@@ -195,7 +195,7 @@ impl Stack {
     /// Clears the futex word of a child that has been seen to end. The kernel has done so before, unless the write needed
     /// a userfaultfd, which a process that exits does not wait for: handle_userfault() in fs/userfaultfd.c.
     pub(crate) fn child_has_ended(&self) {
-        if self.shares_memory() {
+        if self.has_shared_memory() {
             self.frame().word.store(LEFT, Ordering::Release);
         }
     }

@@ -32,7 +32,7 @@ pub(crate) struct Reaped {
 }
 
 /// Whether the kernel discards exit statuses in this process, because SIGCHLD is ignored. Then only a pidfd keeps them.
-pub fn sigchld_discards() -> bool {
+pub fn is_sigchld_ignored() -> bool {
     sys::signal_action(signal::SIGCHLD as u32)
         .is_ok_and(|action| handler(&action) == 1 || action.sa_flags & uapi::SA_NOCLDWAIT as u64 != 0)
 }

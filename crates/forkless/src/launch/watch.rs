@@ -147,7 +147,7 @@ pub(crate) fn skipped(stack: &Stack, plan: &Plan) -> Vec<Error> {
 /// filter, reports nothing. But exec has not set its exit signal, so a wait with `__WALL` sees it and other waits do
 /// not.
 pub(crate) fn has_executed(stack: &Stack, pid: i32) -> bool {
-    if !stack.shares_memory() {
+    if !stack.has_shared_memory() {
         return forked::has_executed(pid);
     }
     is_program(pid)

@@ -277,7 +277,7 @@ impl Pipeline {
             Ok(()) => Ok(running),
             Err(error) => {
                 for child in &mut running.children {
-                    let _ = if child.leads_group() { child.signal_group(SIGKILL) } else { Ok(()) };
+                    let _ = if child.is_group_leader() { child.signal_group(SIGKILL) } else { Ok(()) };
                     // A child whose launch failed is gone. One that may not be killed is not waited for: it may never end.
                     if child.kill().is_ok() {
                         let _ = child.wait();

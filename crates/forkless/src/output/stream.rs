@@ -3,7 +3,7 @@
 use crate::child::Child;
 use crate::launch::pipes::Defaults;
 use crate::launch::run::LaunchForm;
-use crate::launch::wait::sigchld_discards;
+use crate::launch::wait::is_sigchld_ignored;
 use crate::output::capture::{drive::Drive, reader};
 use crate::plan::Plan;
 use crate::prepared::Prepared;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
     // Only before it is reaped can be seen whether a filter killed it in exec.
     let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
-    let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
+    let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(is_sigchld_ignored()));
     start.child(plan)?.wait_with_output()
 }
 

@@ -150,7 +150,7 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// Whether the clone puts the child into a cgroup.
-    pub(crate) fn names_cgroup(&self) -> bool {
+    pub(crate) fn has_cgroup(&self) -> bool {
         self.cgroup.is_some() || self.limits.is_some()
     }
 }

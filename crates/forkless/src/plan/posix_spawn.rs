@@ -56,7 +56,7 @@ pub(crate) fn refusal(plan: &Plan, extensions: Extensions) -> Option<String> {
     if plan.place.namespaces != 0 {
         return cannot("unshare");
     }
-    if plan.place.names_cgroup() {
+    if plan.place.has_cgroup() {
         return cannot("cgroup");
     }
     if matches!(plan.creator, Creator::Member(_)) {

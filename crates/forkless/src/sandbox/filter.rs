@@ -329,7 +329,7 @@ pub fn both(first: &[BpfInstruction], second: &[BpfInstruction]) -> Option<Vec<B
     let mut copies: Vec<u32> = Vec::new();
     for (at, rule) in rules.iter_mut().enumerate() {
         match *rule {
-            BpfInstruction { code: RETURN, k, .. } if lets_through(k) => {
+            BpfInstruction { code: RETURN, k, .. } if is_let_through(k) => {
                 let number = copies.iter().position(|known| *known == k).unwrap_or_else(|| {
                     copies.push(k);
                     copies.len() - 1
@@ -351,7 +351,7 @@ pub fn both(first: &[BpfInstruction], second: &[BpfInstruction]) -> Option<Vec<B
 }
 
 /// Is the action of this result weaker than an error? seccomp(2) lists the actions by precedence.
-fn lets_through(result: u32) -> bool {
+fn is_let_through(result: u32) -> bool {
     const ACTION: u32 = 0xffff_0000;
     (result & ACTION) as i32 > error(0) as i32
 }

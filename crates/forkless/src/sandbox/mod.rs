@@ -18,7 +18,7 @@ use filter::{Shared, Surroundings};
 use forkless_core::sys::errno;
 use landlock::Ruleset;
 use namespaces::NamespaceSandbox;
-use preset::{DEVICES, OBEYED, SHOWN, keeps};
+use preset::{DEVICES, OBEYED, SHOWN, is_kept};
 use rustix::fs::{FileType, Mode, OFlags, open, stat};
 use std::ffi::OsString;
 use std::io;
@@ -504,7 +504,7 @@ impl Command {
 }
 
 impl Confinement for PreparedSandbox {
-    fn makes_cgroup(&self) -> bool {
+    fn has_cgroup(&self) -> bool {
         self.0.limits.make.is_some()
     }
 
@@ -537,10 +537,10 @@ impl Confinement for PreparedSandbox {
         own.confinement = None;
         own.sandbox.limits.add(limits);
         // By name, so that no variable that is set later, or that is no variable, gets in.
-        for (name, value) in std::env::vars_os().filter(|(name, _)| !command.env.clear && keeps(name, kept)) {
+        for (name, value) in std::env::vars_os().filter(|(name, _)| !command.env.clear && is_kept(name, kept)) {
             let hides = matches!(confined, Confined::Namespaces(_)) && name == "HOME" && !kept.contains(&name);
             // Shells and tools report errors where it does not exist.
-            let value = if hides && !mounts::shows(places, &command.sandbox.mounts, Path::new(&value)) {
+            let value = if hides && !mounts::is_shown(places, &command.sandbox.mounts, Path::new(&value)) {
                 "/tmp".into()
             } else {
                 value

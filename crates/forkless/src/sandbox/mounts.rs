@@ -31,9 +31,9 @@ const NO_EXEC: u64 = 8;
 const READ_ONLY: u64 = 1;
 
 /// Whether the program sees the path.
-pub(super) fn shows(places: &[GivenPath], own: &[MountStep], path: &Path) -> bool {
+pub(super) fn is_shown(places: &[GivenPath], own: &[MountStep], path: &Path) -> bool {
     let path = &plain(path);
-    preset::shows(path)
+    preset::is_shown(path)
         || places.iter().any(|place| path.starts_with(&place.path))
         || own.iter().any(|step| path.starts_with(in_root(step.target())))
 }
@@ -220,7 +220,7 @@ impl OwnMounts {
                 let why = "sandbox: a mount at / would replace its root; mount below it";
                 return Err(Error::check(&own.program, why));
             }
-            if !step.attaches() {
+            if !step.has_mount() {
                 if !matches!(step, MountStep::Attributes { .. } | MountStep::Unmount(_) | MountStep::Mode { .. }) {
                     made.directories(&path);
                 }
@@ -253,7 +253,7 @@ impl OwnMounts {
                 made.calls.extend(restricted.iter().map(|(set, flags)| restriction(&path, *set, *flags)));
             } else if is_writable(&step, &path, later) {
                 let found = sources(&step);
-                if !hides(later, &path) {
+                if !is_hidden(later, &path) {
                     made.rules.push(LayerRule { path: path.clone(), is_directory, access: LayerAccess::Write });
                 }
                 writable.push(Writable { path, found });
@@ -328,8 +328,8 @@ fn hidden_source(own: &Command, step: &MountStep) -> Option<PathBuf> {
 }
 
 /// Whether one of these mounts is on the path or above it.
-pub(super) fn hides(own: &[MountStep], path: &Path) -> bool {
-    own.iter().any(|step| step.attaches() && path.starts_with(in_root(step.target())))
+pub(super) fn is_hidden(own: &[MountStep], path: &Path) -> bool {
+    own.iter().any(|step| step.has_mount() && path.starts_with(in_root(step.target())))
 }
 
 fn failed(own: &Command, step: &MountStep, error: &io::Error) -> Error {
@@ -365,7 +365,7 @@ fn is_directory(step: &MountStep) -> io::Result<bool> {
 
 /// Whether the program may write there. The step that follows a mount may restrict it.
 fn is_writable(step: &MountStep, path: &Path, later: &[MountStep]) -> bool {
-    let until = later.iter().take_while(|other| !(other.attaches() && in_root(other.target()) == path));
+    let until = later.iter().take_while(|other| !(other.has_mount() && in_root(other.target()) == path));
     let is_restricted = |other: &MountStep| matches!(other, MountStep::Attributes { target, set, .. } if set & READ_ONLY != 0 && in_root(target) == path);
     let is_read_only = match step {
         MountStep::Mount(one) => one.flags & READ_ONLY != 0,
@@ -391,7 +391,7 @@ fn is_on_own_file_system(places: &[GivenPath], before: &[MountStep], path: &Path
         MountStep::FileSystem { kind, .. } => kind != OVERLAY,
         step => matches!(step, MountStep::Devices(_)),
     };
-    let of_steps = before.iter().filter(|step| step.attaches()).map(|step| (in_root(step.target()), is_new(step)));
+    let of_steps = before.iter().filter(|step| step.has_mount()).map(|step| (in_root(step.target()), is_new(step)));
     let all = NEW.iter().map(|new| (PathBuf::from(new), true)).chain(of_host).chain(of_places).chain(of_steps);
     let around = all.filter(|(other, _)| path != other && path.starts_with(other));
     // Of several mounts at one path, the last one.
@@ -416,7 +416,7 @@ const PROC_RESTRICTED: [(u64, u64); 1] = [(mount_attribute::READ_ONLY, AT_RECURS
 fn restrictions(own: &[MountStep]) -> Vec<IsolationCall> {
     let of_root = [(mount_attribute::READ_ONLY | OF_PLACES, 0)];
     let all = [(procfs::ROOT, &PROC_RESTRICTED[..]), ("/dev", &DEVICES_RESTRICTED), ("/", &of_root)];
-    let kept = all.iter().map(|(path, all)| (Path::new(path), all)).filter(|(path, _)| !hides(own, path));
+    let kept = all.iter().map(|(path, all)| (Path::new(path), all)).filter(|(path, _)| !is_hidden(own, path));
     kept.flat_map(|(path, all)| all.iter().map(move |(set, flags)| restriction(path, *set, *flags))).collect()
 }
 

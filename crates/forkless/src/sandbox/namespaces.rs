@@ -4,7 +4,7 @@
 //! depend on the launch, so they are put together once.
 
 use super::landlock::{self, LayerAccess, LayerRule};
-use super::mounts::{self, OwnMounts, PLACE, shows};
+use super::mounts::{self, OwnMounts, PLACE, is_shown};
 use super::preset::{COUNTERS, DEVICES, NOBODY};
 use super::{GivenPath, Network, REFUSES_SIGNALS, Sandbox, ids, refused};
 use crate::Resource;
@@ -101,7 +101,7 @@ impl NamespaceSandbox {
         let has_parent = directory.components().any(|part| part == Component::ParentDir);
         let real = if has_parent { directory.canonicalize().ok() } else { None };
         let directory = real.unwrap_or(directory);
-        if !shows(places, &own.sandbox.mounts, &directory) {
+        if !is_shown(places, &own.sandbox.mounts, &directory) {
             let why = format!(
                 "{directory:?} is not visible inside: give the sandbox read({directory:?}) or write({directory:?}), or the command \
                  current_dir(\"/\")"
@@ -130,7 +130,7 @@ impl NamespaceSandbox {
         )?;
         own.sandbox.calls = self.calls.iter().cloned().chain(made.calls).collect();
         if let Some(version) = self.layer {
-            let is_hidden = |rule: &LayerRule| mounts::hides(&own.sandbox.mounts, &rule.path);
+            let is_hidden = |rule: &LayerRule| mounts::is_hidden(&own.sandbox.mounts, &rule.path);
             let rules = self.rules.iter().filter(|rule| !is_hidden(rule)).chain(&made.rules);
             own.sandbox.calls.extend(landlock::layer(version, rules));
         }

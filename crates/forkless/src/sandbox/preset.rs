@@ -25,7 +25,7 @@ pub(super) const NEW: [&str; 9] =
     ["/", procfs::ROOT, "/dev", "/dev/shm", "/tmp", "/var", "/var/tmp", "/run", "/var/run"];
 
 /// Does every sandbox show this path, which has no `.` and `..`?
-pub fn shows(path: &Path) -> bool {
+pub fn is_shown(path: &Path) -> bool {
     NEW.iter().any(|new| path == Path::new(new)) || SHOWN.iter().any(|shown| path.starts_with(shown))
 }
 
@@ -67,7 +67,7 @@ const KEPT: [&str; 8] = ["PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGU
 const KEPT_BEGINNINGS: [&str; 1] = ["LC_"];
 
 /// Does the program inherit this variable, if these are kept too?
-pub fn keeps(name: &OsStr, kept: &[OsString]) -> bool {
+pub fn is_kept(name: &OsStr, kept: &[OsString]) -> bool {
     let text = name.to_str().unwrap_or_default();
     KEPT.contains(&text)
         || KEPT_BEGINNINGS.iter().any(|start| text.starts_with(start))

@@ -56,7 +56,7 @@ impl Confinement for Tree {
     fn confine(&self, command: &Command) -> Result<Command, Error> {
         let mut own = command.clone();
         own.tree = None;
-        if command.sandbox.init.is_some() || command.sandbox.makes(Namespace::Pid) {
+        if command.sandbox.init.is_some() || command.sandbox.has_new(Namespace::Pid) {
             // The kernel kills the rest of a PID namespace when its first process ends.
             return Ok(own);
         }

@@ -167,7 +167,7 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     let handles = command.pty.is_some() || command.program_fd.is_some() || !command.candidates.is_empty();
     // The shell counts as one of its tasks, and has memory of its own.
     let any = limits.make.is_some()
-        || simple.affects_the_shell()
+        || simple.has_effect_on_shell()
         || surroundings
         || sets
         || rules

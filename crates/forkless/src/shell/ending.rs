@@ -189,7 +189,7 @@ impl ShellEnding {
     fn translate(&self, status: ExitStatus) -> io::Result<(ExitStatus, Vec<u8>)> {
         const SIGHUP_INT_QUIT: [i32; 3] = [1, 2, 3];
         let (Some(waiter), Some(signal)) = (&self.0, status.signal()) else { return Ok((status, Vec::new())) };
-        if SIGHUP_INT_QUIT.contains(&signal) || !waits(&waiter.shell) {
+        if SIGHUP_INT_QUIT.contains(&signal) || !does_wait(&waiter.shell) {
             return Ok((status, Vec::new()));
         }
         let mut words = describe(signal).into_bytes();
@@ -203,7 +203,7 @@ impl ShellEnding {
 
 /// Whether this dash waits for the program of `sh -c PROGRAM`, or replaces itself by it. Both kinds are in use, and
 /// only their behaviour shows which one it is.
-fn waits(shell: &ShellFile) -> bool {
+fn does_wait(shell: &ShellFile) -> bool {
     static KNOWN: OnceFor<ShellFile, bool> = OnceFor::new();
     if let Some(known) = KNOWN.get(shell) {
         return known;

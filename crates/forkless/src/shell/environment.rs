@@ -280,7 +280,7 @@ fn bash(given: &[Variable<'_>], form: &SimpleCommand, place: &ProgramPlace<'_>) 
             b"SHLVL" if !is_level(value, is_sh) => return Err(heeded(name)),
             b"OLDPWD" if !Path::new(OsStr::from_bytes(value)).is_dir() => return Err(heeded(name)),
             // bash prints a warning for a locale that does not exist.
-            b"LC_ALL" if !exists_as_locale(value) => return Err(heeded(name)),
+            b"LC_ALL" if !is_locale(value) => return Err(heeded(name)),
             _ if is_bash_own(name) => return Err(heeded(name)),
             _ if !is_name(name) => odd.push((name, value)),
             _ => set(name, value),
@@ -330,7 +330,7 @@ fn check_encoding(given: &[Variable<'_>], form: &SimpleCommand) -> Result<(), Re
 }
 
 /// Whether a C library certainly has this locale.
-fn exists_as_locale(name: &[u8]) -> bool {
+fn is_locale(name: &[u8]) -> bool {
     match name {
         b"" | b"C" | b"POSIX" => true,
         b"C.UTF-8" | b"C.utf8" => Path::new("/usr/lib/locale/C.utf8/LC_CTYPE").exists(),

@@ -19,7 +19,7 @@ struct Running(Option<Child>);
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take().filter(Child::is_running) {
-            let _ = if child.leads_group() { child.signal_group(SIGKILL) } else { Ok(()) };
+            let _ = if child.is_group_leader() { child.signal_group(SIGKILL) } else { Ok(()) };
             let _ = child.kill();
             drop(super::Child::from_forkless(child));
         }

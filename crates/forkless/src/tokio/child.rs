@@ -376,7 +376,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let mut process = unsafe { ManuallyDrop::take(&mut self.process) };
-        if process.child.dies_with_handle() {
+        if process.child.does_die_with_handle() {
             // An error leaves nothing else to try.
             let _ = process.child.kill();
         }

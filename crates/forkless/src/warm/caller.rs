@@ -63,7 +63,7 @@ impl ThreadAttributes {
                 return Err("the caller is traced");
             }
             let session = sys::getsid();
-            let terminal = match before.filter(|before| before.keeps_terminal(session)) {
+            let terminal = match before.filter(|before| before.can_keep_terminal(session)) {
                 Some(before) => before.terminal.clone(),
                 None => own.contents(STAT).ok().and_then(|text| terminal(&text)),
             };
@@ -73,7 +73,7 @@ impl ThreadAttributes {
 
     /// Whether a process in this session has the terminal that it had. A process without one gets one only as the
     /// leader of its session (`tty_ioctl(4)` TIOCSCTTY), and becomes a leader only of a new session.
-    fn keeps_terminal(&self, session: i32) -> bool {
+    fn can_keep_terminal(&self, session: i32) -> bool {
         let had_none = self.terminal.as_deref() == Some(b"0");
         let is_led_by_another = session == self.session && session != sys::getpid();
         had_none && is_led_by_another

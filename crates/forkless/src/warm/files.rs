@@ -61,7 +61,7 @@ impl Stamp {
     }
 
     /// Whether it has the setuid or the setgid bit.
-    pub(super) fn changes_ids(&self) -> bool {
+    pub(super) fn has_ids(&self) -> bool {
         self.found.is_some_and(|found| found.mode & 0o6000 != 0)
     }
 

@@ -61,7 +61,7 @@ impl Library {
     }
 
     /// Whether it may still be used. It was checked when the set was made, but owners and modes may have changed.
-    pub(super) fn may_be_used(&self) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         !self.is_found || owned(&self.path).is_ok()
     }
 }
@@ -187,8 +187,8 @@ mod tests {
             for writable in others {
                 mode(path, writable);
                 refused(&library, &format!("others may write to {}", path.display()));
-                assert!(!found.may_be_used());
-                assert!(Library::named(&library).expect("a library that is named").may_be_used());
+                assert!(!found.is_usable());
+                assert!(Library::named(&library).expect("a library that is named").is_usable());
                 mode(path, usual);
             }
         }
@@ -197,7 +197,7 @@ mod tests {
         refused(&library, &format!("others may write to {}", own.display()));
         mode(&own, 0o755);
         mode(&base, 0o1777);
-        assert!(found.may_be_used() && find(&library).is_ok());
+        assert!(found.is_usable() && find(&library).is_ok());
         // A link in a directory that others may write to.
         let link = base.join(NAME);
         symlink(&library, &link).expect("a link");
@@ -211,6 +211,6 @@ mod tests {
             refused(&library, &format!("{} belongs to another user", path.display()));
             std::os::unix::fs::chown(path, Some(0), None).expect("an owner");
         }
-        assert!(found.may_be_used());
+        assert!(found.is_usable());
     }
 }

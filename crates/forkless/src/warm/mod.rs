@@ -38,7 +38,7 @@ use crate::error::Error;
 use crate::launch;
 use crate::launch::pipes::Defaults;
 use crate::launch::run::{Cloner, LaunchForm, OfPlan, Run, Running};
-use crate::launch::wait::sigchld_discards;
+use crate::launch::wait::is_sigchld_ignored;
 use crate::plan::Plan;
 use crate::prepared::Prepared;
 use crate::request::command::Command;
@@ -197,7 +197,7 @@ impl Warm {
     /// # Errors
     /// As for [`spawn`](Self::spawn).
     pub fn output(&self, prepared: &Prepared) -> io::Result<Output> {
-        let start = Start::new(LaunchForm::Spawn).with(Defaults::Capture).pidfd(Pidfd::Unless(sigchld_discards()));
+        let start = Start::new(LaunchForm::Spawn).with(Defaults::Capture).pidfd(Pidfd::Unless(is_sigchld_ignored()));
         Start { cloner: Some(self), ..start }.child(prepared.plan())?.wait_with_output()
     }
 
@@ -257,7 +257,7 @@ impl Warm {
         if self.set().is_copy() {
             return Err("this process is a copy of the one that has the templates".into());
         }
-        if !switch::allows() {
+        if !switch::is_allowed() {
             return Err("the administrator of this machine forbids it: /etc/forkless/warm".into());
         }
         if let Some(why) = request::program(plan).and_then(|program| self.set().refusal(program)) {

@@ -2,7 +2,7 @@
 //! alone.
 
 use super::ColdReason;
-use crate::launch::wait::sigchld_discards;
+use crate::launch::wait::is_sigchld_ignored;
 use crate::plan::{Creator, Plan};
 use crate::route::Launcher;
 use forkless_core::plan::{self, Call, OpCode};
@@ -153,7 +153,7 @@ fn suits(plan: &Plan) -> Result<(), ColdReason> {
         (plan.fds.back.is_none(), "descriptors that are handed back"),
         (!plan.fds.exec_pipe, "a pipe that exec closes"),
         (plan.closures.is_empty(), "pre_exec"),
-        (!sigchld_discards(), "the caller ignores SIGCHLD"),
+        (!is_sigchld_ignored(), "the caller ignores SIGCHLD"),
         (plan.head().environment == 0, "the plan is not prepared"),
     ];
     if let Some((_, why)) = conditions.iter().find(|(holds, _)| !holds) {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 const FILE: &str = "/etc/forkless/warm";
 
 /// Whether warm launches are allowed. The file is read once, so a process sees a change after its next start.
-pub(super) fn allows() -> bool {
+pub(super) fn is_allowed() -> bool {
     static ALLOWS: OnceLock<bool> = OnceLock::new();
     *ALLOWS.get_or_init(|| match std::fs::read(FILE) {
         Ok(text) => !is_off(&text),

@@ -75,7 +75,7 @@ impl Template {
         if !program.is_regular() {
             return Err(lasting("the program is no regular file"));
         }
-        if program.changes_ids() || has_capabilities(path) {
+        if program.has_ids() || has_capabilities(path) {
             return Err(lasting("the program gains privileges when it is executed"));
         }
         match check_program(path) {
@@ -89,7 +89,7 @@ impl Template {
         if program.is_young() {
             return Err(Refusal::Now(YOUNG));
         }
-        if !library.may_be_used() {
+        if !library.is_usable() {
             return Err(Refusal::Now("others may replace libforkless_warm.so"));
         }
         let library = &*library.path;
@@ -115,7 +115,7 @@ impl Template {
             (Err(_), None) => return Err(Refusal::Now("the template did not start")),
         };
         helper.limit = Some(ANSWER);
-        if !helper.was_open() {
+        if !helper.is_open() {
             return Err(lasting("the caller may not inspect the template, or kcmp(2) is not available"));
         }
         match examine(helper.pid, &program) {

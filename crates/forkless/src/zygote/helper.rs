@@ -93,8 +93,8 @@ impl Reaper {
 }
 
 /// Whether the calling thread may inspect a process, as far as `kcmp(2)` shows it. A process that has ended may be.
-fn may_inspect(pid: i32) -> bool {
-    !matches!(kernel::shares_memory(pid), Err(errno::EPERM | errno::ENOSYS))
+fn can_inspect(pid: i32) -> bool {
+    !matches!(kernel::has_shared_memory(pid), Err(errno::EPERM | errno::ENOSYS))
 }
 
 /// The part of a helper that launches share. It outlives the helper as long as a handle has a parcel.
@@ -212,7 +212,7 @@ impl Helper {
             namespaces,
             inherited,
             files,
-            is_open: may_inspect(pid),
+            is_open: can_inspect(pid),
             link: Arc::new(link),
             pid,
             child: Mutex::new(Reaper { pidfd: child.pidfd().and_then(|pidfd| FileId::of(&pidfd)), child }),
@@ -224,7 +224,7 @@ impl Helper {
 
     /// Whether the caller could inspect it at its start, so that [`is_closed_now`](Self::is_closed_now) shows a change.
     #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
-    pub(crate) fn was_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
@@ -234,7 +234,7 @@ impl Helper {
     /// Nor may a caller without CAP_SYS_PTRACE while the helper is non-dumpable, because a child of another launch changes
     /// its IDs. That is over in a moment, so it is waited for.
     pub(crate) fn is_closed_now(&self) -> bool {
-        let is_closed = || self.is_open && !may_inspect(self.pid);
+        let is_closed = || self.is_open && !can_inspect(self.pid);
         let asked = Instant::now();
         while is_closed() {
             let closes = lock(&self.closes).is_some_and(|sent| sent.elapsed() < CLOSED);

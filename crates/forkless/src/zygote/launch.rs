@@ -103,7 +103,7 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
             Err(Refused::Error(error) | Refused::Callers(error) | Refused::Late(error)) => return Err(error),
             Err(Refused::Again(Again::Died(how))) => {
                 zygote.discard(&helper, true);
-                if !zygote.restarts() || tries >= TRIES {
+                if !zygote.does_restart() || tries >= TRIES {
                     let pid = helper.pid;
                     return Err(says(format!("the helper (PID {pid}) ended before it made the child: {how}")));
                 }
@@ -206,7 +206,7 @@ pub(crate) fn attempt(
         parcel.sent.adopt.umask = SAME;
     }
     let cpus = parcel.sent.adopt.cpus.get(..parcel.sent.adopt.cpu_words as usize).unwrap_or(&[]);
-    let is_few = !cpus.is_empty() && processor::are_few(cpus);
+    let is_few = !cpus.is_empty() && processor::is_few(cpus);
     parcel.order.kept = helper.keep_near(is_few) as u32;
     parcel.order.calls = if list.is_empty() { 0 } else { size_of_val(arena) as u32 };
     parcel.order.calls_len = list.len() as u32;

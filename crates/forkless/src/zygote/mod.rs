@@ -54,7 +54,7 @@
 use crate::child::Child;
 use crate::launch::pipes::Defaults;
 use crate::launch::run::LaunchForm;
-use crate::launch::wait::sigchld_discards;
+use crate::launch::wait::is_sigchld_ignored;
 use crate::prepared::Prepared;
 use crate::process;
 use crate::start::{Pidfd, Start};
@@ -344,7 +344,7 @@ impl Zygote {
         defaults: Defaults<'_>,
     ) -> io::Result<Child> {
         let plan = prepared.plan();
-        let pidfd = Pidfd::Unless(!matches!(defaults, Defaults::Capture) || sigchld_discards());
+        let pidfd = Pidfd::Unless(!matches!(defaults, Defaults::Capture) || is_sigchld_ignored());
         let request = Request { zygote: self, calls };
         let child = Start { form, defaults, pidfd, cloner: Some(&request), holds: false }.child(plan)?;
         self.launches.fetch_add(1, Ordering::Relaxed);
@@ -411,7 +411,7 @@ impl Zygote {
     }
 
     /// Whether another helper makes the launch when one has ended.
-    pub(crate) fn restarts(&self) -> bool {
+    pub(crate) fn does_restart(&self) -> bool {
         self.options.restart == Restart::Always
     }
 }

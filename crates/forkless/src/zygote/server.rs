@@ -10,7 +10,7 @@ use super::parcel;
 use super::registry::{Registry, read_calls};
 use crate::kernel::{self, Prctl};
 use crate::launch::clone::{CloneArgs, clone};
-use crate::launch::dumpable::sibling_has_left;
+use crate::launch::dumpable::has_sibling_left;
 use crate::launch::probe::is_refusal;
 use crate::launch::stack::{GUARD, Lender, Stack};
 use crate::procfs::OWN_PIDS;
@@ -358,7 +358,7 @@ impl<'a> Server<'a> {
                     // determined that the child has given the memory up, it stays so: then the caller starts another
                     // helper, if it has to inspect this one.
                     let is_closed = vfork && self.is_dumpable && kernel::prctl(Prctl::Dumpable, 0) != Ok(1);
-                    if is_closed && sibling_has_left(cloned.pid) {
+                    if is_closed && has_sibling_left(cloned.pid) {
                         let _ = kernel::prctl(Prctl::SetDumpable, 1);
                     }
                     return Ok(());

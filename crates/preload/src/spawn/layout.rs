@@ -71,7 +71,7 @@ pub(crate) const TCSETPGRP: c_int = 6;
 /// An object of `posix_spawn(3)`.
 pub(crate) trait Object {
     /// Compares the layout. None if libc lacks a function.
-    fn agrees() -> Option<bool>;
+    fn is_known_layout() -> Option<bool>;
 
     /// What is known: 0, 1 or [`UNKNOWN`].
     fn known_result() -> &'static AtomicU8;
@@ -80,9 +80,9 @@ pub(crate) trait Object {
 const UNKNOWN: u8 = 2;
 
 impl Object for Actions {
-    fn agrees() -> Option<bool> {
+    fn is_known_layout() -> Option<bool> {
         // SAFETY: an object of libc's size, initialized by its own function.
-        unsafe { actions_agree() }
+        unsafe { is_layout_of_actions() }
     }
 
     fn known_result() -> &'static AtomicU8 {
@@ -92,9 +92,9 @@ impl Object for Actions {
 }
 
 impl Object for Attributes {
-    fn agrees() -> Option<bool> {
+    fn is_known_layout() -> Option<bool> {
         // SAFETY: an object of libc's size, initialized by its own function.
-        unsafe { attributes_agree() }
+        unsafe { is_layout_of_attributes() }
     }
 
     fn known_result() -> &'static AtomicU8 {
@@ -111,7 +111,7 @@ pub(crate) fn is_known<T: Object>(object: *const T) -> bool {
     }
     let mut answer = T::known_result().load(Ordering::Relaxed);
     if answer == UNKNOWN {
-        answer = T::agrees().unwrap_or(false) as u8;
+        answer = T::is_known_layout().unwrap_or(false) as u8;
         T::known_result().store(answer, Ordering::Relaxed);
     }
     answer == 1
@@ -121,7 +121,7 @@ pub(crate) fn is_known<T: Object>(object: *const T) -> bool {
 ///
 /// # Safety
 /// None beyond what each call requires.
-unsafe fn actions_agree() -> Option<bool> {
+unsafe fn is_layout_of_actions() -> Option<bool> {
     // SAFETY: all zeroes is a valid value, and libc initialises it.
     unsafe {
         let mut actions: Actions = zeroed();
@@ -178,7 +178,7 @@ unsafe fn actions_agree() -> Option<bool> {
 ///
 /// # Safety
 /// None beyond what each call requires.
-unsafe fn attributes_agree() -> Option<bool> {
+unsafe fn is_layout_of_attributes() -> Option<bool> {
     // SAFETY: all zeroes is a valid value, and libc initialises it.
     unsafe {
         let mut attributes: Attributes = zeroed();

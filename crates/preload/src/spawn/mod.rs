@@ -132,7 +132,7 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<SpawnAnswer, Aside> {
     }
     // SAFETY: the caller's contract.
     let (actions, request) = unsafe { (actions(call.actions)?, Request::of(call.attributes)?) };
-    if actions.iter().any(inherit::opens_procfs) {
+    if actions.iter().any(inherit::is_open_of_procfs) {
         return Err(IN_PROCFS);
     }
     // SAFETY: the caller's contract.
@@ -147,7 +147,7 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<SpawnAnswer, Aside> {
         if let Some(flat) = Flat::of(&actions, &settings.inherit).filter(|_| !by_number) {
             let launched = launch(call, &words, (&request, mask), Descriptors::Flat(flat));
             // Otherwise the whole table is copied, and the steps determine whether this is an error.
-            if !misses_descriptor(&launched, &actions) {
+            if !is_descriptor_missing(&launched, &actions) {
                 return Ok(launched);
             }
         }
@@ -187,7 +187,7 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<SpawnAnswer, Aside> {
 /// Whether the launch failed because of a missing descriptor, or maybe because of a link such as /dev/fd/N to a number
 /// that the child's private table does not have. A second attempt must not fail because of a file that the first has
 /// created.
-fn misses_descriptor(launched: &io::Result<Child>, actions: &[FileAction]) -> bool {
+fn is_descriptor_missing(launched: &io::Result<Child>, actions: &[FileAction]) -> bool {
     let makes_it = |action: &FileAction| matches!(action, FileAction::Open { flags, .. } if flags & libc::O_EXCL != 0);
     launched.as_ref().err().and_then(Error::of).is_some_and(|detail| match (detail.step(), detail.errno()) {
         (Step::PassFd, _) => true,

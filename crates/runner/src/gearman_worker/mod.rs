@@ -171,7 +171,7 @@ fn deliver(queue: &Queue) -> bool {
             return true;
         }
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || queue.ends_now() {
+        if left.is_zero() || queue.is_ending() {
             return false;
         }
         // A second signal is looked for from time to time.

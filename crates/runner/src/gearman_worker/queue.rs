@@ -129,7 +129,7 @@ impl Queue {
         self.state.borrow_mut().pump();
     }
 
-    pub(super) fn ends_now(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.state.borrow().worker.ends_now.load(Ordering::SeqCst)
     }
 

@@ -13,7 +13,7 @@ pub(super) fn record_ends(text: &[u8], mut is_quoted: bool) -> impl Iterator<Ite
 }
 
 /// Whether the number of quotes in a text is odd.
-pub(super) fn toggles(text: &[u8]) -> bool {
+pub(super) fn has_odd_quotes(text: &[u8]) -> bool {
     memchr::memchr_iter(b'"', text).count() % 2 == 1
 }
 
@@ -22,7 +22,7 @@ pub(super) fn toggles(text: &[u8]) -> bool {
 /// # Errors
 /// A quote is not closed.
 pub(super) fn fields(record: &[u8], separator: u8) -> io::Result<Row> {
-    if toggles(record) {
+    if has_odd_quotes(record) {
         let text = String::from_utf8_lossy(record).into_owned();
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("--csv: a quote is not closed: {text}")));
     }

@@ -193,7 +193,7 @@ pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
         return Err("--gearman and --slurm exclude each other: leave one out".to_owned());
     }
     let local = [
-        (given.reads_blocks(), "--pipe"),
+        (given.has_blocks(), "--pipe"),
         (given.workdir.is_some(), "--workdir"),
         (given.nice.is_some(), "--nice"),
         (given.linger.is_some(), "--linger"),

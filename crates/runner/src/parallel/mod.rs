@@ -78,7 +78,7 @@ pub fn main(options: &mut ParallelOptions, is_sem: bool) -> ExitCode {
     options.return_words();
     let answer = match &options.refused.0 {
         Some(words) => Err(words.clone()),
-        None if options.uses_semaphore() => semaphore::run(options),
+        None if options.has_semaphore() => semaphore::run(options),
         None => run(options),
     };
     match answer {

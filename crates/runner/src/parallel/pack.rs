@@ -85,7 +85,7 @@ impl RowPacker {
                 return Ok(Pull::Item(self.finish()));
             }
             self.rows.push(row);
-            if !self.fits(template, numbers)? {
+            if !self.add(template, numbers)? {
                 self.next = self.rows.pop();
                 return Ok(Pull::Item(self.finish()));
             }
@@ -93,7 +93,7 @@ impl RowPacker {
     }
 
     /// Whether the last row fits beside the others.
-    fn fits(&mut self, template: &Template, numbers: Numbers) -> io::Result<bool> {
+    fn add(&mut self, template: &Template, numbers: Numbers) -> io::Result<bool> {
         if self.limits.rows == 1 && !self.limits.fills && self.limits.length == LONGEST {
             return Ok(true);
         }

@@ -57,7 +57,7 @@ impl Plan {
         }
         let mut options = engine(given, control)?;
         let shard = given.shard.as_deref().map(Shard::parse).transpose()?;
-        let is_pipe = given.reads_blocks();
+        let is_pipe = given.has_blocks();
         let mut asked = Asked::of(given);
         let input = given.tee.then(|| tee_input(given, &mut asked)).transpose()?;
         let mut strings = strings(given)?;
@@ -117,7 +117,7 @@ impl Plan {
             slots: given.slots_file().map(|path| SlotsFile { path, control: control.clone() }),
             ..Report::default()
         };
-        options.tick = report.ticks().then_some(Duration::from_millis(TICK.into()));
+        options.tick = report.is_live().then_some(Duration::from_millis(TICK.into()));
         Ok(Self { options, source, report, sink, log, warm })
     }
 }
@@ -133,12 +133,12 @@ impl ParallelOptions {
     }
 
     /// Whether input is given to jobs as blocks.
-    pub(super) fn reads_blocks(&self) -> bool {
+    pub(super) fn has_blocks(&self) -> bool {
         self.pipe || self.pipe_part || self.cat || self.fifo || self.round_robin || self.tee
     }
 
     /// Whether it is about a semaphore.
-    pub(super) fn uses_semaphore(&self) -> bool {
+    pub(super) fn has_semaphore(&self) -> bool {
         self.semaphore || self.semaphore_name.is_some() || self.fg || self.bg || self.semaphore_timeout.is_some()
     }
 
@@ -395,7 +395,7 @@ fn maker(
     let tag = match (&given.tagstring, given.tag) {
         (Some(text), _) if text.is_empty() => None,
         (Some(text), _) => {
-            let fill = if repeats_words(given) { Fill::Words } else { Fill::Arguments };
+            let fill = if has_repeated_words(given) { Fill::Words } else { Fill::Arguments };
             Some(Template::text_filled(&values::tag(text.as_bytes()), strings, fill)?)
         }
         (None, true) => Some(Template::text(b"{}", &Strings::default())?),
@@ -512,7 +512,7 @@ fn max_lines(given: &ParallelOptions) -> Result<Option<u64>, String> {
 
 /// Whether a word with a replacement string is repeated for each value: by `-X`, which `-N` implies, and `-L` without `-m` and
 /// `--xargs`.
-fn repeats_words(given: &ParallelOptions) -> bool {
+fn has_repeated_words(given: &ParallelOptions) -> bool {
     let by_lines = given.lines.is_some() && !given.multiple && !given.xargs;
     let implied = given.max_replace_args.is_some() || by_lines;
     given.context || implied
@@ -540,7 +540,7 @@ fn limits(given: &ParallelOptions) -> Result<(PackLimits, Fill), String> {
         length: given.max_chars.map_or(longest, |size| (size as usize).min(longest)),
     };
     // Words without a value would vanish.
-    let repeats = repeats_words(given) && !limits.drops_values;
+    let repeats = has_repeated_words(given) && !limits.drops_values;
     Ok((limits, if repeats { Fill::Words } else { Fill::Arguments }))
 }
 
@@ -569,7 +569,7 @@ fn lines(
     };
     let is_relative = halt.is_some_and(|halt| matches!(halt.limit, Limit::Percent(_)));
     let shows_rest = (given.bar || given.eta) && given.total_jobs.is_none();
-    if given.shuf || is_relative || shows_rest || lines.template.needs_total() {
+    if given.shuf || is_relative || shows_rest || lines.template.has_total() {
         lines.read_all(given.shuf).map_err(|error| error.to_string())?;
     }
     Ok(lines)

@@ -4,7 +4,7 @@ use std::io;
 
 use forkless_jobs::{Filled, Input};
 
-use super::csv::{record_ends, toggles};
+use super::csv::{has_odd_quotes, record_ends};
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Records {
                 return Ok(Pull::Item(record));
             }
             if self.is_csv {
-                self.is_quoted ^= toggles(&bytes[self.searched..]);
+                self.is_quoted ^= has_odd_quotes(&bytes[self.searched..]);
             }
             // A delimiter may have begun at the end.
             self.searched = bytes.len().saturating_sub(self.delimiter.len().saturating_sub(1));

@@ -142,7 +142,7 @@ impl Events for Report {
 
 impl Report {
     /// Whether anything is shown while jobs run.
-    pub(super) fn ticks(&self) -> bool {
+    pub(super) fn is_live(&self) -> bool {
         self.bar || self.eta || self.progress.load(Ordering::Relaxed)
     }
 

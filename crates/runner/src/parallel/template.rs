@@ -102,7 +102,7 @@ impl Strings {
     }
 
     /// Whether a line has Perl, which may be spread over several words.
-    fn have_perl(&self, line: &[u8]) -> bool {
+    fn has_perl(&self, line: &[u8]) -> bool {
         let begin = line.windows(2).position(|two| two == b"{=");
         let is_renamed = self.values.iter().any(|(string, _)| string.starts_with(b"{="));
         !is_renamed && begin.is_some_and(|begin| line[begin..].windows(2).any(|two| two == b"=}"))
@@ -278,12 +278,12 @@ impl Template {
         language: Language,
     ) -> Result<Self, String> {
         let mut parsed = words.iter().map(|word| split(word, strings)).collect::<Result<Vec<_>, _>>()?;
-        if strings.have_perl(&words.join(&b' ')) {
+        if strings.has_perl(&words.join(&b' ')) {
             return Err(PERL.to_owned());
         }
         let has_any = parsed.iter().flatten().any(|part| !matches!(part, Part::Text(_)));
         let is_missing = parsed.is_empty();
-        if appends && !has_any && !strings_only_text(words, strings) {
+        if appends && !has_any && !has_text_string(words, strings) {
             parsed.push(vec![Part::of(0, Change::None)]);
         }
         mark_code(&mut parsed, is_missing, quoted);
@@ -334,7 +334,7 @@ impl Template {
     }
 
     /// Whether the line depends on the number of all jobs.
-    pub(super) fn needs_total(&self) -> bool {
+    pub(super) fn has_total(&self) -> bool {
         let mut parts = self.units.iter().flat_map(|unit| &unit.parts);
         parts.any(|part| matches!(part, Part::Total | Part::PaddedSeq))
     }
@@ -567,7 +567,7 @@ fn split(word: &[u8], strings: &Strings) -> Result<Vec<Part>, String> {
 }
 
 /// Whether the command has a string that is replaced by a text: then no argument is added.
-fn strings_only_text(words: &[Vec<u8>], strings: &Strings) -> bool {
+fn has_text_string(words: &[Vec<u8>], strings: &Strings) -> bool {
     const TEXTS: [&[u8]; 5] = [b"{slot}", b"{host}", b"{sshlogin}", b"{hgrp}", b"{agrp}"];
     let has = |word: &[u8], text: &[u8]| word.windows(text.len()).any(|window| window == text);
     strings.plus && words.iter().any(|word| TEXTS.iter().any(|text| has(word, text)))

@@ -57,7 +57,7 @@ pub fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
             break;
         }
         if let Some(long) = bytes.strip_prefix(b"--") {
-            let takes_next = !long.contains(&b'=') && takes_value(long);
+            let takes_next = !long.contains(&b'=') && has_value(long);
             let value = if takes_next { rest.next() } else { None };
             let is_one = value.as_deref() == Some(OsStr::new("1")) || bytes.ends_with(b"=1");
             let name = name_of(long);
@@ -81,7 +81,7 @@ fn name_of(long: &[u8]) -> &[u8] {
 }
 
 /// Whether this long option, perhaps abbreviated, has a value in the next word.
-fn takes_value(long: &[u8]) -> bool {
+fn has_value(long: &[u8]) -> bool {
     !long.is_empty() && LONG_VALUES.iter().any(|name| name.as_bytes().starts_with(long))
 }
 

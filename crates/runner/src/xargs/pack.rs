@@ -215,7 +215,7 @@ impl Packer {
     }
 
     /// Whether the command is to be run. It is printed for that, if it is to be.
-    fn asks(&self, words: &[OsString]) -> io::Result<bool> {
+    fn has_consent(&self, words: &[OsString]) -> io::Result<bool> {
         if !self.around.verbose && !self.around.interactive {
             return Ok(true);
         }
@@ -256,7 +256,7 @@ impl JobSource for Packer {
                 return Ok(Next::Later);
             }
             match (self.ready.pop_front(), self.over) {
-                (Some(words), _) if self.asks(&words)? => return self.job(words, place).map(Next::Job),
+                (Some(words), _) if self.has_consent(&words)? => return self.job(words, place).map(Next::Job),
                 (Some(_), _) => {}
                 (None, Some(Err(why))) => return Err(io::Error::other(why)),
                 (None, _) => return Ok(Next::End),

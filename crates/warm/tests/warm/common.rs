@@ -95,7 +95,7 @@ pub(crate) fn in_own_process(test: &str, work: impl FnOnce()) {
 }
 
 /// Whether the test is to be skipped, because a caller with a seccomp filter launches cold before Linux 5.16.
-pub(crate) fn filters_make_cold() -> bool {
+pub(crate) fn is_cold_with_filter() -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map(|text| text.parse::<u32>().unwrap_or(0));
     let is_old = (numbers.next(), numbers.next()) < (Some(5), Some(16));

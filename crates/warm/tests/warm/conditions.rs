@@ -1,7 +1,7 @@
 //! Launches that must be cold, and why.
 
 use crate::common::{
-    SCENARIO, by_template, command, filters_make_cold, grow_old, in_own_process, is_warm, library, prepared, until,
+    SCENARIO, by_template, command, grow_old, in_own_process, is_cold_with_filter, is_warm, library, prepared, until,
     warm,
 };
 use forkless::{Command, Resource};
@@ -212,7 +212,7 @@ fn filter(call: u32, errno: u16) {
 /// The template has one filter, and the calling thread has one: another.
 #[test]
 fn equally_many_filters_of_two_threads_are_not_taken_for_the_same() {
-    if filters_make_cold() {
+    if is_cold_with_filter() {
         return;
     }
     let test = "conditions::equally_many_filters_of_two_threads_are_not_taken_for_the_same";
@@ -244,7 +244,7 @@ fn equally_many_filters_of_two_threads_are_not_taken_for_the_same() {
 /// again.
 #[test]
 fn a_child_that_was_made_is_not_made_again() {
-    if filters_make_cold() {
+    if is_cold_with_filter() {
         return;
     }
     in_own_process("conditions::a_child_that_was_made_is_not_made_again", || {

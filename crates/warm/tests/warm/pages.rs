@@ -7,7 +7,7 @@ use std::path::Path;
 const LAUNCHES: usize = 14;
 
 /// Whether a template may note the page faults of its children: `perf_event_open(2)`.
-fn may_note() -> bool {
+fn can_note_faults() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let is_permitted =
@@ -17,7 +17,7 @@ fn may_note() -> bool {
 
 #[test]
 fn children_get_the_pages_that_they_use() {
-    if !may_note() {
+    if !can_note_faults() {
         return println!("SKIPPED: the kernel does not let a process note the page faults of others");
     }
     if slow() > 1 {

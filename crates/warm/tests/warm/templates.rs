@@ -584,8 +584,8 @@ fn nothing_of_other_launches_is_in_a_child() {
             .spawn(&command.stdin(Stdio::piped()).stdout(Stdio::piped()).prepare().expect("a plan"))
             .expect("a child");
         assert!(is_warm(&child));
-        let found = memory_contains(child.id(), marker.as_bytes());
-        assert!(memory_contains(child.id(), b"libforkless_warm"), "the memory was not read");
+        let found = is_in_memory(child.id(), marker.as_bytes());
+        assert!(is_in_memory(child.id(), b"libforkless_warm"), "the memory was not read");
         drop(child.stdin.take());
         child.wait().expect("its end");
         assert!(!found, "the arguments of another launch");
@@ -593,7 +593,7 @@ fn nothing_of_other_launches_is_in_a_child() {
 }
 
 /// Whether the readable memory of a process contains these bytes.
-fn memory_contains(pid: u32, bytes: &[u8]) -> bool {
+fn is_in_memory(pid: u32, bytes: &[u8]) -> bool {
     use std::os::unix::fs::FileExt;
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process");
     let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("a process");

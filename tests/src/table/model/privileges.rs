@@ -118,7 +118,7 @@ impl Sets {
     }
 
     /// Would that be more than is permitted now? Then the kernel takes some personalities for dangerous.
-    pub fn would_gain(&self, is_root: bool) -> bool {
+    pub fn can_gain(&self, is_root: bool) -> bool {
         self.at_exec(is_root) & !self.permitted != 0
     }
 

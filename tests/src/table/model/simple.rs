@@ -60,7 +60,7 @@ const CHECKS: &[Check] = &[
             let Some(score) = one.oom_score_adj else { return };
             found.put("oom_score_adj", score);
             found.refuse("oom_score_adj", !(-1000..=1000).contains(&score));
-            let is_filtered = world.any(|one| one.seccomp.is_some());
+            let is_filtered = world.has_any(|one| one.seccomp.is_some());
             let is_roots = world.hides_memory && is_filtered && !world.is_now("uid", 0);
             found.fail("OomScore", is_roots || score < 0 && !world.outer.has(RESOURCE));
         },

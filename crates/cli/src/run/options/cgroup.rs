@@ -81,18 +81,18 @@ impl ControlGroup {
     }
 
     /// Does the program start in another cgroup?
-    pub(crate) fn any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         self.cgroup.is_some() || self.new_cgroup.is_some() || !self.limits().is_empty()
     }
 
     /// Does any option require a new cgroup?
-    pub(crate) fn makes(&self) -> bool {
+    pub(crate) fn has_new(&self) -> bool {
         self.new_cgroup.is_some() || !self.limits().is_empty()
     }
 
     /// Creates the new cgroup, if any option requires one.
     pub(crate) fn make(&self) -> Result<Option<OwnGroup>, Failure> {
-        if !self.makes() {
+        if !self.has_new() {
             return Ok(None);
         }
         let limits = self.limits();

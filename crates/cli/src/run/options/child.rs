@@ -150,7 +150,7 @@ impl ChildOptions {
     pub(crate) fn session_and_group(&self) -> SessionAndGroup {
         match self.process_group {
             _ if self.kill_tree => SessionAndGroup::BelowInit,
-            _ if self.makes_session() || self.pty.is_some() => SessionAndGroup::OwnSession,
+            _ if self.has_session() || self.pty.is_some() => SessionAndGroup::OwnSession,
             Some(0) => SessionAndGroup::OwnGroup,
             Some(group) if group != sys::getpgrp() => SessionAndGroup::OtherGroup,
             _ => SessionAndGroup::Beside,
@@ -158,7 +158,7 @@ impl ChildOptions {
     }
 
     /// Is the program to have the terminal of forkless?
-    pub(crate) fn wants_terminal(&self) -> bool {
+    pub(crate) fn is_in_foreground(&self) -> bool {
         self.foreground && self.session_and_group() != SessionAndGroup::OwnSession
     }
 
@@ -199,7 +199,7 @@ impl ChildOptions {
     }
 
     /// Is a file executed in place of PROGRAM?
-    pub(crate) fn names_file(&self) -> bool {
+    pub(crate) fn has_file(&self) -> bool {
         self.exec_fd.is_some() || self.fexec.is_some()
     }
 
@@ -223,12 +223,12 @@ impl ChildOptions {
     }
 
     /// Does the program lead a new session?
-    pub(crate) fn makes_session(&self) -> bool {
+    pub(crate) fn has_session(&self) -> bool {
         self.setsid || self.ctty
     }
 
     /// Does the child make system calls by their numbers?
-    pub(crate) fn makes_calls(&self) -> bool {
+    pub(crate) fn has_calls(&self) -> bool {
         !self.syscall.is_empty()
     }
 
@@ -246,12 +246,12 @@ impl ChildOptions {
         if let Some(group) = self.process_group {
             command.process_group(group);
         }
-        command.setsid(self.makes_session() || self.kill_tree && self.pty.is_none());
+        command.setsid(self.has_session() || self.kill_tree && self.pty.is_none());
         if self.ctty {
             command.controlling_terminal(0);
         }
         // From the background it would take the terminal from another job.
-        if self.foreground && !(self.wants_terminal() && is_in_background()) {
+        if self.foreground && !(self.is_in_foreground() && is_in_background()) {
             command.foreground(0);
         }
         if let Some(DeathSignal(Some(signal))) = self.pdeathsig {
@@ -268,7 +268,7 @@ impl ChildOptions {
             command.retry_busy(limit);
         }
         // As execvp(3), and so env(1), nice(1) and timeout(1).
-        command.scripts_by_shell(!self.names_file() && self.launcher() != ByName::PosixSpawn);
+        command.scripts_by_shell(!self.has_file() && self.launcher() != ByName::PosixSpawn);
         for step in &self.best_effort {
             command.best_effort(*step);
         }
@@ -294,7 +294,7 @@ fn step(word: &str) -> Result<Step, String> {
     let called =
         |step: &Step| [format!("{step:?}"), step.describe().to_owned()].iter().any(|name| plain(name) == plain(word));
     match steps().find(called) {
-        Some(step) if step.may_fail() => Ok(step),
+        Some(step) if step.can_fail() => Ok(step),
         Some(_) => Err(format!("this step cannot be best effort; use one of {}", step_names().join(", "))),
         None => {
             let near = did_you_mean(word, step_names());
@@ -310,7 +310,7 @@ fn steps() -> impl Iterator<Item = Step> {
 
 /// The names of all steps that may be best effort.
 pub(crate) fn step_names() -> Vec<String> {
-    steps().filter(|step| step.may_fail()).map(|step| kebab(&format!("{step:?}"))).collect()
+    steps().filter(|step| step.can_fail()).map(|step| kebab(&format!("{step:?}"))).collect()
 }
 
 /// `SetGid` as `set-gid`.

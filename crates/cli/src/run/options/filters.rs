@@ -90,7 +90,7 @@ const RIGHTS: ABI = ABI::V6;
 
 impl Filters {
     /// May the filter keep the program from starting, or forkless from reporting that it did not start?
-    pub(crate) fn may_kill(&self) -> bool {
+    pub(crate) fn can_kill(&self) -> bool {
         self.system_call_filter.as_ref().is_some_and(|filter| filter.may_kill)
     }
 
@@ -116,7 +116,7 @@ impl Filters {
     }
 
     /// Is access to files denied?
-    pub(crate) fn denies_files(&self) -> bool {
+    pub(crate) fn has_denied_files(&self) -> bool {
         self.landlock_access.is_some()
     }
 
@@ -221,7 +221,7 @@ fn is_call(name: &str, machine: TargetArch) -> bool {
 fn unknown_call(name: &str, machine: TargetArch) -> String {
     let near = did_you_mean(
         name,
-        syscalls::NAMES.split_whitespace().filter(|known| near_enough(name, known) && is_call(known, machine)),
+        syscalls::NAMES.split_whitespace().filter(|known| is_near(name, known) && is_call(known, machine)),
     );
     let hint = match name.strip_prefix('@') {
         Some(_) => "; groups of systemd such as @system-service are unknown here: list the calls".to_owned(),
@@ -232,7 +232,7 @@ fn unknown_call(name: &str, machine: TargetArch) -> String {
 }
 
 /// Spares a compilation for each name that cannot be meant.
-fn near_enough(name: &str, known: &str) -> bool {
+fn is_near(name: &str, known: &str) -> bool {
     name.len().abs_diff(known.len()) < 4
 }
 

@@ -48,7 +48,7 @@ impl Limits {
     }
 
     /// Could allocating memory fail?
-    pub(crate) fn limits_memory(&self) -> bool {
+    pub(crate) fn has_memory_limit(&self) -> bool {
         self.has(Resource::AddressSpace) || self.has(Resource::Data)
     }
 
@@ -60,7 +60,7 @@ impl Limits {
     }
 
     /// Does the limit of file sizes apply to messages on standard error?
-    pub(crate) fn cuts_messages(&self) -> bool {
+    pub(crate) fn does_cut_messages(&self) -> bool {
         let is_file = || fstat(stderr()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
         self.has(Resource::FileSize) && is_file()
     }

@@ -40,7 +40,7 @@ pub(crate) use limits::amount;
 pub(crate) use on_demand::quick;
 pub(crate) use privileges::open_fd;
 pub(crate) use sandbox::Profile;
-pub(crate) use signals::{note_sigpipe, pipe_was_ignored};
+pub(crate) use signals::{has_ignored_sigpipe, note_sigpipe};
 
 use on_demand::OnDemand;
 
@@ -232,8 +232,8 @@ impl RunOptions {
             self.privileges.apply(command, true)?;
         } else {
             self.identity.apply(command)?;
-            self.privileges.apply(command, self.namespaces.changes_user())?;
-            self.namespaces.apply(command, self.mounts.any())?;
+            self.privileges.apply(command, self.namespaces.is_in_user_namespace())?;
+            self.namespaces.apply(command, self.mounts.has_any())?;
             self.mounts.apply(command)?;
         }
         self.filters.apply(command, self.child.is_best_effort(Step::Landlock))?;
@@ -244,7 +244,7 @@ impl RunOptions {
     }
 
     /// Are there variables before the program?
-    pub(crate) fn assigns(&self) -> bool {
+    pub(crate) fn has_assignments(&self) -> bool {
         self.words.first().is_some_and(|word| parse::split(word, b'=').is_some())
     }
 
@@ -255,13 +255,13 @@ impl RunOptions {
     }
 
     /// Has the program another root, so that its paths are not those of forkless?
-    pub(crate) fn changes_root(&self) -> bool {
-        self.mounts.changes_root() || self.sandbox.sandbox.is_some()
+    pub(crate) fn has_root(&self) -> bool {
+        self.mounts.has_root() || self.sandbox.sandbox.is_some()
     }
 
     /// Does this look like a command line of bwrap(1), whose program would see only what is mounted?
-    pub(crate) fn looks_like_bwrap(&self) -> bool {
-        !self.changes_root() && self.mounts.look_like_a_root(self.namespaces.unshare_all)
+    pub(crate) fn is_like_bwrap(&self) -> bool {
+        !self.has_root() && self.mounts.has_parts_of_a_root(self.namespaces.unshare_all)
     }
 
     /// The seccomp filter of the command line with the option that sets it.
@@ -282,7 +282,7 @@ impl RunOptions {
     }
 
     /// Does an option set this descriptor?
-    pub(crate) fn sets_fd(&self, number: RawFd) -> bool {
+    pub(crate) fn has_fd(&self, number: RawFd) -> bool {
         let stream = match number {
             0 => &self.stdin,
             1 => &self.stdout,
@@ -294,7 +294,7 @@ impl RunOptions {
 
     /// Describes what the program has from its start, for `--explain`. `how`: what creates it.
     pub(crate) fn birth_words(&self, how: &str) -> String {
-        self.namespaces.describe(self.mounts.any(), how) + &self.control_group.describe()
+        self.namespaces.describe(self.mounts.has_any(), how) + &self.control_group.describe()
     }
 }
 

@@ -232,12 +232,12 @@ pub(crate) struct Mounts {
 
 impl Mounts {
     /// Is a mount namespace needed?
-    pub(crate) fn any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         !self.mounts.is_empty() || self.pivot_root.is_some()
     }
 
     /// Are there bind mounts, and with them the parts of a whole system?
-    pub(crate) fn look_like_a_root(&self, is_apart: bool) -> bool {
+    pub(crate) fn has_parts_of_a_root(&self, is_apart: bool) -> bool {
         let any = |is_it: fn(&Mount) -> bool| self.mounts.iter().any(is_it);
         let system = any(|mount| matches!(mount, Mount::Proc(_))) && any(|mount| matches!(mount, Mount::Devices(_)));
         let binds = |mount: &Mount| matches!(mount, Mount::Bind(..) | Mount::ReadOnlyBind(..) | Mount::DeviceBind(..));
@@ -250,7 +250,7 @@ impl Mounts {
     }
 
     /// Has the program another root?
-    pub(crate) fn changes_root(&self) -> bool {
+    pub(crate) fn has_root(&self) -> bool {
         self.pivot_root.is_some() || self.chroot.is_some()
     }
 

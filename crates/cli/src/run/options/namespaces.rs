@@ -102,7 +102,7 @@ impl Namespaces {
     /// `mounts`: some option mounts, which requires a mount namespace.
     pub(crate) fn apply(&self, command: &mut Command, mounts: bool) -> Result<(), Failure> {
         let made = self.made(mounts);
-        if let Some((_, name)) = KINDS.iter().find(|(kind, _)| made.contains(kind) && self.joins(*kind)) {
+        if let Some((_, name)) = KINDS.iter().find(|(kind, _)| made.contains(kind) && self.has_joined(*kind)) {
             let why = if *name == "mount" { ", which options that mount create" } else { "" };
             return Err(Failure::before(format_args!("--join {name}=PATH excludes a new {name} namespace{why}")));
         }
@@ -120,7 +120,7 @@ impl Namespaces {
             command.join(*kind, super::super::failure::open("--join", path)?);
         }
         if let Some(name) = &self.hostname {
-            if !made.contains(&Namespace::Uts) && !self.joins(Namespace::Uts) {
+            if !made.contains(&Namespace::Uts) && !self.has_joined(Namespace::Uts) {
                 let words = "--hostname requires --unshare-uts or --join uts=PATH: it would rename the whole system";
                 return Err(Failure::before(words));
             }
@@ -133,14 +133,14 @@ impl Namespaces {
         self.hostname.as_ref()
     }
 
-    pub(crate) fn joins(&self, kind: Namespace) -> bool {
+    pub(crate) fn has_joined(&self, kind: Namespace) -> bool {
         self.join.iter().any(|join| join.kind == kind)
     }
 
     /// The kinds of namespaces to create.
     fn made(&self, mounts: bool) -> Vec<Namespace> {
         let asked = |kind| match kind {
-            Namespace::User => self.makes_user(),
+            Namespace::User => self.has_new_user_namespace(),
             Namespace::Mount => self.unshare_mount || self.unshare_all || mounts,
             Namespace::Network => self.unshare_net || self.unshare_all,
             Namespace::Pid => self.unshare_pid || self.unshare_all,
@@ -153,26 +153,26 @@ impl Namespaces {
     }
 
     /// Is the program in another user namespace than forkless? It then starts with all capabilities.
-    pub(crate) fn changes_user(&self) -> bool {
-        self.makes_user() || self.joins(Namespace::User)
+    pub(crate) fn is_in_user_namespace(&self) -> bool {
+        self.has_new_user_namespace() || self.has_joined(Namespace::User)
     }
 
     /// Is the program in another PID namespace than forkless?
-    pub(crate) fn changes_pids(&self) -> bool {
-        self.unshare_pid || self.unshare_all || self.joins(Namespace::Pid)
+    pub(crate) fn is_in_pid_namespace(&self) -> bool {
+        self.unshare_pid || self.unshare_all || self.has_joined(Namespace::Pid)
     }
 
     /// Is the program in another time namespace than forkless?
-    pub(crate) fn changes_time(&self) -> bool {
+    pub(crate) fn is_in_time_namespace(&self) -> bool {
         self.unshare_time
     }
 
     /// Does the program need ID maps?
-    pub(crate) fn writes_maps(&self) -> bool {
-        self.makes_user()
+    pub(crate) fn has_maps(&self) -> bool {
+        self.has_new_user_namespace()
     }
 
-    fn makes_user(&self) -> bool {
+    fn has_new_user_namespace(&self) -> bool {
         let maps = self.map_root_user || self.map_current_user;
         maps || self.unshare_user || self.unshare_all || !self.map_users.is_empty() || !self.map_groups.is_empty()
     }
@@ -181,7 +181,7 @@ impl Namespaces {
     fn maps(&self) -> (Vec<[u32; 3]>, Vec<[u32; 3]>) {
         let (mut users, mut groups) = (self.map_users.clone(), self.map_groups.clone());
         // As bwrap(1): without a map, the program would run as the overflow user (nobody).
-        let keep = self.map_current_user || self.makes_user() && users.is_empty() && groups.is_empty();
+        let keep = self.map_current_user || self.has_new_user_namespace() && users.is_empty() && groups.is_empty();
         if self.map_root_user || keep {
             let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             let inside = |id| if self.map_root_user { 0 } else { id };

@@ -192,7 +192,7 @@ mod tests {
     }
 
     /// Parses in all ways. Returns whether a quick way succeeded.
-    fn compared(words: &[&str]) -> bool {
+    fn is_parsed_quickly(words: &[&str]) -> bool {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let raw: Vec<OsString> = words.iter().map(OsString::from).collect();
         let quickly: Vec<_> = [plain::parse(&raw), by_groups(&raw)].into_iter().flatten().collect();
@@ -275,7 +275,7 @@ mod tests {
                 vec![&flag[..flag.len() - 1], "true"],
             ];
             lines.extend(VALUES.iter().step_by(7).map(|value| vec![flag, value, "true"]));
-            quickly += lines.iter().filter(|line| compared(line)).count();
+            quickly += lines.iter().filter(|line| is_parsed_quickly(line)).count();
         }
         assert!(quickly > 3 * OPTIONS.len(), "only {quickly} lines were parsed quickly");
     }
@@ -288,7 +288,7 @@ mod tests {
             // Some pairs of each option; over all options every distance occurs.
             for second in options.iter().skip(index % 19).step_by(19) {
                 let words: Vec<&str> = first.iter().chain(*second).map(String::as_str).chain(["true"]).collect();
-                quickly += usize::from(compared(&words));
+                quickly += usize::from(is_parsed_quickly(&words));
             }
         }
         assert!(quickly > 400, "only {quickly} pairs were parsed quickly");
@@ -304,10 +304,10 @@ mod tests {
             &["", "x"],
             &["=", "x"],
         ] {
-            assert!(compared(words), "{words:?}");
+            assert!(is_parsed_quickly(words), "{words:?}");
         }
         for words in [&[][..], &["--help"], &["-h"], &["--nosuch", "true"], &["-x", "true"], &["--nice"], &["--"]] {
-            assert!(!compared(words), "{words:?}");
+            assert!(!is_parsed_quickly(words), "{words:?}");
         }
     }
 

@@ -59,7 +59,7 @@ impl SignalOptions {
             }
             for signal in numbers(&self.inherit_signal, all) {
                 match signal {
-                    libc::SIGPIPE if !pipe_was_ignored() => command.signal_default(signal),
+                    libc::SIGPIPE if !has_ignored_sigpipe() => command.signal_default(signal),
                     libc::SIGCHLD if ignores_chld => command.signal_ignore(signal),
                     _ => command.signal_inherit(signal),
                 };
@@ -73,7 +73,7 @@ impl SignalOptions {
 }
 
 /// Was SIGPIPE ignored when forkless was started?
-pub(crate) fn pipe_was_ignored() -> bool {
+pub(crate) fn has_ignored_sigpipe() -> bool {
     PIPE_WAS_IGNORED.load(Ordering::Relaxed)
 }
 

@@ -141,7 +141,7 @@ fn it_combines_with_sandboxes_and_kill_tree() -> io::Result<()> {
     };
     let mut command = Command::new("true");
     command.current_dir("/").sandbox(&sandbox);
-    assert!(command.makes_cgroup());
+    assert!(command.has_cgroup());
     assert_eq!(command.prepare()?.steps()[0], "start in a new cgroup, memory.max 1073741824, pids.max 5");
     let error = command.status().unwrap_err();
     assert_eq!(Error::of(&error).map(Error::step), Some(Step::Limits), "{error}");

@@ -318,20 +318,20 @@ impl<'a> CaptureRun<'a> {
             // A child that is killed before exec would be reported as one that failed to start, though it timed out. (An error
             // of this wait comes again when the child is waited for.)
             let executed = !child.is_running() || child.wait_exec_timeout(UNTIL_EXEC).unwrap_or(true);
-            if child.leads_group() && (child.is_running() || signal == SIGKILL) {
+            if child.is_group_leader() && (child.is_running() || signal == SIGKILL) {
                 // The error is ignored: the group may be empty, or have no process that may be signalled, and before Linux 6.9
                 // it cannot be found after its leader was reaped.
                 let _ = child.signal_group(signal);
             }
             // Before exec the child may not lead its group yet, so it is signalled itself too.
-            if !child.leads_group() || !executed || signal == SIGKILL {
+            if !child.is_group_leader() || !executed || signal == SIGKILL {
                 let answer = child.signal(signal);
                 if signal == SIGKILL {
                     told = told.and(answer);
                 }
             }
             if signal != SIGKILL {
-                let _ = if child.leads_group() { child.signal_group(SIGCONT) } else { child.signal(SIGCONT) };
+                let _ = if child.is_group_leader() { child.signal_group(SIGCONT) } else { child.signal(SIGCONT) };
             }
         }
         told

@@ -4,7 +4,7 @@ use crate::child::Child;
 use crate::error::Error;
 use crate::launch::pipes::{DefaultStream, Defaults};
 use crate::launch::run::LaunchForm;
-use crate::launch::wait::sigchld_discards;
+use crate::launch::wait::is_sigchld_ignored;
 use crate::plan::compile::compile;
 use crate::plan::{Plan, PlannedStream};
 use crate::prepared::Prepared;
@@ -251,7 +251,8 @@ impl Capture {
 
     /// Runs a plan.
     pub(crate) fn run(&self, plan: &Arc<Plan>) -> io::Result<Captured> {
-        let Begun { child, drive, files } = self.begin(plan, Pidfd::Unless(self.watches() || sigchld_discards()))?;
+        let Begun { child, drive, files } =
+            self.begin(plan, Pidfd::Unless(self.is_watching() || is_sigchld_ignored()))?;
         let mut children = [child];
         let driven = drive.run(&mut children)?;
         let [mut child] = children;
@@ -283,7 +284,7 @@ impl Capture {
     }
 
     /// Whether the children's ends matter, and not only those of their streams.
-    pub(crate) fn watches(&self) -> bool {
+    pub(crate) fn is_watching(&self) -> bool {
         self.timing.timeout.is_some() || self.timing.linger.is_some() || self.kill_at_limit
     }
 
@@ -305,7 +306,7 @@ impl Capture {
         let input_left = if stdin.is_none() { self.input.as_ref().map_or(0, |input| input.len()) } else { 0 };
         // If the command made standard input a pipe and there is no input, the pipe is closed here.
         let input = stdin.zip(self.input.as_ref()).map(|(stdin, input)| Input::new(stdin, Arc::clone(input)));
-        Drive { readers, input, input_left, timing: self.timing, watches: self.watches() }
+        Drive { readers, input, input_left, timing: self.timing, watches: self.is_watching() }
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     if is_autoreaped(command) {
         check_autoreap(command)?;
     }
-    if command.launcher == Launcher::Fork && command.sandbox.makes(Namespace::Pid) {
+    if command.launcher == Launcher::Fork && command.sandbox.has_new(Namespace::Pid) {
         return refuse(
             "unshare(Namespace::Pid) needs Launcher::Clone: a forked child does not enter the new PID namespace, only \
              its children do",

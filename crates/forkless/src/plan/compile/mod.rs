@@ -130,10 +130,10 @@ fn placement(command: &Command, forks: bool) -> Placement {
         cgroup: sandbox.cgroup.clone().filter(|_| !forks),
         limits: limits(command),
         changes_cgroup: !forks
-            && (sandbox.cgroup.is_some() || sandbox.limits.make.is_some() || setup::writes(&command.setup)),
-        changes_ids: changes_ids(command),
-        names_parent: command.setup.parent_death_signal.is_some() && !sandbox.makes(Namespace::Pid),
-        is_in_other_pids: [Isolation::makes, Isolation::joins].iter().any(|how| how(sandbox, Namespace::Pid)),
+            && (sandbox.cgroup.is_some() || sandbox.limits.make.is_some() || setup::has_write(&command.setup)),
+        changes_ids: has_ids(command),
+        names_parent: command.setup.parent_death_signal.is_some() && !sandbox.has_new(Namespace::Pid),
+        is_in_other_pids: [Isolation::has_new, Isolation::has_joined].iter().any(|how| how(sandbox, Namespace::Pid)),
         is_filtered: sandbox.seccomp.is_some(),
         vfork: command.setup.simple.oom_score_adj.is_some(),
     }
@@ -147,14 +147,14 @@ fn limits(command: &Command) -> Option<GroupLimits> {
 }
 
 /// Whether the child changes its IDs while it still shares the caller's memory.
-fn changes_ids(command: &Command) -> bool {
-    command.setup.changes_ids() || command.setup.calls_for_ids() || sandbox::opens(command).is_some()
+fn has_ids(command: &Command) -> bool {
+    command.setup.has_ids() || command.setup.has_calls_for_ids() || sandbox::opens(command).is_some()
 }
 
 /// Whether the child may be unable to look at its parent, because it is in another user or PID namespace.
 fn is_foreign(command: &Command) -> bool {
     let sandbox = &command.sandbox;
-    [Namespace::User, Namespace::Pid].into_iter().any(|kind| sandbox.makes(kind) || sandbox.joins(kind))
+    [Namespace::User, Namespace::Pid].into_iter().any(|kind| sandbox.has_new(kind) || sandbox.has_joined(kind))
 }
 
 /// The thread that clones the child.
@@ -242,7 +242,7 @@ fn check_setup(command: &Command) -> Result<(), Error> {
     if setup.hand_backs.iter().any(|variable| !variables.contains(variable)) {
         return refuse("hand_back needs a variable from 0 to 14");
     }
-    if let Some(step) = setup.best_effort.iter().filter_map(|&code| Step::of_code(code)).find(|step| !step.may_fail()) {
+    if let Some(step) = setup.best_effort.iter().filter_map(|&code| Step::of_code(code)).find(|step| !step.can_fail()) {
         return refuse(&format!("the step {:?} cannot be best effort", step.describe()));
     }
     Ok(())
@@ -328,7 +328,7 @@ fn ops(command: &Command, arena: &mut Arena, descriptors: &Descriptors, ids: &Id
     if opens == Some(Opens::LessCapable) {
         sandbox::close_memory(&mut steps);
     }
-    sandbox::capabilities_after(&mut steps, ids.leaves_root());
+    sandbox::capabilities_after(&mut steps, ids.is_leaving_root());
     sandbox::landlock(&mut steps, descriptors.ruleset);
     let signals = &command.signals;
     if signals.default & !KILL_AND_STOP != 0 {

@@ -53,12 +53,12 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
     let sandbox = steps.sandbox;
     let mut trees = trees.iter();
     let start = steps.ops.len();
-    let makes_private = sandbox.makes(Namespace::Mount);
+    let makes_private = sandbox.has_new(Namespace::Mount);
     if makes_private {
         make_private(steps);
     }
     for (number, one) in sandbox.mounts.iter().enumerate() {
-        steps.places.binds_later = sandbox.mounts[number + 1..].iter().any(copies);
+        steps.places.binds_later = sandbox.mounts[number + 1..].iter().any(is_copy);
         match one {
             MountStep::Mount(one) => mount(steps, one),
             MountStep::ReadOnlyBind { source, target } => bind_read_only(steps, source, target),
@@ -101,7 +101,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
 /// The working directory may be below a new mount, which hides it: its path is entered again, unless the child leaves it for
 /// another one. `before` the mounts, the child of a zygote enters it in its own mount namespace.
 pub(super) fn enter_again(steps: &mut Steps<'_>, directory: Option<&Path>, before: bool) {
-    let changes = |one: &MountStep| one.attaches() || matches!(one, MountStep::Unmount(_));
+    let changes = |one: &MountStep| one.has_mount() || matches!(one, MountStep::Unmount(_));
     let leaves = directory.is_some_and(Path::is_absolute) || steps.sandbox.pivot_root.is_some();
     let leaves = leaves || steps.setup.chroot.is_some();
     if steps.sandbox.mounts.iter().any(changes) && !leaves {
@@ -118,7 +118,7 @@ fn make_private(steps: &mut Steps<'_>) {
 /// Whether the step would mount something else on the child's root directory. A process does not see a mount on top of that.
 /// `/` may be bound on itself, as bwrap(1) needs it: that changes nothing, or makes it read-only.
 pub(super) fn is_upon_root(places: &Places, one: &MountStep) -> bool {
-    one.attaches() && places.is_top(one.target()) && !bound(one).is_some_and(|source| places.is_top(source))
+    one.has_mount() && places.is_top(one.target()) && !bound(one).is_some_and(|source| places.is_top(source))
 }
 
 /// The source of a bind mount.
@@ -135,7 +135,7 @@ fn bound(one: &MountStep) -> Option<&Path> {
 }
 
 /// Whether the step copies mounts of the caller.
-fn copies(one: &MountStep) -> bool {
+fn is_copy(one: &MountStep) -> bool {
     bound(one).is_some() || matches!(one, MountStep::Devices(_))
 }
 
@@ -178,7 +178,7 @@ fn forget_before(steps: &mut Steps<'_>) {
 /// and moved by descriptors, and everything else is mounted on the working directory.
 fn mount(steps: &mut Steps<'_>, mount: &Mount) {
     let mut data = mount.data.as_deref().map(|text| text.as_bytes().to_owned());
-    if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY) && steps.sandbox.makes(Namespace::User) {
+    if mount.kind.as_deref().is_some_and(|kind| kind == OVERLAY) && steps.sandbox.has_new(Namespace::User) {
         // An overlay in a user namespace stores its attributes under names that the owner may set: overlayfs(5).
         data.get_or_insert_default().extend(b",userxattr");
     }

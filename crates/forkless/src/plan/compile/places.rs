@@ -92,7 +92,7 @@ impl Places {
     /// Records the effect of a step.
     pub(super) fn follow(&mut self, step: &MountStep) {
         let root = self.root(step.target());
-        if step.attaches() {
+        if step.has_mount() {
             self.mounted.push(root);
         } else if matches!(step, MountStep::Unmount(_)) {
             self.mounted.retain(|other| !other.plain.starts_with(&root.plain));
@@ -106,7 +106,7 @@ impl Places {
 
     /// The new root, if a change of mounts does not reach it: it is outside, and none of the `later` steps copies it.
     pub(super) fn misses(&self, step: &MountStep, later: &[MountStep]) -> Option<&Path> {
-        let root = self.new_root.as_ref().filter(|_| step.attaches() || step.restricts())?;
+        let root = self.new_root.as_ref().filter(|_| step.has_mount() || step.has_restriction())?;
         // What links stand for may change until then, so a path is related if it is in one of its two forms.
         let forms = |path: &Path| {
             let path = self.base.join(path);

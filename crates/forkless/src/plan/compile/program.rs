@@ -85,7 +85,7 @@ fn search_path(environment: &EnvironmentChanges) -> OsString {
 fn has_other_files(command: &Command) -> bool {
     let (setup, sandbox) = (&command.setup, &command.sandbox);
     let changes_root = setup.chroot.is_some() || sandbox.pivot_root.is_some();
-    let mounts = !sandbox.mounts.is_empty() || sandbox.joins(Namespace::Mount);
+    let mounts = !sandbox.mounts.is_empty() || sandbox.has_joined(Namespace::Mount);
     // The directory of relative entries, and what the caller's own steps may change.
     let steps = setup.directory_fd.is_some() || !setup.calls.is_empty() || !command.closures.is_empty();
     changes_root || mounts || steps || !command.actions.is_empty()

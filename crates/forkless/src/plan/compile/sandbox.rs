@@ -30,30 +30,30 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
     let refuse = |what: &str| Err(Error::check(&command.program, what));
     let sandbox = &command.sandbox;
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
-    if has_maps && !sandbox.makes(Namespace::User) {
+    if has_maps && !sandbox.has_new(Namespace::User) {
         return refuse("id maps need a new user namespace: unshare(Namespace::User)");
     }
-    if sandbox.joins(Namespace::Time) {
+    if sandbox.has_joined(Namespace::Time) {
         return refuse("a process that shares memory, as the child does, cannot join a time namespace");
     }
-    if sandbox.joins(Namespace::Pid) && command.setup.parent_death_signal.is_some() {
+    if sandbox.has_joined(Namespace::Pid) && command.setup.parent_death_signal.is_some() {
         return refuse(
             "join(Namespace::Pid) and a parent-death signal exclude each other: the thread that clones the child ends",
         );
     }
-    if sandbox.joins.iter().any(|(kind, _)| sandbox.makes(*kind)) {
+    if sandbox.joins.iter().any(|(kind, _)| sandbox.has_new(*kind)) {
         // The child would leave the new namespace for the joined one, and its mounts would change that for the
         // processes in it.
         return refuse("a namespace of one kind can be made or joined, not both");
     }
     let has_mounts = !sandbox.mounts.is_empty() || sandbox.pivot_root.is_some();
-    if has_mounts && !sandbox.makes(Namespace::Mount) {
+    if has_mounts && !sandbox.has_new(Namespace::Mount) {
         return refuse("mounts and pivot_root need a mount namespace of the child's: unshare(Namespace::Mount)");
     }
     if sandbox.pivot_root.is_some() && command.setup.chroot.is_some() {
         return refuse("pivot_root and chroot exclude each other");
     }
-    if sandbox.hostname.is_some() && !sandbox.makes(Namespace::Uts) && !sandbox.joins(Namespace::Uts) {
+    if sandbox.hostname.is_some() && !sandbox.has_new(Namespace::Uts) && !sandbox.has_joined(Namespace::Uts) {
         return refuse("a host name needs a UTS namespace of the child's: unshare(Namespace::Uts)");
     }
     if let Some(bad) = sandbox.limits.bad.values().next() {
@@ -115,7 +115,7 @@ fn check_places(command: &Command) -> Result<(), Error> {
             ));
         }
         // A sandbox makes its own mounts in its root.
-        if sandbox.makes(Namespace::Mount) && sandbox.init.is_none() {
+        if sandbox.has_new(Namespace::Mount) && sandbox.init.is_none() {
             if let Some(root) = places.misses(one, &sandbox.mounts[number + 1..]) {
                 return refuse(format!(
                     "the mount at {:?} has no effect, because it is outside of the new root {root:?}, and no later \
@@ -186,9 +186,9 @@ pub(super) fn opens(command: &Command) -> Option<Opens> {
     let sandbox = &command.sandbox;
     // Every process of the same user may access a caller without capabilities anyway.
     let is_capable = || kernel::capabilities()[1] != 0;
-    let is_born_open = sandbox.makes(Namespace::User) && is_capable();
+    let is_born_open = sandbox.has_new(Namespace::User) && is_capable();
     let has_maps = !sandbox.uid_maps.is_empty() || !sandbox.gid_maps.is_empty();
-    if sandbox.joins(Namespace::User) || is_born_open && (!has_maps || nix::unistd::geteuid().is_root()) {
+    if sandbox.has_joined(Namespace::User) || is_born_open && (!has_maps || nix::unistd::geteuid().is_root()) {
         Some(Opens::AtBirth)
     } else if is_born_open {
         Some(Opens::WithMaps)
@@ -214,7 +214,7 @@ pub(super) fn maps(steps: &mut Steps<'_>) {
 /// The first steps inside new namespaces, with all capabilities over them.
 pub(super) fn surroundings(steps: &mut Steps<'_>) {
     let sandbox = steps.sandbox;
-    if sandbox.makes(Namespace::Time) {
+    if sandbox.has_new(Namespace::Time) {
         // clone3(2) refuses a time namespace for a child that shares memory: copy_namespaces() in kernel/nsproxy.c.
         steps.call(Step::Namespace, "Time", uapi::__NR_unshare, &[Arg::Number(Namespace::Time as u64)]);
     }
@@ -250,7 +250,7 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     }
     // Also for the inheritable set: only permitted capabilities can be added to it.
     let needs_them = sandbox.permitted.is_some() || sandbox.inheritable.is_some() || sandbox.ambient.is_some();
-    if steps.setup.changes_ids() && needs_them {
+    if steps.setup.has_ids() && needs_them {
         let args = [Arg::Number(prctl::PR_SET_KEEPCAPS.into()), Arg::Number(1)];
         steps.call(Step::Capabilities, "(PR_SET_KEEPCAPS)", uapi::__NR_prctl, &args);
     }
@@ -315,7 +315,7 @@ fn capset(steps: &mut Steps<'_>, [effective, permitted, inheritable]: [u64; 3]) 
 
 /// The child's effective, permitted and inheritable capabilities before it changes any.
 fn own(sandbox: &Isolation) -> [u64; 3] {
-    match sandbox.makes(Namespace::User) || sandbox.joins(Namespace::User) {
+    match sandbox.has_new(Namespace::User) || sandbox.has_joined(Namespace::User) {
         // A process that is created in a user namespace, or joins one, has all capabilities in it:
         // set_cred_user_ns().
         true => [known(), known(), 0],

@@ -171,7 +171,7 @@ pub(super) fn oom_score(steps: &mut Steps<'_>) {
 
 /// Whether the command has calls of [`Command::call`] that may write. Such a write may move the child to another
 /// cgroup.
-pub(super) fn writes(setup: &Setup) -> bool {
+pub(super) fn has_write(setup: &Setup) -> bool {
     const WRITES: [u32; 8] = [
         uapi::__NR_write,
         uapi::__NR_writev,
@@ -232,7 +232,7 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    pub(super) fn leaves_root(&self) -> bool {
+    pub(super) fn is_leaving_root(&self) -> bool {
         self.uid.is_some_and(|uid| uid != 0)
     }
 

@@ -130,7 +130,7 @@ pub(crate) trait Confinement: Send + Sync + std::panic::RefUnwindSafe {
     fn confine(&self, command: &Command) -> Result<Command, Error>;
 
     /// Whether each launch makes a cgroup.
-    fn makes_cgroup(&self) -> bool {
+    fn has_cgroup(&self) -> bool {
         false
     }
 }
@@ -233,7 +233,7 @@ impl MountStep {
     }
 
     /// Does the step add a mount at the target?
-    pub(crate) fn attaches(&self) -> bool {
+    pub(crate) fn has_mount(&self) -> bool {
         match self {
             Self::Mount(one) => {
                 one.flags & MS_REMOUNT == 0 && (one.kind.is_some() || one.flags & (MS_BIND | MS_MOVE) != 0)
@@ -254,7 +254,7 @@ impl MountStep {
     }
 
     /// Does the step change or remove a mount at the target?
-    pub(crate) fn restricts(&self) -> bool {
+    pub(crate) fn has_restriction(&self) -> bool {
         match self {
             Self::Mount(one) => one.flags & MS_REMOUNT != 0,
             _ => matches!(self, Self::Attributes { .. } | Self::Unmount(_)),
@@ -1028,11 +1028,11 @@ fn overlay_escaped(path: &Path, is_listed: bool) -> Vec<u8> {
 }
 
 impl Isolation {
-    pub(crate) fn makes(&self, namespace: Namespace) -> bool {
+    pub(crate) fn has_new(&self, namespace: Namespace) -> bool {
         self.unshare & namespace as u64 != 0
     }
 
-    pub(crate) fn joins(&self, namespace: Namespace) -> bool {
+    pub(crate) fn has_joined(&self, namespace: Namespace) -> bool {
         self.joins.iter().any(|(joined, _)| *joined == namespace)
     }
 }

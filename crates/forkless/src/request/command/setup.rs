@@ -531,12 +531,12 @@ const CREDENTIALS: [u32; 12] = [
 
 impl Setup {
     /// Does the child change its ids? Then the kernel makes the memory that it shares with the caller non-dumpable.
-    pub(crate) fn changes_ids(&self) -> bool {
-        self.user.is_some() || self.group.is_some() || self.groups.is_some() || self.simple.changes_ids()
+    pub(crate) fn has_ids(&self) -> bool {
+        self.user.is_some() || self.group.is_some() || self.groups.is_some() || self.simple.has_ids()
     }
 
     /// Does one of the caller's own system calls change them?
-    pub(crate) fn calls_for_ids(&self) -> bool {
+    pub(crate) fn has_calls_for_ids(&self) -> bool {
         self.calls.iter().any(|call| CREDENTIALS.contains(&call.number))
     }
 
@@ -635,12 +635,12 @@ macro_rules! simple {
             }
 
             /// Is the child somebody else by one of them?
-            pub(crate) fn changes_ids(&self) -> bool {
+            pub(crate) fn has_ids(&self) -> bool {
                 [$(verdict!($ids) && self.$name.is_some()),*].contains(&true)
             }
 
             /// Would a shell feel one of them otherwise than the programs that it starts?
-            pub(crate) fn affects_the_shell(&self) -> bool {
+            pub(crate) fn has_effect_on_shell(&self) -> bool {
                 [$(verdict!($shell) && self.$name.is_some()),*].contains(&true)
             }
         }

@@ -135,7 +135,7 @@ impl<'a> Crew<'a> {
     fn turn(&mut self, limit: Duration) {
         self.gather.flush();
         self.steps.iter_mut().for_each(Step::write);
-        let source = self.gather.waits_for().filter(|_| self.input == Offer::Later && self.wants_more());
+        let source = self.gather.waits_for().filter(|_| self.input == Offer::Later && self.has_room());
         let mut ready = vec![PollFd::new(&self.gather, PollFlags::IN)];
         let live = || self.steps.iter().enumerate().filter(|(_, step)| step.work != Work::Over);
         ready.extend(live().map(|(_, step)| PollFd::from_borrowed_fd(step.streams().0, PollFlags::IN)));
@@ -254,8 +254,8 @@ impl<'a> Crew<'a> {
     }
 
     /// Whether each step that takes orders can have more.
-    fn wants_more(&self) -> bool {
-        self.steps.iter().all(|step| step.work != Work::Takes || step.wants_more())
+    fn has_room(&self) -> bool {
+        self.steps.iter().all(|step| step.work != Work::Takes || step.has_room())
     }
 
     /// Gives jobs to the nodes that should have more.
@@ -263,7 +263,7 @@ impl<'a> Crew<'a> {
         if self.steps.len() > 1 {
             self.nodes.inherit();
         }
-        while self.wants_more() && self.gather.flow() == Flow::Continue {
+        while self.has_room() && self.gather.flow() == Flow::Continue {
             let Some(id) = self.nodes.hungry(self.input == Offer::End) else { return };
             let seq = match self.left.pop_front() {
                 Some(seq) => seq,

@@ -52,7 +52,7 @@ pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
     };
     let reasons = [
         (given.gearman.is_some(), "--gearman: leave one out"),
-        (given.reads_blocks(), "--pipe: write the blocks to files, and give the jobs their names"),
+        (given.has_blocks(), "--pipe: write the blocks to files, and give the jobs their names"),
         (given.ungroup || given.line_buffer, "--ungroup and --line-buffer: output comes in whole jobs, in order"),
         (is_tree, "--results with a directory: give a table, such as NAME.csv"),
         (given.shard.is_some(), "--shard, which is another way to use all nodes: leave one out"),

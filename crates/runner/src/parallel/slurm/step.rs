@@ -112,7 +112,7 @@ impl Step {
         (self.answers.as_fd(), out.map(AsFd::as_fd))
     }
 
-    pub(super) fn wants_more(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < BACKLOG
     }
 
