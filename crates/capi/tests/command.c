@@ -339,6 +339,10 @@ static void pre_exec_needs_fork(void) {
     forkless_command_free(command);
     command = shell("echo so");
     EXPECT(0, forkless_command_launcher(command, FORKLESS_LAUNCHER_POSIX_SPAWN));
+#if defined(__GLIBC__) && __GLIBC__ == 2 && __GLIBC_MINOR__ < 34
+    /* Its posix_spawn has no closefrom. */
+    EXPECT(0, forkless_command_inherit_all(command, 1));
+#endif
     expect_output(command, "so\n");
 }
 

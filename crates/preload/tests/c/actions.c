@@ -7,6 +7,10 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
 static unsigned long long state;
 
 static unsigned chance(unsigned below) {

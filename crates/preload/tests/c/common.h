@@ -20,6 +20,17 @@
 
 extern char **environ;
 
+/* What glibc 2.31 does not have fails with the library and without it. */
+#if !__GLIBC_PREREQ(2, 32)
+#define strerrorname_np strerror
+#endif
+#if !__GLIBC_PREREQ(2, 34)
+#define posix_spawn_file_actions_addclosefrom_np(actions, fd) ((void)(actions), (void)(fd), ENOSYS)
+#endif
+#if !__GLIBC_PREREQ(2, 35)
+#define posix_spawn_file_actions_addtcsetpgrp_np(actions, fd) ((void)(actions), (void)(fd), ENOSYS)
+#endif
+
 /* All output goes to a file, so that the tests can change the standard streams. */
 static const char *facts, *report;
 

@@ -71,10 +71,9 @@ fn ed() {
 #[test]
 fn sqlite() {
     let Some(place) = Place::for_programs(&["sqlite3"]) else { return };
-    let input = ".shell uname -s\n.output |sort -r\nselect value from (values (1) as value union values (2) union values (3));\n\
+    let input = ".shell uname -s\n.output '|sort -r'\nselect value from json_each('[1,2,3]');\n\
                  .output\n.shell exit 3\n.import '|seq 5' five\n.mode list\nselect count(*) from five;\n.quit\n";
-    let input = input.replace("(values (1) as value union values (2) union values (3))", "json_each('[1,2,3]')");
-    let place = place.input(Box::leak(input.into_boxed_str()));
+    let place = place.input(input);
     let (seen, log) = place.compare(&["sqlite3", "-batch"]);
     assert!(seen.out.contains("3\n2\n1\n"), "{seen:?}");
     log.has("popen", "sort -r", DIRECT);

@@ -1,5 +1,5 @@
 <?php
-function show($what, $value) { echo $what, ": ", json_encode($value), "\n"; }
+function show($what, $value) { echo $what, ": ", var_export($value, true), "\n"; }
 foreach (["uname -s", "/bin/echo 'a  b' \"c d\"", "echo one; echo two", "printf 'x\\ny' | tr a-z A-Z", "exit 3",
     "nonesuch --x", "/nonesuch", "kill -9 $$", "kill -TERM $$", "cat missing", "ls /nonexistent 2>&1", "cat > written <<X\nhi\nX\n",
     "cat < written", "sed -n '\$p' written", "sh -c 'exit 7'", "A=b sh -c 'echo \$A'", "", "'unclosed"] as $line) {

@@ -45,7 +45,9 @@ static void spawns(void) {
     MUST(pipe(ends) == 0 && posix_spawn_file_actions_init(&actions) == 0 && posix_spawnattr_init(&attributes) == 0);
     MUST(posix_spawn_file_actions_adddup2(&actions, ends[1], 1) == 0);
     MUST(posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0) == 0);
+#if __GLIBC_PREREQ(2, 34)
     MUST(posix_spawn_file_actions_addclosefrom_np(&actions, 3) == 0);
+#endif
     sigemptyset(&none);
     MUST(posix_spawnattr_setsigmask(&attributes, &none) == 0);
     MUST(posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK) == 0);
