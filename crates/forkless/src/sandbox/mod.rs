@@ -2,6 +2,7 @@
 
 mod calls;
 pub mod filter;
+mod hide;
 mod ids;
 mod landlock;
 mod mounts;
@@ -61,6 +62,7 @@ const REFUSES_SIGNALS: u32 = 6;
 pub struct Sandbox {
     mode: SandboxMode,
     places: Vec<(PathBuf, bool)>,
+    hidden: Vec<PathBuf>,
     projects: Vec<PathBuf>,
     network: Network,
     change_attributes: bool,
@@ -140,6 +142,7 @@ impl Sandbox {
         Self {
             mode: SandboxMode::Landlock,
             places: Vec::new(),
+            hidden: Vec::new(),
             projects: Vec::new(),
             network: Network::Refused,
             change_attributes: false,
@@ -190,6 +193,25 @@ impl Sandbox {
         let directory = directory.into();
         self.projects.push(directory.clone());
         self.write(directory)
+    }
+
+    /// Hides a file or directory below what the sandbox shows: opening it fails with EACCES, and nothing is changed or left there.
+    ///
+    /// The path may be a pattern: `*` and `?` stand for any letters of a name, and `**` for any number of directories. A relative pattern is
+    /// looked for below each path of [`read`](Self::read) and [`write`](Self::write). These stay visible themselves, also below a hidden
+    /// directory, whatever the order of the calls. A symbolic link hides the file that it leads to.
+    ///
+    /// What matches is looked up **at each launch**, which costs a walk over these directories for a pattern. Visible is what appears later,
+    /// what is moved during the search, and another hard link. Needs namespaces.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// let sandbox = Sandbox::new().write(".").hide("**/.env").hide("**/*.pem").hide("secrets").prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn hide(&mut self, path: impl Into<PathBuf>) -> &mut Self {
+        self.hidden.push(path.into());
+        self
     }
 
     /// Lets the program change modes, owners and extended attributes of files, and times by path, as `chmod`, `cp -p`, `tar` and the linker
@@ -299,6 +321,9 @@ impl Sandbox {
         if !self.projects.is_empty() {
             return unfit("writable_project needs namespaces: Landlock allows below a directory what it allows for it");
         }
+        if !self.hidden.is_empty() {
+            return unfit("hide needs namespaces: Landlock allows below a directory what it allows for it");
+        }
         if self.strict {
             return unfit("strict needs namespaces: Landlock alone is required in any case");
         }
@@ -402,7 +427,15 @@ impl Sandbox {
             let found = rustix::fs::fstat(&place)?;
             each(&path, &place, *may_write)?;
             let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
-            Ok(GivenPath { path, source, is_directory, may_write: *may_write, file: (found.st_dev, found.st_ino) })
+            let is_hidden = false;
+            Ok(GivenPath {
+                path,
+                source,
+                is_directory,
+                is_hidden,
+                may_write: *may_write,
+                file: (found.st_dev, found.st_ino),
+            })
         };
         let of_project = |project: &PathBuf| OBEYED.map(|name| (project.join(name), false));
         let obeyed = self.projects.iter().flat_map(of_project).filter(|(path, _)| path.symlink_metadata().is_ok());
@@ -412,11 +445,13 @@ impl Sandbox {
 }
 
 /// A file or directory of the sandbox.
+#[derive(Clone)]
 struct GivenPath {
     path: PathBuf,
     /// Without symbolic links.
     source: PathBuf,
     is_directory: bool,
+    is_hidden: bool,
     may_write: bool,
     /// Device and inode.
     file: (u64, u64),

@@ -6,7 +6,7 @@ use super::{GivenPath, Network};
 use crate::error::{Error, reworded};
 use crate::procfs;
 use crate::request::command::{
-    Command, FilePlace, IsolationArg, IsolationCall, MS_BIND, MS_REC, Mount, MountStep, NewFile, OVERLAY,
+    Command, FilePlace, IsolationArg, IsolationCall, MS_BIND, MS_REC, MS_REMOUNT, Mount, MountStep, NewFile, OVERLAY,
     mount_attribute,
 };
 use crate::step::Step;
@@ -98,23 +98,56 @@ pub(super) fn preset(network: Network, is_strict: bool) -> io::Result<Vec<MountS
     Ok(root.sandbox.mounts)
 }
 
-/// The mounts of the places of a sandbox.
+/// The mounts of the places of a sandbox, and those over what is hidden below them.
 pub(super) fn of_places(places: &[GivenPath]) -> io::Result<Vec<MountStep>> {
     let mut root = Command::new("");
     // Directories before what is below them.
     let mut order: Vec<&GivenPath> = places.iter().collect();
     order.sort_by_key(|place| place.path.components().count());
-    let mut pinned = BTreeSet::new();
+    let (mut pinned, mut hidden_file, mut with_places) = (BTreeSet::new(), None, Vec::new());
     for (number, place) in order.iter().enumerate() {
         // The last one that is above it is the nearest.
-        match order[..number].iter().rfind(|other| place.path.starts_with(&other.path)) {
-            Some(above) => pin(&mut root, above, place, &mut pinned)?,
-            None => mount_point(&mut root, &place.path, place.is_directory),
+        let above = order[..number].iter().rfind(|other| place.path.starts_with(&other.path));
+        let has_places = || order.iter().any(|other| !other.is_hidden && other.path.starts_with(&place.path));
+        match above {
+            Some(above) if above.is_hidden && place.is_hidden => continue,
+            Some(above) if !above.is_hidden && (!place.is_hidden || has_places()) => {
+                pin(&mut root, above, place, &mut pinned)?;
+            }
+            _ if place.is_hidden => {}
+            _ => mount_point(&mut root, &place.path, place.is_directory),
         }
-        let read_only = if place.may_write { 0 } else { mount_attribute::READ_ONLY };
-        show(&mut root, &place.source, &place.path, read_only | OF_PLACES);
+        if !place.is_hidden {
+            let read_only = if place.may_write { 0 } else { mount_attribute::READ_ONLY };
+            show(&mut root, &place.source, &place.path, read_only | OF_PLACES);
+        } else if !place.is_directory {
+            hide_file(&mut root, &place.path, &mut hidden_file)?;
+        } else if has_places() {
+            file_system(&mut root, "tmpfs", &place.path, NO_EXEC, "mode=111,size=64k,nr_inodes=1k");
+            with_places.push(&place.path);
+        } else {
+            file_system(&mut root, "tmpfs", &place.path, NO_EXEC | READ_ONLY, "mode=0,size=4k,nr_inodes=1");
+        }
+    }
+    for path in with_places {
+        let flags = MS_REMOUNT | MS_BIND | NO_SUID_NO_DEV | NO_EXEC | READ_ONLY;
+        root.mount(None, below(path), None, flags, None);
     }
     Ok(root.sandbox.mounts)
+}
+
+/// Mounts an empty file that nobody may read: at first a new one, then that one again.
+fn hide_file(root: &mut Command, path: &Path, first: &mut Option<PathBuf>) -> io::Result<()> {
+    let target = below(path);
+    if let Some(first) = first {
+        root.mount(Some(first.as_os_str()), target, None, MS_BIND, None);
+        return Ok(());
+    }
+    *first = Some(target.clone());
+    let data = Arc::new(rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
+    let place = FilePlace::Mounted(mount_attribute::READ_ONLY | mount_attribute::NO_EXEC | OF_PLACES);
+    root.sandbox.mounts.push(MountStep::NewFile(NewFile { data, length: 0, path: target, mode: 0, place }));
+    Ok(())
 }
 
 /// Mounts a new file system at this path of the new root.

@@ -6,7 +6,7 @@
 use super::landlock::{self, LayerAccess, LayerRule};
 use super::mounts::{self, OwnMounts, PLACE, is_shown};
 use super::preset::{COUNTERS, DEVICES, NOBODY};
-use super::{GivenPath, Network, REFUSES_SIGNALS, Sandbox, ids, refused};
+use super::{GivenPath, Network, REFUSES_SIGNALS, Sandbox, hide, ids, refused};
 use crate::Resource;
 use crate::error::{Error, reworded};
 use crate::kernel;
@@ -21,15 +21,16 @@ use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What all launches have in common.
 pub(super) struct NamespaceSandbox {
     mounts: Vec<MountStep>,
-    /// Those of the places.
+    /// Those of the places, if nothing is hidden below them.
     shown: Vec<MountStep>,
+    hidden: Vec<PathBuf>,
     calls: Vec<IsolationCall>,
     /// The version of Landlock, if there is a second layer, and its rules.
     layer: Option<u32>,
@@ -57,6 +58,7 @@ impl NamespaceSandbox {
         Ok(Self {
             mounts: mounts::preset(network, sandbox.strict)?,
             shown: mounts::of_places(places)?,
+            hidden: sandbox.hidden.clone(),
             calls: calls(network),
             layer,
             rules: rules(places),
@@ -122,12 +124,17 @@ impl NamespaceSandbox {
             own.bounding_set(CapabilitySet::EMPTY);
         }
         let made = OwnMounts::of(own, places, self.is_strict)?;
-        let shown = self.shown.iter().map(|step| mounts::of_root(own, step)).collect::<io::Result<Vec<_>>>().map_err(
-            |error| {
-                Error::new(&own.program, Step::Mount, error.raw_os_error().unwrap_or(errno::EINVAL))
-                    .on("of a place of a sandbox")
-            },
-        )?;
+        let of_place = |error: io::Error| {
+            let found = Error::new(&own.program, Step::Mount, error.raw_os_error().unwrap_or(errno::EINVAL));
+            found.on("of a place of a sandbox").note(error.to_string())
+        };
+        let of_launch = match self.hidden.is_empty() {
+            true => Vec::new(),
+            false => hide::look_up(&self.hidden, places).and_then(|all| mounts::of_places(&all)).map_err(of_place)?,
+        };
+        let shown = if self.hidden.is_empty() { &self.shown } else { &of_launch };
+        let shown = shown.iter().map(|step| mounts::of_root(own, step));
+        let shown = shown.collect::<io::Result<Vec<_>>>().map_err(of_place)?;
         own.sandbox.calls = self.calls.iter().cloned().chain(made.calls).collect();
         if let Some(version) = self.layer {
             let is_hidden = |rule: &LayerRule| mounts::is_hidden(&own.sandbox.mounts, &rule.path);

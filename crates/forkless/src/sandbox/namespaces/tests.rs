@@ -133,6 +133,61 @@ fn a_project_may_be_changed_but_not_what_is_obeyed_there_outside() {
     std::fs::remove_dir_all(place).expect("removed");
 }
 
+#[test]
+fn what_is_hidden_cannot_be_opened_and_nothing_is_left_there() {
+    let place = directory("hidden");
+    let project = place.join("inside");
+    for name in ["deep/er", "secrets/public", "other/secrets", "closed"] {
+        std::fs::create_dir_all(project.join(name)).expect("a directory");
+    }
+    let files =
+        [".env", "deep/.env", "deep/er/.env", "deep/file", "secrets/key", "secrets/public/text", "other/secrets/key"];
+    for name in files {
+        std::fs::write(project.join(name), format!("{name}\n")).expect("write");
+    }
+    std::os::unix::fs::symlink("deep/file", project.join("link.pem")).expect("a link");
+    let of_caller = |name: &str| std::fs::read_to_string(project.join(name)).expect("a file");
+    let before: Vec<_> = files.iter().map(|name| of_caller(name)).collect();
+    let everywhere = project.clone();
+    let mut sandbox = Sandbox::new();
+    // In any order: a place below a hidden directory is shown.
+    sandbox.hide(project.join("secrets")).read(project.join("secrets/public")).write(&everywhere);
+    sandbox.hide("**/.env").hide("*.pem").hide("nonesuch").hide("**/nonesuch").hide("/etc/passwd");
+    let Some(sandbox) = prepared(&sandbox) else { return };
+    let line = format!(
+        "cd {}; for one in {} link.pem /etc/passwd; do cat $one 2>&1 | sed 's/.*: //'; done; ls secrets 2>&1 | sed 's/.*: //'; \
+         for one in .env deep/.env link.pem secrets; do echo >> $one; chmod 777 $one; rm -f $one; done; echo > secrets/new; \
+         mv deep moved; cat moved/.env 2>&1 | sed 's/.*: //'; cat moved/er/.env; mv moved deep; ln deep/.env again",
+        project.display(),
+        files.join(" ")
+    );
+    let denied = "Permission denied";
+    let expected = [
+        denied,
+        denied,
+        denied,
+        denied,
+        "No such file or directory",
+        "secrets/public/text",
+        "other/secrets/key",
+        denied,
+        denied,
+        denied,
+        denied,
+    ];
+    assert_eq!(lines_of(&sandbox, &line).lines().collect::<Vec<_>>(), expected);
+    assert_eq!(files.iter().map(|name| of_caller(name)).collect::<Vec<_>>(), before);
+    let left = ["again", "moved", "secrets/new", "nonesuch"].map(|name| project.join(name).exists());
+    assert_eq!(left, [false; 4], "something is left");
+    let error = Sandbox::landlock().hide(".env").prepare().expect_err("Landlock cannot");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    // Looked up at the launch.
+    std::fs::write(project.join("deep/late.pem"), "late").expect("write");
+    std::fs::write(project.join("late.pem"), "late").expect("write");
+    assert_eq!(lines_of(&sandbox, &format!("cd {}; cat late.pem deep/late.pem", project.display())), "late");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
 /// A mount point that is there already may be a file of the host.
 #[test]
 fn files_of_the_host_stay_as_they_are() {
