@@ -35,7 +35,7 @@ struct Parentage {
     gib_us: f64,
 }
 
-/// Prints the figures of each method with a small parent, for all of which `time` is enough, and of fork with a larger one, if
+/// Prints the figures of each method with a small parent, measured in `time` in all, and of fork with a larger parent, if
 /// half of `memory_mib` is enough for that.
 ///
 /// # Errors

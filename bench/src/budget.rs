@@ -41,7 +41,7 @@ impl Budget<'_> {
         Ok(())
     }
 
-    /// Has a signal arrived?
+    /// Whether a signal has arrived.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -57,11 +57,11 @@ impl Budget<'_> {
 
 /// How long one turn of a method lasts.
 pub(crate) struct Goal {
-    /// It lasts at least so long,
+    /// The shortest time of a turn.
     pub(crate) time: Duration,
-    /// and until this many launches have been made;
+    /// The fewest launches of a turn.
     pub(crate) fewest: usize,
-    /// but it ends after this many.
+    /// The most launches: a turn ends after them, even before `time`.
     pub(crate) most: usize,
 }
 

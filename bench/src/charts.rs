@@ -124,7 +124,7 @@ fn panels<R>(metrics: &[Metric<R>], cells: &[(Name, usize, &R)]) -> Vec<Panel> {
     panels
 }
 
-/// The places of ascending values on an axis that is logarithmic, but linear between 0, if that is one of them, and the next value.
+/// The positions of ascending values on an axis that is logarithmic, but linear from 0, if that is a value, to the next.
 fn positions(values: &[u64]) -> Vec<f64> {
     let unit = values.iter().copied().find(|value| *value > 0).unwrap_or(1) as f64;
     let position = |value: f64| if value <= unit { value / unit } else { 1.0 + (value / unit).ln() };

@@ -157,7 +157,7 @@ struct RecordMedian {
     place: (Condition, usize),
     time: &'static str,
     value: Bounded,
-    /// The method that represents the speed of the machine in this place, and its time.
+    /// The method that represents the speed of the machine under this condition, and its time.
     yardstick: Option<(Name, Bounded)>,
     /// The call blocks until the child has ended: both times are the same.
     is_repeated: bool,
@@ -182,7 +182,7 @@ fn medians(report: &Report) -> Vec<RecordMedian> {
     let latency = |row: &AliveRow| Bounded::new(row.latency_p50_us, row.latency_p50_low_us, row.latency_p50_high_us);
     for row in &report.alive {
         let epoll = report.alive.iter().find(|other| other.waiter == "epoll" && other.children == row.children);
-        // Each by the same time of epoll: a machine may slow down CPU time or latency alone.
+        // Each is divided by the same time of epoll: a machine may slow down CPU time or latency alone.
         for (time, of) in [("cpu", cpu as fn(&AliveRow) -> Bounded), ("latency", latency)] {
             let yardstick = epoll.map(|row| (row.waiter, of(row)));
             let (launcher, place, value) = (row.waiter, (Condition::SMALL, row.children), of(row));

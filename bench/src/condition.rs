@@ -42,7 +42,7 @@ pub(crate) struct Condition {
     pub(crate) environment: u64,
     /// Directories of `PATH` before the one with the program; 0: it is launched by its path.
     pub(crate) path_misses: u64,
-    /// The command line of another program, of the part with warm programs; empty: the program of all others.
+    /// The command line of a program of the part with warm programs; empty: the program of all other conditions.
     pub(crate) program: Name,
 }
 
@@ -64,7 +64,7 @@ impl Condition {
         program: "",
     };
 
-    /// Must each method run in a separate process that is started under this condition?
+    /// Whether each method must run in a separate process that is started under this condition.
     pub(crate) fn is_apart(&self) -> bool {
         self.environment > 0 || self.path_misses > 0
     }
@@ -74,18 +74,18 @@ impl Condition {
         self.fds > Self::SMALL.fds || self.mappings > 0
     }
 
-    /// Does the parent have something that not every engine can have?
+    /// Whether the parent has something that not every engine can have.
     pub(crate) fn is_demanding(&self) -> bool {
         self.parent_mib > 0 || self.has_files_or_mappings()
     }
 
-    /// Are system calls counted? Only if their number can differ from the small parent, and the launch is short.
+    /// Whether system calls are counted: only if their number can differ from the small parent's, and the launch is short.
     pub(crate) fn is_countable(&self) -> bool {
         let Self { pipes, output, path_misses, .. } = *self;
         *self == Self { pipes, output, path_misses, ..Self::SMALL } && output <= OUTPUTS[0]
     }
 
-    /// Does the vfork baseline do all that the other methods do?
+    /// Whether the vfork baseline does all that the other methods do.
     pub(crate) fn has_floor(&self) -> bool {
         self.setting == Setting::None && self.tasks == 0
     }

@@ -248,12 +248,12 @@ impl Contestant {
         }
     }
 
-    /// Can it give the child three pipes?
+    /// Whether the method can give the child three pipes.
     pub(crate) fn can_take_pipes(self) -> bool {
         matches!(self, Self::Floor | Self::PosixSpawn | Self::Std | Self::ForklessSpawn | Self::ForklessPrepared)
     }
 
-    /// Does it take part in the thread sweep? The other methods would add no information.
+    /// Whether the method takes part in the thread sweep. The others would add no information.
     pub(crate) fn is_in_crowd(self) -> bool {
         matches!(
             self,
@@ -266,7 +266,7 @@ impl Contestant {
         )
     }
 
-    /// Does it take part if output is captured (`output`), or if not?
+    /// Whether the method takes part if output is captured (`output`), or if none is.
     pub(crate) fn does_capture(self, output: bool) -> bool {
         match self {
             Self::Floor | Self::Std | Self::Tokio | Self::ForklessTokio => true,
@@ -275,7 +275,7 @@ impl Contestant {
         }
     }
 
-    /// Does it launch from tasks?
+    /// Whether the method launches from tasks.
     pub(crate) fn does_await(self) -> bool {
         matches!(
             self,
@@ -283,17 +283,17 @@ impl Contestant {
         )
     }
 
-    /// Does it take part with the programs that may be warm?
+    /// Whether the method takes part with the programs that may be warm.
     pub(crate) fn can_take_programs(self) -> bool {
         matches!(self, Self::Floor | Self::PosixSpawn | Self::ForklessPrepared | Self::ForklessWarm)
     }
 
-    /// Does it take part while other threads cause page faults?
+    /// Whether the method takes part while other threads cause page faults.
     pub(crate) fn can_bear_faults(self) -> bool {
         self.is_in_crowd() || matches!(self, Self::Fork | Self::System | Self::ForklessSpawn | Self::ForklessCSystem)
     }
 
-    /// Does it take part with a search in PATH and with a large environment?
+    /// Whether the method takes part with a search in PATH and with a large environment.
     pub(crate) fn is_apart(self) -> bool {
         let first = [Self::Floor, Self::Fork, Self::PosixSpawn, Self::System, Self::Popen, Self::Std];
         let ours = [Self::ForklessSpawn, Self::ForklessStatus, Self::ForklessPrepared];
@@ -301,7 +301,7 @@ impl Contestant {
         self.is_engine() || first.contains(&self) || ours.contains(&self) || in_c.contains(&self)
     }
 
-    /// Does it run in a separate process?
+    /// Whether the method runs in a separate process.
     pub(crate) fn is_engine(self) -> bool {
         match self {
             Self::Go | Self::Java | Self::Glib | Self::Libuv => true,
@@ -314,13 +314,13 @@ impl Contestant {
         }
     }
 
-    /// Is it this program under the preload library?
+    /// Whether the method is this program under the preload library.
     pub(crate) fn is_preloaded(self) -> bool {
         let functions = [Self::ForklessPreloadPosixSpawn, Self::ForklessPreloadSystem, Self::ForklessPreloadPopen];
         functions.contains(&self) || matches!(self, Self::ForklessPreloadClosefrom | Self::ForklessPreloadStdio)
     }
 
-    /// Does it take part in the sweeps of the parent? Not if it launches as another method of the same language does.
+    /// Whether the method takes part in the sweeps of the parent: not if it launches like another of the same language.
     pub(crate) fn does_grow(self) -> bool {
         let alike = [Self::CPythonAsyncio, Self::PerlBackticks, Self::PerlIpcRun, Self::NodeSpawnSync];
         let in_perl = [Self::ForklessPerlBackticks, Self::ForklessPerlFastSpawn];

@@ -16,7 +16,7 @@ use super::{
     warm,
 };
 
-/// Does the C library of this build support the method?
+/// Whether the C library of this build supports the method.
 pub(crate) fn is_here(contestant: Contestant) -> bool {
     // SAFETY: the function takes no arguments and returns a constant.
     contestant != Contestant::PosixSpawnClosefrom || unsafe { native::bench_has_closefrom() } != 0

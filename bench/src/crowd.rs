@@ -18,7 +18,7 @@ pub(crate) trait Crowd {
     /// Launches or kills children until `count` are alive. Not timed.
     fn resize(&mut self, count: usize) -> Result<()>;
 
-    /// Kills a child and waits for any to end, which must be that one; repeats this.
+    /// Kills a child and waits for any child to end, which must be that one; does this `count` times.
     fn exits(&mut self, count: usize) -> Result<Vec<Exit>>;
 
     /// Memory of the waiting process.
@@ -61,7 +61,7 @@ impl Memory {
     pub(crate) fn own() -> Result<Self> {
         // Return freed memory to the kernel first: reuse of it would not show as growth.
         #[cfg(target_env = "gnu")]
-        // SAFETY: it has no precondition.
+        // SAFETY: malloc_trim(3) has no precondition.
         unsafe {
             libc::malloc_trim(0)
         };
@@ -69,7 +69,7 @@ impl Memory {
     }
 }
 
-/// 0 if glibc is older than 2.33.
+/// Allocated heap memory, in bytes; 0 if glibc is older than 2.33.
 #[cfg(target_env = "gnu")]
 fn heap_in_use() -> u64 {
     // SAFETY: a name that ends in NUL.

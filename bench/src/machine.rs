@@ -30,9 +30,9 @@ pub(crate) struct Machine {
     /// Versions of the selected engines; None if not installed.
     #[serde(deserialize_with = "super::name::names")]
     pub(crate) engines: BTreeMap<Name, Option<String>>,
-    /// Did the bench launch its own program, which only exits?
+    /// Whether the bench launched its own program, which only exits.
     pub(crate) own_target: bool,
-    /// Did launches use clone3? (Records that do not say it were made with it.)
+    /// Whether launches used clone3. (Records without this field were made with it.)
     #[serde(default = "is_true")]
     pub(crate) clone3: bool,
 }

@@ -265,7 +265,7 @@ impl Starter {
     }
 }
 
-/// wait(2) for any.
+/// wait(2) for any child.
 struct WaitAny {
     starter: Starter,
 }
@@ -321,7 +321,7 @@ impl Wait for Epoll {
         let number = usize::try_from(self.events[0].data.u64())?;
         let child = self.children.get_mut(number).and_then(Option::take);
         let (pidfd, pid) = child.context("epoll returned an unknown child")?;
-        // Remove it explicitly: closing is not enough if a forked child has a copy.
+        // Remove the pidfd explicitly: closing is not enough if a forked child has a copy.
         epoll::delete(&self.epoll, &pidfd)?;
         rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED)?
             .context("the child has not ended")?;

@@ -186,7 +186,7 @@ impl BenchOptions {
         Contestant::ALL.into_iter().filter(wanted).collect()
     }
 
-    /// Is the part selected?
+    /// Whether the part is selected.
     pub(crate) fn has_part(&self, part: Part) -> bool {
         let is_handle = matches!(part, Part::Output | Part::Alive | Part::Tokio) && self.only.contains(&Part::Handle);
         // These parts start a separate process for each method, which takes too long for --quick.
@@ -194,7 +194,7 @@ impl BenchOptions {
         self.only.is_empty() && is_usual && part != Part::Warm || self.only.contains(&part) || is_handle
     }
 
-    /// Is any sweep selected? Each starts at the small parent.
+    /// Whether any sweep is selected. Each starts at the small parent.
     pub(crate) fn is_sweep(&self) -> bool {
         let sweeps =
             [Part::Memory, Part::Mappings, Part::Fds, Part::Threads, Part::Faulting, Part::Environment, Part::Path];

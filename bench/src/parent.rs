@@ -45,7 +45,7 @@ impl Parent {
 }
 
 impl Parent {
-    /// Is it also right for another condition?
+    /// Whether these resources are right for another condition, too.
     pub(crate) fn is_for(&self, condition: &Condition) -> bool {
         let Condition { parent_mib, mappings, fds, close_on_exec, faulting, .. } = self.like;
         *condition == Condition { parent_mib, mappings, fds, close_on_exec, faulting, ..*condition }

@@ -134,7 +134,7 @@ impl Progress {
 /// The expected time left, scaled by real over expected time so far.
 fn rest(length: Duration, done: Duration, elapsed: Duration) -> String {
     let left = length.saturating_sub(done).as_secs_f64();
-    // The first moments say little.
+    // At first the ratio is unreliable.
     let is_early = done < length / 20;
     let factor = if is_early { 1.0 } else { elapsed.as_secs_f64() / done.as_secs_f64().max(1e-9) };
     let seconds = (left * factor).ceil();

@@ -21,7 +21,7 @@ pub(crate) struct Property {
     pub(crate) words: fn(u64) -> String,
 }
 
-/// The value, if the condition is that one.
+/// Returns `value` if the condition is `that`.
 fn only(condition: &Condition, that: Condition, value: u64) -> Option<u64> {
     (*condition == that).then_some(value)
 }

@@ -13,7 +13,7 @@ use super::{
     units::figure,
 };
 
-/// What stands around the figures.
+/// The marks around the figures.
 const BEGIN: &str = "<!-- figures: written by `forkless bench report --readme` -->\n";
 const END: &str = "<!-- end of figures -->\n";
 
@@ -27,14 +27,14 @@ const METHODS: [(&str, &str); 6] = [
     ("node-spawn", "Node"),
 ];
 
-/// Ours that stand in the table: the others are in the record.
+/// The methods of forkless in the table: the others are in the record.
 const LAUNCH: &str = "forkless-launch";
 const STATUS: &str = "forkless-status";
 
 /// Writes the figures of a record, whose pictures are in `pictures`, between the marks of the file.
 ///
 /// # Errors
-/// When there are no marks, the pictures are not below the file's directory, or it cannot be written.
+/// If the file has no marks or cannot be written, or the pictures are not below its directory.
 pub(crate) fn update(file: &Path, report: &Report, pictures: &Path) -> Result<()> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let base = fs::canonicalize(file)?;

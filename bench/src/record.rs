@@ -140,7 +140,7 @@ fn grouped(rows: &[Row]) -> Result<(Vec<String>, Vec<Group>)> {
         figures.retain(|name, _| !condition.contains_key(name));
         columns = figures.keys().cloned().collect();
         let values = figures.into_values().collect();
-        // Those of a condition are adjacent.
+        // The rows of a condition are adjacent.
         match groups.last_mut().filter(|group| group.condition == condition) {
             Some(group) => group.methods.push(values),
             None => groups.push(Group { condition, methods: vec![values] }),

@@ -111,12 +111,12 @@ impl Row {
         }
     }
 
-    /// Is it comparable with other methods? Not the baseline, and not a row without all settings.
+    /// Whether the row is compared with other methods: not the baseline, and not a row that lacks settings.
     pub(crate) fn is_rival(&self) -> bool {
         self.launcher != "floor" && self.lacks.is_none()
     }
 
-    /// Is it a method of forkless?
+    /// Whether the row is of a method of forkless.
     pub(crate) fn is_ours(&self) -> bool {
         self.launcher.starts_with("forkless")
     }

@@ -88,7 +88,7 @@ impl Served<'_> {
         Ok("ok".to_owned())
     }
 
-    /// Answers requests until their end.
+    /// Gives this process the resources of a condition, until it ends.
     fn become_like(&mut self, condition: Condition) -> Result<()> {
         self.parents.push(Parent::become_like(&condition)?);
         Ok(())

@@ -82,12 +82,12 @@ impl Stage {
             && !(setting != Setting::None && self.is_narrow(condition))
     }
 
-    /// Is there memory for this many engines of the size of this process?
+    /// Whether the memory is enough for this many engines of the size of this process.
     fn has_room_for(&self, engines: u64, condition: &Condition) -> bool {
         condition.parent_mib.saturating_mul(1 + engines) <= self.memory_mib
     }
 
-    /// Is there memory for one large engine at a time only?
+    /// Whether the memory is enough for only one large engine at a time.
     pub(crate) fn is_narrow(&self, condition: &Condition) -> bool {
         condition.parent_mib > 0 && !self.has_room_for(self.engines.large(), condition)
     }

@@ -58,7 +58,7 @@ pub(crate) fn heading(report: &Report, condition: &Condition) -> Option<String> 
 /// The most important result: with a large parent, if one was measured.
 pub(crate) fn finding(report: &Report) -> Option<String> {
     let large = PROPERTIES[0].conditions(report);
-    // 1 GiB is a common size; beside it only the largest.
+    // 1 GiB is a common size; if it was not measured, the largest.
     let gibibyte = large.iter().find(|condition| condition.parent_mib == 1024);
     heading(report, gibibyte.or(large.last())?)
 }
@@ -126,8 +126,8 @@ impl Loss {
     }
 }
 
-/// The losing methods of these cases: the ratio of the time of a method, and under which condition to what. A ratio up to `noise` is
-/// no loss. `None` if nothing was compared.
+/// The methods that lose in these cases: each is a method, the ratio of its time to another, and what is compared. A ratio
+/// up to `noise` is no loss. `None` if nothing was compared.
 fn losses(cases: Vec<(Name, f64, String)>, noise: f64) -> Option<Vec<Loss>> {
     let mut losses: BTreeMap<Name, Loss> = BTreeMap::new();
     let is_any = !cases.is_empty();

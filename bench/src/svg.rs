@@ -156,7 +156,7 @@ impl Axis {
         Self { low, high, is_rate }
     }
 
-    /// The place of a value, from 0 to 1.
+    /// The position of a value on the axis, from 0 to 1.
     fn part(&self, value: f64) -> f64 {
         let (low, high) = (self.low, self.high);
         if self.is_rate { value / high } else { (value / low).ln() / (high / low).ln() }
@@ -190,7 +190,7 @@ impl Axis {
     }
 }
 
-/// Moves ascending places apart to at least `step`, within the given range as far as it has room.
+/// Moves ascending positions apart to at least `step`, within the given range as far as it has room.
 fn spread(wanted: &[f64], step: f64, (first, last): (f64, f64)) -> Vec<f64> {
     let (mut down, mut up) = (wanted.to_vec(), wanted.to_vec());
     for index in 1..wanted.len() {

@@ -49,7 +49,7 @@ pub(crate) const ALIVE_COLUMNS: [Column<AliveRow>; 13] = [
     ("n", 12, |row| thousands(row.n as u64)),
 ];
 
-/// The title of that table.
+/// The title of the table with [`ALIVE_COLUMNS`].
 pub(crate) const ALIVE_TITLE: &str = "Exit of one of many children: cost for the parent";
 
 fn or_dash(words: Option<String>) -> String {

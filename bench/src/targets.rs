@@ -87,7 +87,7 @@ fn at_home(machine: &Machine) -> Vec<Target> {
     targets
 }
 
-/// The time of a launch must not depend on the parent's memory and open files, with settings and pipes neither.
+/// The time of a launch must not depend on the parent's memory and open files, nor with settings or pipes.
 fn growth(fds: u64) -> Vec<Target> {
     let memory = |ours, setting| {
         let (small, large) = (Condition { setting, ..SMALL }, Condition { setting, parent_mib: 1024, ..SMALL });
@@ -110,7 +110,7 @@ fn growth(fds: u64) -> Vec<Target> {
     targets
 }
 
-/// By the functions of libc, of std and of tokio that forkless replaces.
+/// Relative to the functions of libc, of std and of tokio that forkless replaces.
 fn by_libraries(fds: u64) -> Vec<Target> {
     let [few, much] = OUTPUTS.map(|output| Condition { output, ..SMALL });
     let (tasks, sockets) = (Condition { tasks: TASKS, ..SMALL }, Condition { tasks: TASKS, fds: SOCKETS, ..SMALL });

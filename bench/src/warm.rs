@@ -46,7 +46,7 @@ pub(crate) fn programs() -> impl Iterator<Item = Name> {
 #[derive(Default)]
 pub(crate) struct WarmPrograms {
     all: Vec<(Name, Program, bool)>,
-    /// Why others cannot.
+    /// The programs that cannot be warm, with the reason.
     pub(crate) cold: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl WarmPrograms {
     }
 }
 
-/// Without a limit of launches: a new template would be measured with them.
+/// Without a limit of launches: the start of a new template would be measured, too.
 fn open() -> std::io::Result<Warm> {
     WarmOptions::new().launches(u32::MAX).open()
 }
@@ -111,7 +111,7 @@ impl Warmed {
     /// Starts the template, which is not measured.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the template cannot be started.
     pub(crate) fn new(job: &Job<'_>) -> Result<Self> {
         let warm = open()?;
         let plan = command(job)?.pidfd(false).warm(&warm).prepare().context("not prepared")?;

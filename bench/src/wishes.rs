@@ -39,7 +39,7 @@ pub(crate) struct Wishes {
     pub(crate) map: Option<Map>,
     /// The directory of the cgroup, as a descriptor and as a path.
     pub(crate) cgroup: Option<(OwnedFd, PathBuf)>,
-    /// Limits, no_new_privs and a filter.
+    /// Whether limits, no_new_privs and a filter are set.
     restricted: bool,
     filter: Vec<libc::sock_filter>,
     limits: Vec<CLimit>,
@@ -147,7 +147,7 @@ impl Wishes {
         self.restricted.then(|| (LIMITS.iter().map(|&(_, resource, value)| (resource, value)), filter))
     }
 
-    /// The same for the methods in C; `None` without settings. Points into `self`.
+    /// The values for the methods in C; `None` without settings. Points into `self`.
     pub(crate) fn for_c(&self) -> Option<CWishes> {
         use std::os::fd::AsRawFd;
         if self.features().is_empty() {

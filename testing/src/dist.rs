@@ -1,7 +1,6 @@
 //! Builds and installs the C libraries: `lib/libforkless.so.0`, `libforkless.so`, `libforkless.a`, `include/forkless.h` and
 //! `lib/pkgconfig/forkless.pc` below a prefix, the same of `popen_noshell`, `lib/libforkless_preload.so` and
-//! `lib/forkless/libforkless_warm.so`. Then the command `forkless` with its man pages, completions and licences. `installed` puts them
-//! below the prefix.
+//! `lib/forkless/libforkless_warm.so`. Also the command `forkless` with its man pages, completions and licences.
 //!
 //! rustc builds one static library with everything. Each shared library is linked from it with a version script. Each static
 //! library is rewritten to export only its own names: otherwise two Rust libraries could not be linked into one program.
@@ -54,7 +53,7 @@ impl InstallPlace {
         Ok(Self { prefix: fs::canonicalize(prefix)?, libdir: "lib".into(), destdir: None })
     }
 
-    /// The prefix, as it is written to.
+    /// The directory to which the files of the prefix are written.
     pub fn root(&self) -> PathBuf {
         match &self.destdir {
             None => self.prefix.clone(),
@@ -62,7 +61,7 @@ impl InstallPlace {
         }
     }
 
-    /// The directory below the prefix, as it is written to.
+    /// Makes a directory of the prefix, below [`root`](Self::root), and returns its path.
     fn directory(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
         let directory = self.root().join(name);
         fs::create_dir_all(&directory).with_context(|| format!("{}", directory.display()))?;
@@ -101,7 +100,7 @@ pub fn libraries(place: &InstallPlace, target: &Path, environment: &[(&str, Stri
     Ok(())
 }
 
-/// Runs programs with the new preload library: each way to end, with and without a launch before.
+/// Runs a program with the new preload library: it ends in each of four ways, with and without a launch before.
 fn smoke(library: &Path) -> Result<()> {
     const SOURCE: &str = include_str!("smoke.c");
     let place = library.with_extension("smoke");
@@ -143,7 +142,7 @@ pub fn command(place: &InstallPlace, target: &Path, environment: &[(&str, String
 /// The programs of these packages.
 pub const PROGRAMS: [&str; 2] = ["forkless", "forkless-bench"];
 
-/// Installs the command, built already, with its man pages and completions: `forkless`, and what it asks.
+/// Installs programs that were built already, and the man pages and completions that `forkless` writes.
 ///
 /// # Errors
 /// If the command fails.
@@ -285,7 +284,7 @@ pub fn warm_once(lib: &Path, target: &Path) -> Result<()> {
 fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Result<()> {
     let target = std::path::absolute(target)?;
     let mut build = cargo_build(&target, environment);
-    // A panic would unwind through frames of the program. The library has none, and so needs no unwinder either.
+    // A panic would unwind through frames of the program. The library has no panic, and so needs no unwinder either.
     build.env("CARGO_PROFILE_RELEASE_PANIC", "abort");
     run(build.args(["--package", "forkless-warm"]))?;
     fs::create_dir_all(lib)?;
@@ -300,7 +299,7 @@ fn warm_with(lib: &Path, target: &Path, environment: &[(&str, String)]) -> Resul
     link.arg(target.join("release/libforkless_warm.a"));
     run(link
         .args(["-Wl,--gc-sections,-s,-z,defs,-z,relro,-z,now,-z,nodelete", "-Wl,--as-needed"])
-        // Each child has a copy of each mapping, and one file needs three at least.
+        // A clone copies each mapping, and a library needs at least three.
         .arg("-Wl,-z,noseparate-code")
         .args(SEPARATE))?;
     Ok(fs::rename(new, installed)?)

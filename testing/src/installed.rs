@@ -28,7 +28,7 @@ pub fn install(staged: &InstallPlace, place: &InstallPlace) -> Result<()> {
     let script = from.join(OWN).join(SCRIPT.0);
     fs::write(&script, SCRIPT.1)?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-    // A directory of the prefix itself that did not exist stays: its name is not below the prefix.
+    // The prefix itself is not listed, even if it is made here: the list has only names below the prefix.
     fs::create_dir_all(&to).with_context(|| format!("{}", to.display()))?;
     copy_all(&from, &to, Path::new(""), &mut lines)?;
     lines.insert(format!("{OWN}/{LIST}"));

@@ -22,7 +22,7 @@ fn building() -> MutexGuard<'static, ()> {
 /// The profile of the Python package and the Node package.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// The profile of the tests, with which it shares compiled dependencies.
+    /// The profile of the tests, so that compiled dependencies are shared with them.
     Dev,
     /// The profile of releases.
     Release,
@@ -83,7 +83,7 @@ impl Modules {
         [("forkless-perl-", &self.perl), ("forkless-cpython", &self.python), ("forkless-node-", &self.node)]
     }
 
-    /// Is this a method of a module that was built?
+    /// Whether this is a method of a module that was built.
     pub fn is_required(&self, name: &str) -> bool {
         self.contestants().into_iter().any(|(begin, built)| built.is_ok() && name.starts_with(begin))
     }
@@ -124,7 +124,7 @@ fn before(name: &str, directories: &[PathBuf]) -> Result<OsString> {
 /// Builds bindings/perl in `Forkless` below `place`, with a library from cargo's directory `target`.
 ///
 /// # Errors
-/// What cargo, perl or make say.
+/// If cargo, perl or make fails.
 pub fn perl(place: &Path, target: &Path) -> Result<Built> {
     let _building = building();
     let copy = place.join("Forkless");
@@ -146,10 +146,10 @@ pub fn perl(place: &Path, target: &Path) -> Result<Built> {
     Ok(Ok(copy))
 }
 
-/// Builds bindings/perl in the directory `copy`, which is created again, with the library that is installed below `prefix`.
+/// Builds bindings/perl in the directory `copy`, which is replaced, with the library that is installed below `prefix`.
 ///
 /// # Errors
-/// When a file of the MANIFEST is not there; what perl or make say.
+/// If a file of the MANIFEST is missing, or perl or make fails.
 pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
     let from = dist::root().join("bindings/perl");
     if copy.exists() {
@@ -167,7 +167,7 @@ pub fn perl_with(prefix: &Path, copy: &Path) -> Result<()> {
     run(Command::new("make").current_dir(copy))
 }
 
-/// Can C modules be built for perl? Otherwise the reason.
+/// Whether C modules can be built for perl; the error is the reason why not.
 pub fn has_headers() -> Result<(), String> {
     let headers = "use Config; my $h = \"$Config{archlibexp}/CORE/perl.h\"; print -e $h ? \"\" : $h";
     match Command::new("perl").args(["-MExtUtils::MakeMaker", "-MTest::More", "-e", headers]).output() {
@@ -268,7 +268,7 @@ fn addon(package: &Path, target: &Path, profile: Profile) -> Result<()> {
     Ok(())
 }
 
-/// Is there a Node that the package supports? Otherwise the reason.
+/// Whether a Node that the package supports is installed; the error is the reason why not.
 fn has_node() -> Result<(), String> {
     let script = "const [major, minor] = process.versions.node.split('.').map(Number); \
                   process.exit(major > 18 || (major === 18 && minor >= 17) ? 0 : 1)";
@@ -313,7 +313,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).map(drop).with_context(|| format!("{}", from.display()))
 }
 
-/// Creates the directory; may this user build in it?
+/// Creates the directory; returns whether this user can build in it.
 fn is_ours(place: &Path) -> bool {
     fs::create_dir_all(place).is_ok() && fs::write(place.join("probe"), "").is_ok()
 }

@@ -1,4 +1,4 @@
-//! What is built once in each run of `cargo xtask`.
+//! Records what was built in this run of `cargo xtask`, so that several tests build it once.
 
 use anyhow::Result;
 use std::fs;
@@ -15,12 +15,12 @@ pub static THIS_RUN: LazyLock<String> = LazyLock::new(|| {
     std::env::var(RUN).unwrap_or_else(|_| format!("{}-{now}", std::process::id()))
 });
 
-/// Was it built in this run of `cargo xtask`?
+/// Whether the contents of `place` were built in this run of `cargo xtask`.
 pub fn is_of_this_run(place: &Path) -> bool {
     fs::read_to_string(place.join("run")).is_ok_and(|run| run == *THIS_RUN)
 }
 
-/// Records that it was built in this run.
+/// Records that the contents of `place` were built in this run.
 pub fn done(place: &Path) -> Result<()> {
     Ok(fs::write(place.join("run"), &*THIS_RUN)?)
 }

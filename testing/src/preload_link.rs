@@ -15,7 +15,7 @@ use std::process::Command;
 pub const SEPARATE: [&str; 2] = ["-lpthread", "-ldl"];
 
 /// Functions of libc that the compiler may call by itself, in a child that shares memory too. Such a child must not enter the
-/// loader, so these are looked up at the start. The linker knows the calls of the last one.
+/// loader, so these are looked up at the start. The linker recognizes calls of `__tls_get_addr`.
 const AT_START: [&str; 7] = ["memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen", "__tls_get_addr"];
 
 /// Links `library` from `archive`, with temporary files beside it.
@@ -68,7 +68,7 @@ impl Link<'_> {
 }
 
 /// The version script. On a machine where glibc's functions have other versions than on x86-64, it has the same names without
-/// versions: these stand for each.
+/// versions, which match each version.
 fn version_script(parts: &Path) -> Result<PathBuf> {
     let map = root().join("crates/preload/libforkless_preload.map");
     if cfg!(target_arch = "x86_64") {
@@ -82,7 +82,7 @@ fn version_script(parts: &Path) -> Result<PathBuf> {
     Ok(plain)
 }
 
-/// The functions that the loader would look up at the start, except those of [`AT_START`] and those that may be missing.
+/// The functions that the loader would look up at the start, except those of [`AT_START`] and weak ones.
 fn functions_of_libc(library: &Path) -> Result<BTreeSet<String>> {
     let listed = output(Command::new("readelf").args(["--dyn-syms", "--wide"]).arg(library).env("LC_ALL", "C"))?;
     let names = listed.lines().filter_map(|line| {

@@ -31,7 +31,7 @@ pub fn copy(place: &Path, target: &Path) -> Result<Result<Copy, String>> {
     Ok(Ok(Copy { dist, library: prefix.join("lib/libforkless.so.0") }))
 }
 
-/// Copies the distribution into the directory `dist`, which is created again.
+/// Copies the distribution into the directory `dist`, which is replaced.
 ///
 /// # Errors
 /// If a file that META6.json provides is missing.

@@ -1,4 +1,4 @@
-//! What tests presuppose of the place where they run.
+//! What tests require of the process and of the directory in which they run.
 
 use anyhow::{Result, ensure};
 use std::fs;
@@ -21,10 +21,10 @@ pub extern "C" fn usual() {
         libc::sigemptyset(&raw mut none);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
-    // SAFETY: a number for a number.
+    // SAFETY: umask(2) reads and writes no memory of this process.
     unsafe { libc::umask(0o022) };
     for name in ["LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "POSIXLY_CORRECT", "CDPATH", "PARALLEL"] {
-        // An environment that is as the kernel gave it stays so, because some tests depend on that.
+        // If nothing must change, leave the environment as the kernel laid it out: some tests depend on that.
         if std::env::var_os(name).is_some_and(|value| value != LANGUAGE) {
             // SAFETY: this process has one thread.
             unsafe { std::env::remove_var(name) };
@@ -46,15 +46,15 @@ macro_rules! usual_surroundings {
 /// Fails if a path has a character at which `LD_PRELOAD` (ld.so(8)) or the flags of pkg-config are split.
 ///
 /// # Errors
-/// With the path.
+/// If it has one; the error names the path.
 pub fn check_unsplit(path: &Path) -> Result<()> {
     let is_split = path.as_os_str().as_encoded_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':');
     ensure!(!is_split, "{path:?} has a blank or a colon: LD_PRELOAD, make and pkg-config split it there");
     Ok(())
 }
 
-/// The path of a program as one word of a shell, for scripts that use it without quotes: where it has a blank, in the name of a
-/// directory above the checkout, that is a link to it in the directory for temporary files.
+/// The path of a program as one word of a shell, for scripts that use it without quotes. If a directory above the checkout
+/// has a blank in its name, this is a link to the program in the directory for temporary files.
 ///
 /// # Panics
 /// If the link cannot be made.
@@ -65,7 +65,7 @@ pub fn word(program: &str) -> String {
         return program.to_owned();
     }
     let path = Path::new(program);
-    // SAFETY: it reads a number.
+    // SAFETY: geteuid(2) has no arguments and always succeeds.
     let own = unsafe { libc::geteuid() };
     let sum = program.bytes().fold(5381u64, |sum, byte| sum.wrapping_mul(33) ^ u64::from(byte));
     let directory = std::env::temp_dir().join(format!("forkless-tests-{own}-{sum:x}"));

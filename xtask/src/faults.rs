@@ -43,7 +43,7 @@ pub struct Fault {
 /// A part of a patch in the unified format.
 struct Hunk {
     file: PathBuf,
-    /// The first line, from 0, where it was made.
+    /// The line, from 0, at which the hunk began when the patch was made.
     at: usize,
     /// `' '`, `'-'` or `'+'`, and the line.
     lines: Vec<(char, String)>,
@@ -126,7 +126,7 @@ impl Hunk {
     }
 }
 
-/// The files that the faults change, with all of them.
+/// The contents of the files that the faults change, with all faults applied.
 ///
 /// # Errors
 /// If a patch does not apply, or two change the same line.
@@ -159,15 +159,15 @@ pub fn planted(root: &Path, faults: &[Fault]) -> Result<BTreeMap<PathBuf, String
     Ok(changed)
 }
 
-/// Makes a copy of the tree with all faults, and what selects one of them. What is there and the same keeps its time, so that
-/// cargo does not build it again.
+/// Copies the tree with all faults, and adds the code that selects one of them. An unchanged file of an earlier copy keeps
+/// its modification time, so that cargo does not build it again.
 ///
 /// # Errors
 /// If a patch does not apply, or a file cannot be copied.
 pub fn copy(root: &Path, to: &Path, faults: &[Fault]) -> Result<()> {
     let mut broken = planted(root, faults)?;
     let own = |name: &str| fs::read_to_string(root.join(name)).with_context(|| name.to_owned());
-    // Each name is seen by the crates that depend on this one.
+    // The crates that depend on these find the selector in them.
     let selectors = [
         (
             "crates/core/src/lib.rs",
@@ -183,7 +183,7 @@ pub fn copy(root: &Path, to: &Path, faults: &[Fault]) -> Result<()> {
     let mut list = Command::new("git");
     list.current_dir(root).args(["ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate"]);
     let list = testing::output(&mut list).context("git ls-files")?;
-    // Modules that have moved since the last copy.
+    // Remove modules that have moved since the last copy.
     let mut there = Command::new("find");
     there.arg(to).args(["-name", "*.rs", "-printf", "%P\\n"]);
     let names: BTreeSet<&str> = list.lines().collect();
@@ -200,7 +200,7 @@ pub fn copy(root: &Path, to: &Path, faults: &[Fault]) -> Result<()> {
                 std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
                 continue;
             }
-            // One that was removed since the last commit.
+            // A file that was removed since the last commit.
             None if !from.exists() => {
                 let _ = fs::remove_file(&to);
                 continue;

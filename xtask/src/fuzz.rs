@@ -94,7 +94,7 @@ fn shells(seconds: u64, target: &Path) -> Result<()> {
         let mut fuzz = Command::new(std::path::absolute(target)?.join("release/shellfuzz"));
         fuzz.args(["--seed", &seed, "--executed", "1000000000", "--seconds", &share]);
         if name == "bash" {
-            // busybox is a shell only under the name sh.
+            // bash behaves as a /bin/sh only under the name sh.
             let link = links.join("sh");
             std::fs::create_dir_all(&links)?;
             let _ = std::fs::remove_file(&link);

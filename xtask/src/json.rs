@@ -1,4 +1,4 @@
-//! How records are written: compact, with an entry of a list on each line, so that git shows what has changed.
+//! How records are written: compact, but with each entry of a list on its own line, so that git shows what has changed.
 
 use anyhow::Result;
 use serde::Serialize;

@@ -293,7 +293,7 @@ fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// With the time since the first one.
+/// Prints a heading, with the time since the first one.
 fn heading(name: &str) {
     static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
     println!("== {name} ({} s)", START.elapsed().as_secs());

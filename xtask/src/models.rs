@@ -1,5 +1,5 @@
-//! Checks the models: with spin those of docs/design/models, with loom those of tests/loom. Every property holds, and every
-//! planted error breaks one.
+//! Checks the models: with spin those of docs/design/models, with loom those of tests/loom. Every property must hold, and
+//! every planted error must break one.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -67,7 +67,7 @@ fn with_spin(names: &[String], target: &Path) -> Result<()> {
         ensure!(!plants.is_empty(), "{name} has no planted error");
         searches.extend(std::iter::once(None).chain(plants.into_iter().map(Some)).map(|plant| (name, path, plant)));
     }
-    // Most of the time is gcc's.
+    // In parallel, because gcc takes most of the time.
     for some in searches.chunks(std::thread::available_parallelism().map_or(1, usize::from)) {
         let found: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = some

@@ -59,7 +59,7 @@ enum Verdict {
     Survived,
     /// A test exceeded its time limit or was killed by a signal.
     Hung,
-    /// A test also fails without the fault, or does not exist.
+    /// A test also fails without the fault, or the fault lists no test.
     Unproven,
 }
 
@@ -90,7 +90,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     }
     let begun = Instant::now();
     if options.central {
-        // Those that CI does not try still compile.
+        // The faults that CI does not try must compile, too.
         let mut check = Command::new(cargo());
         check.current_dir(place.join("tree")).args(["check", "--workspace", "--locked", "--target-dir"]);
         testing::run(check.arg(place.join("target")).args(["--features", "forkless/warm"]))?;
@@ -310,7 +310,7 @@ impl FaultRecord {
         self.tried.iter().any(|tried| tried.verdict == Verdict::Caught && tried.faults.contains(name))
     }
 
-    /// Replaces the result of a fault. Those that are not `known` are no longer in the list.
+    /// Replaces the result of a fault, and removes the faults that are not `known`: they no longer exist.
     fn add(&mut self, name: &str, commit: &str, verdict: Verdict, known: &BTreeSet<String>) {
         for tried in &mut self.tried {
             tried.faults.retain(|fault| fault != name && known.contains(fault));

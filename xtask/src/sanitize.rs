@@ -1,7 +1,7 @@
 //! Runs tests under Miri, AddressSanitizer and ThreadSanitizer, with a nightly toolchain and gcc.
 //!
 //! A child shares its caller's memory, and has no state of a sanitizer: what it notes of its stack would be taken for the caller's.
-//! So `forkless-core`, which has all that it runs, is built without the sanitizer.
+//! So `forkless-core`, which has all code that a child runs, is built without the sanitizer.
 
 use crate::count;
 use anyhow::{Context, Result, bail, ensure};
@@ -98,7 +98,7 @@ struct Sanitizer {
     built: PathBuf,
     /// The sanitizer's own library, of the compiler that built the archives.
     runtime: PathBuf,
-    /// For programs.
+    /// Directory of the linked programs.
     place: PathBuf,
 }
 
@@ -179,7 +179,7 @@ impl Sanitizer {
 
     fn must(&self, program: &mut Command) -> Result<()> {
         let shown = format!("{}: {program:?}", self.name);
-        // Leaks are looked for in tests of the C library. Those of streams in programs of the other, which have a directory, are their own.
+        // Leaks are detected only in tests of the C library. Those of the other (with a directory) leak streams themselves.
         let leaks = if program.get_current_dir().is_some() { ":detect_leaks=0" } else { "" };
         program.env("ASAN_OPTIONS", format!("exitcode=77:use_sigaltstack=0{leaks}")).env("TSAN_OPTIONS", "exitcode=77");
         program.env("WARM_LIBRARY", self.place.join("libforkless_warm.so"));

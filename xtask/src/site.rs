@@ -82,7 +82,7 @@ pub fn make(target: &Path) -> Result<PathBuf> {
     Ok(html)
 }
 
-/// Is mdBook of this version there? `make` installs it, which takes minutes.
+/// Whether mdBook of this version is installed. `make` installs it, which takes minutes.
 #[must_use]
 pub fn has_mdbook(target: &Path) -> bool {
     let version = Command::new(target.join("site/tools/bin/mdbook")).arg("--version").output();

@@ -1,5 +1,5 @@
-//! `cargo xtask sizes`: what the repository has grown to, beside the ceilings in sizes.toml. A figure above its ceiling is an error;
-//! one that falls takes its ceiling along, in the same commit.
+//! `cargo xtask sizes`: the size of the repository, beside the ceilings in sizes.toml. A figure above its ceiling is an
+//! error. If a figure falls, lower its ceiling in the same commit.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ const CEILINGS: &str = "xtask/src/sizes.toml";
 pub fn run() -> Result<()> {
     let ceilings: BTreeMap<String, u64> =
         toml::from_str(&fs::read_to_string(root().join(CEILINGS))?).context(CEILINGS)?;
-    // The files of the project are those that git knows: not what was built or written beside them.
+    // The files of the project are those that git lists, not what was built or written beside them.
     let files = match output_of("git", &["ls-files"]) {
         Ok(files) => files,
         Err(error) => {
@@ -72,7 +72,7 @@ fn figures(files: &str) -> Result<BTreeMap<String, u64>> {
     Ok(found)
 }
 
-/// Of a source: those before its module of tests, if it is none of tests as a whole.
+/// The number of lines before a source's module of tests; 0 if the whole source is tests.
 fn lines_of_product(file: &str, text: &str) -> usize {
     let is_of_tests = |part| matches!(part, "tests" | "tests.rs" | "fuzzed" | "benches");
     if file.split('/').any(is_of_tests) {

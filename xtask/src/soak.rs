@@ -25,7 +25,7 @@ pub struct Options {
     record: bool,
 }
 
-/// Builds and runs it.
+/// Builds and runs the soak test.
 ///
 /// # Errors
 /// If cargo or the soak test fails.

@@ -99,7 +99,7 @@ fn one(command: &mut Command) -> Result<Results> {
     let (output, input) = std::io::pipe().context("a pipe")?;
     command.stdout(input.try_clone().context("a pipe")?).stderr(Stdio::from(input));
     let mut child = command.spawn().context("cargo test")?;
-    // The command has the other side of the pipe until then.
+    // Close the command's copies of the pipe's writing end: with them open, the reader would find no end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut reader = Reader::default();
     for line in BufReader::new(output).split(b'\n') {
@@ -144,7 +144,7 @@ impl Reader {
         } else if let Some(test) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
             self.failed.push(test.to_owned());
         } else if let Some(target) = line.strip_prefix("    `-p ").and_then(|rest| rest.strip_suffix('`')) {
-            // Without its package: the whole workspace's features would not be the same.
+            // Without its package: with `-p` the features would not be those of the whole workspace.
             self.results.targets.extend(target.split_once(' ').map(|(_, target)| target.to_owned()));
         } else if self.is_inside {
             self.is_backtrace = (self.is_backtrace || line == "stack backtrace:") && !line.starts_with("note: ");

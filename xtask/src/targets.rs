@@ -1,5 +1,4 @@
-//! Checks the library on targets beside this machine's: with musl, and by its feature `std-fallback` on other systems. And with the
-//! oldest Rust.
+//! Checks the library with musl, on other systems (with its feature `std-fallback`), and with the oldest Rust.
 //!
 //! What is not installed is skipped, with the command that installs it. Nothing here needs a linker or a libc of another system: a
 //! library is only checked there. Linux runs the programs for musl, and those for 32 bits, which get the fallback.
@@ -119,7 +118,7 @@ fn musl(triple: &str, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Is Rust's standard library for this target installed?
+/// Whether Rust's standard library for this target is installed.
 fn has(triple: &str) -> bool {
     let output = Command::new("rustc").args(["--print", "target-libdir", "--target", triple]).output();
     // rustc prints the directory also if it does not exist.

@@ -99,7 +99,7 @@ fn names(tests: &[Test]) -> String {
     names.join(", ")
 }
 
-/// Does the test exist?
+/// Whether the test exists.
 fn exists(root: &Path, Test(package, target, name): &Test) -> Result<bool> {
     let Some(directory) = directory(root, package)? else { return Ok(false) };
     let name = name.rsplit("::").next().unwrap_or(name);

@@ -41,7 +41,7 @@ pub fn released() -> Option<String> {
     output.status.success().then_some(tag)
 }
 
-/// Calls `see` with the file, and with all that begins at each place of the version.
+/// Calls `see` for each occurrence of the version, with its file and the text from the version on.
 fn places(tree: &Path, mut see: impl FnMut(&Path, &str)) -> Result<()> {
     for (name, before) in PLACES {
         let mut found = 0;
@@ -88,7 +88,7 @@ pub fn others(tree: &Path) -> Result<Vec<PathBuf>> {
     Ok(others)
 }
 
-/// Writes another version to all of them.
+/// Writes another version to all files that have it.
 ///
 /// # Errors
 /// If it is no version, if the files do not agree on the present one, or if a file cannot be written.

@@ -106,7 +106,7 @@ const SOURCES: [(&str, &str); 9] = [
     ("async.raku", include_str!("../../background/async.raku")),
 ];
 
-/// How much to measure: one of three numbers.
+/// How much to measure: an index of lists of three values (usual, quick, smoke).
 #[derive(Clone, Copy)]
 struct BackgroundEffort(usize);
 
@@ -150,7 +150,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     session.end()
 }
 
-/// A program that launches COUNT times, prints numbers, and the figures of these. COUNT is what fits into a turn.
+/// A program that launches COUNT times and prints numbers. `figures` gets these divided by COUNT, which fills a turn.
 fn launching<'a>(
     name: &str,
     milliseconds: u64,
@@ -400,7 +400,7 @@ fn curve(curve: &PublishedCurve, session: &mut Session, effort: BackgroundEffort
     Ok(table)
 }
 
-/// Whether raku finds the module that launches so.
+/// Whether raku finds what this method needs.
 fn has_raku_module(way: &str) -> bool {
     does_work("raku", if way == "Forkless" { &["-MForkless::Proc::Async", "-e", "1"] } else { &["-e", "1"] })
 }
@@ -425,7 +425,7 @@ impl RakuProcess {
         Ok(Self { child, input, answers, count })
     }
 
-    /// Makes it launch. The median time in nanoseconds, and the resident size after it in KiB.
+    /// Makes the process launch; returns the median time in nanoseconds, and the resident size after it in KiB.
     fn turn(&mut self) -> Result<(f64, f64)> {
         self.input.as_mut().context("no input")?.write_all(b"go\n")?;
         let (mut times, mut resident) = (Vec::new(), 0.0);
@@ -442,7 +442,7 @@ impl RakuProcess {
 
 impl Drop for RakuProcess {
     fn drop(&mut self) {
-        // It ends with its input.
+        // The process ends with its input.
         self.input.take();
         let _ = self.child.wait();
     }

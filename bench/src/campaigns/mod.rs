@@ -1,5 +1,5 @@
 //! The campaigns: comparisons that are no sweep of one launch. Each is a subcommand, on one harness: `race` lets contestants take
-//! turns, `record` makes tables of their figures, and a `session` has the place, the installation and the programs in C.
+//! turns, `record` makes tables of their figures, and a `session` has the directory, the installation and the programs in C.
 
 mod background;
 mod noshell;

@@ -37,7 +37,7 @@ pub(crate) struct Options {
     original: Option<PathBuf>,
 }
 
-/// What `launches.c` calls them. The first one is the baseline.
+/// The methods, as `launches.c` names them. The first one is the baseline.
 const WAYS: &str = "vfork popen_noshell popen_noshell_compat posix_spawn popen_noshell,posix_spawn popen_noshell_compat,posix_spawn \
                     fork popen_noshell,fork popen_noshell_compat,fork system popen";
 

@@ -16,7 +16,7 @@ pub(crate) struct CampaignContestant<'a> {
     pub(super) name: String,
     /// The contestant by whose figures its own are divided.
     pub(super) beside: Option<String>,
-    /// One of another project: its failures are counted. Those of ours end the race.
+    /// Whether it is of another project, whose failures are counted. Any other failure ends the race.
     is_peer: bool,
     run: Box<dyn FnMut() -> Result<Vec<f64>> + 'a>,
     /// The figures of each round that has not failed.
@@ -35,7 +35,7 @@ impl<'a> CampaignContestant<'a> {
         Self { beside: Some(name.to_string()).filter(|name| *name != self.name), ..self }
     }
 
-    /// Of another project?
+    /// Sets whether the contestant is of another project.
     pub(super) fn peer(self, is_peer: bool) -> Self {
         Self { is_peer, ..self }
     }
@@ -75,7 +75,7 @@ pub(super) fn race(what: &str, rounds: usize, all: &mut [CampaignContestant<'_>]
     Ok(())
 }
 
-/// Who runs first, second and so on: each round begins with the next one, and every second round goes backwards.
+/// The order of the contestants in a round: each round begins with the next one, and every second round goes backwards.
 pub(super) fn order(count: usize, round: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.rotate_left(round % count.max(1));
@@ -85,8 +85,8 @@ pub(super) fn order(count: usize, round: usize) -> Vec<usize> {
     order
 }
 
-/// The CPU time and the page faults of all processes that this one has waited for. Waits for those too that a wrapper has left
-/// behind, if this process is a subreaper.
+/// The CPU time and the page faults of all processes that this one has waited for. Also waits for those that a wrapper has
+/// left behind, if this process is a subreaper.
 pub(super) fn use_of_children() -> Result<(Duration, i64)> {
     while waitpid(None::<Pid>, None).is_ok() {}
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
@@ -94,7 +94,7 @@ pub(super) fn use_of_children() -> Result<(Duration, i64)> {
     Ok((Duration::from_micros(all.iter().sum::<i64>().try_into()?), usage.minor_page_faults()))
 }
 
-/// A value that occurred: the percentile by nearest rank. NaN of nothing.
+/// The percentile by nearest rank, which is one of the values; NaN if there are none.
 pub(super) fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() * percent).div_ceil(100);

@@ -128,7 +128,7 @@ fn is_there(program: &str) -> bool {
     std::env::split_paths(&path).chain(known).any(|directory| directory.join(program).exists())
 }
 
-/// Microseconds for each between `go` and `done`.
+/// Runs a load; returns the microseconds between `go` and `done`, divided by its number.
 fn run((_, count, words): Load, preload: Option<(&Path, &str)>, place: &Path) -> Result<f64> {
     let words = words.split(' ').map(|word| word.replace("COUNT", &count.to_string()));
     let mut command = Command::new("timeout");
@@ -139,7 +139,7 @@ fn run((_, count, words): Load, preload: Option<(&Path, &str)>, place: &Path) ->
     }
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("timeout")?;
     let measured = time(&mut child);
-    // It ends by itself, and within its time.
+    // The program ends by itself, or timeout(1) ends it.
     drop(child.stdin.take());
     let status = child.wait()?;
     let seconds = measured?;

@@ -14,7 +14,7 @@ pub(super) struct Record {
     version: u32,
     campaign: &'static str,
     machine: Machine,
-    /// What else was there, such as versions of the contestants.
+    /// More about the measurement, such as versions of the contestants.
     pub(super) about: Vec<(String, String)>,
     /// What was not measured, and why.
     skipped: Vec<String>,
@@ -56,7 +56,7 @@ impl Figure {
         Self { name: name.to_owned(), at, shown }
     }
 
-    /// The figure at this place of a round, as a median.
+    /// The figure at this index of a round, as a median.
     pub(super) fn plain(at: usize, name: &str) -> Self {
         Self::new(at, name, Shown::Median)
     }

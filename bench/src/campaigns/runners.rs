@@ -72,8 +72,8 @@ impl Effort {
     }
 }
 
-/// The name, the words of the command, and how to see that it is there. `SLOTS`, `JOBS` and `PROGRAM` are replaced; `LIST` becomes
-/// the numbers; a name in brackets is a program that is built here.
+/// The name, the words of the command, and a command that fails if the runner is not installed. `SLOTS`, `JOBS` and
+/// `PROGRAM` are replaced; `LIST` becomes the numbers; a name in brackets is a program that is built here.
 type Runner = (&'static str, &'static str, &'static [&'static str]);
 
 /// The first one, a loop over posix_spawn and waitpid(-1), is the baseline. forkless-jobs is the library, from a small process and
@@ -208,14 +208,14 @@ impl Field {
         Ok(path)
     }
 
-    /// As if called from `shell`.
+    /// Sets the environment as if the command were called from `shell`.
     fn surround<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         // What GNU parallel remembers must not go to the user's directory.
         let memory = self.place.join("gnu-parallel");
         command.env("PARALLEL_HOME", memory).env("PARALLEL_SHELL", &self.shell).env("SHLVL", "1")
     }
 
-    /// Runs it, and checks its exit status and that as many processes were started as it had jobs.
+    /// Runs a runner, and checks its exit status and that it started a process for each job.
     fn run(&self, runner: Runner, program: &Path, slots: usize, jobs: u64) -> Result<Run> {
         let mut measure = Command::new(self.place.join("measure"));
         measure.arg(self.numbers(jobs)?).arg(self.place.join("output")).arg(self.place.join("errors"));
@@ -235,7 +235,7 @@ impl Field {
         Ok(Run { wall: per_job(wall / 1e3), tree: per_job(tree), own: per_job(own), megabytes: kib * 1.024e-3, jobs })
     }
 
-    /// Each job leaves a mark exactly once.
+    /// Checks that each job leaves a mark exactly once.
     fn check(&self, runners: &[Runner], effort: &Effort) -> Result<()> {
         for &runner in runners {
             let (marks, jobs) = (self.place.join("marks"), share(runner, effort.marks));
@@ -350,7 +350,7 @@ fn total_of(report: &str) -> Option<f64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// Does every number from 1 to `jobs` have one line?
+/// Fails unless every number from 1 to `jobs` has one line.
 fn same_numbers(text: &str, jobs: u64, ordered: bool) -> Result<()> {
     let mut numbers: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
     if !ordered {

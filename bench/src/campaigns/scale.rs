@@ -1,7 +1,7 @@
 //! A simulation of many nodes, for docs/scale.md: `forkless bench scale`.
 //!
-//! Two ways to hand jobs out: by one process, which a slot asks when it is free (`forkless parallel --slurm`), or by fixed
-//! parts (`--shard auto`). The process needs a time for each job, which grows with the nodes: each order is copied to all.
+//! Jobs are handed out by one process, which a slot asks when it is free (`forkless parallel --slurm`), or in fixed parts
+//! (`--shard auto`). The process needs a time for each job, which grows with the nodes: each order is copied to all.
 //! No clock and no random device is used: the same input gives the same table.
 
 use std::cmp::Reverse;
@@ -38,7 +38,7 @@ struct Scene {
     jobs_per_slot: usize,
     /// The time of a job.
     job: Time,
-    /// So many of all jobs take a hundred times as long.
+    /// The number of jobs that take a hundred times as long.
     long: usize,
     /// The last tenth of the nodes needs twice the time.
     has_slow_nodes: bool,
@@ -63,7 +63,7 @@ impl Scene {
         all / (self.nodes * self.slots) as Time
     }
 
-    /// Each node takes each n-th job, and its slots the next of them that is left.
+    /// Each node has every n-th job, of which each of its slots takes the next one when it is free.
     fn shards(&self, costs: &Costs) -> Time {
         let of_node = |node: usize| {
             let mut slots: BinaryHeap<Reverse<Time>> = (0..self.slots).map(|_| Reverse(0)).collect();

@@ -77,7 +77,7 @@ impl Session {
         Ok(found)
     }
 
-    /// Writes the files with these names and contents to the place.
+    /// Writes the files with these names and contents to [`place`](Self::place).
     pub(super) fn unpack(&self, files: &[(&str, &str)]) -> Result<()> {
         files.iter().try_for_each(|(name, text)| fs::write(self.place.join(name), text).context((*name).to_owned()))
     }
@@ -107,7 +107,7 @@ impl Session {
 /// What the program writes to standard output.
 ///
 /// # Errors
-/// If it does not run or fails: with what it says.
+/// If the program does not run or fails, with its standard error.
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().with_context(|| name.clone())?;
@@ -128,7 +128,7 @@ pub(super) fn numbers(command: &mut Command) -> Result<Vec<f64>> {
     }
 }
 
-/// Does the command run and exit with 0?
+/// Whether the command runs and exits with 0.
 pub(super) fn does_work(program: &str, words: &[&str]) -> bool {
     output(Command::new(program).args(words)).is_ok()
 }

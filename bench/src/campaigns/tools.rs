@@ -66,7 +66,7 @@ const TOOLS: [&[&str]; 9] = [
     &["sh, test", "sh", "-c", "test -f README && echo y"],
 ];
 
-/// With and without a sandbox.
+/// The call of `--sandboxes`, which is made with and without a sandbox.
 const TRUE: [&[&str]; 1] = [&["true", "true"]];
 
 const SOURCES: [(&str, &str); 3] = [
@@ -99,7 +99,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
             session.record.skip(format!("{title} because of the memory of this machine"));
             continue;
         }
-        // All parents have read the same.
+        // The bytes that a parent reads, which are the same for all.
         let bytes = Cell::new(0.0);
         let contestant = |parent: &'_ ToolParent| {
             let (parent, tree, bytes) = (parent.clone(), &tree, &bytes);
@@ -107,7 +107,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
             CampaignContestant::new(parent.name, move || {
                 let mounts = fs::read("/proc/self/mountinfo")?;
                 let run = parent.run(situation, cycles, tree)?;
-                // Somebody else may have a sandbox just now.
+                // Another program may have a sandbox just now: wait for its end.
                 let begun = Instant::now();
                 while inits() > 0 || mounts != fs::read("/proc/self/mountinfo")? {
                     ensure!(begun.elapsed() < Duration::from_secs(10), "something of a sandbox is left");
@@ -267,7 +267,7 @@ impl ToolParent {
         let [mebibytes, descriptors, slots] = situation;
         command.args(&self.words[1..]).args([slots, cycles, mebibytes, descriptors].map(|number| number.to_string()));
         command.args([&tree.directory, &tree.list]).current_dir(&tree.directory).envs(tree.environment());
-        // cargo sets it for this program. A program is not launched warm with it.
+        // cargo sets this variable, with which no program is launched warm.
         command.env_remove("LD_LIBRARY_PATH");
         ToolRun::read(&output(&mut command)?)
     }

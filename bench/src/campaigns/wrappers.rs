@@ -82,7 +82,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
     let mut session = Session::begin("wrappers", &options.common)?;
     // The init of bwrap outlives bwrap by a moment.
     set_child_subreaper(true)?;
-    // As it is installed.
+    // Stripped, as it is installed.
     let ours = session.place.join("forkless");
     output(std::process::Command::new("strip").arg("-o").arg(&ours).arg(session.forkless()?))?;
     session.unpack(&[("namespaces.c", include_str!("../../c/namespaces.c"))])?;
@@ -143,10 +143,10 @@ fn cgroups() -> PathBuf {
 
 struct Wrapper<'a> {
     words: Vec<&'a str>,
-    /// Of a launch by the library.
+    /// The sandbox of a launch by the library.
     sandbox: Option<std::io::Result<PreparedSandbox>>,
     kills_tree: bool,
-    /// In which each launch makes a cgroup.
+    /// The directory in which each launch makes a cgroup.
     groups: Option<PathBuf>,
     /// The command, the program in C, and the filter.
     files: [&'a Path; 3],

@@ -35,7 +35,7 @@ impl Engines {
     /// System calls of the method, its child and the child's descendants, per launch.
     ///
     /// # Errors
-    /// If it does not launch, or may not be traced.
+    /// If the method does not launch, or may not be traced.
     pub(crate) fn system_calls(&self, contestant: Contestant, job: &Job) -> Result<f64> {
         let [few, many] = LAUNCHES;
         let more = self.traced(contestant, job, many)?.saturating_sub(self.traced(contestant, job, few)?);
@@ -113,7 +113,7 @@ fn seize_all(process: pid_t, unseen: &mut HashSet<pid_t>) -> Result<()> {
         let before = unseen.len();
         let tasks = match fs::read_dir(format!("/proc/{process}/task")) {
             Ok(tasks) => tasks,
-            // It has ended.
+            // The process has ended.
             Err(_) => return Ok(()),
         };
         for task in tasks {
@@ -163,7 +163,7 @@ fn go_on(pid: pid_t, status: c_int) -> Result<bool> {
         _ => ptrace(libc::PTRACE_SYSCALL as c_int, pid, 0),
     };
     match answer {
-        // It was killed meanwhile.
+        // The tracee was killed meanwhile.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(enters),
         answer => answer.map(|_| enters).context("tracing"),
     }

@@ -79,9 +79,9 @@ struct Found {
     source: &'static EngineSource,
     version: String,
     can: Vec<Feature>,
-    /// Does it launch from several threads?
+    /// Whether it launches from several threads.
     has_threads: bool,
-    /// Does it open files and create mappings by itself?
+    /// Whether it opens files and creates mappings by itself.
     has_parent: bool,
     /// The running executable, which may differ from the started one.
     program: PathBuf,
@@ -180,7 +180,7 @@ impl Engines {
         reasons.into_iter().map(|(why, names)| format!("no rows of {}: {why}", names.join(", "))).collect()
     }
 
-    /// Can the method run?
+    /// Whether the method can run.
     pub(crate) fn has(&self, contestant: Contestant) -> bool {
         self.get(contestant).is_some()
     }
@@ -190,7 +190,7 @@ impl Engines {
         self.found.iter().filter(|found| found.source.contestant.does_grow()).count() as u64
     }
 
-    /// Does the method launch from several threads?
+    /// Whether the method launches from several threads.
     pub(crate) fn has_threads(&self, contestant: Contestant) -> bool {
         self.get(contestant).is_some_and(|found| found.has_threads)
     }
@@ -262,7 +262,7 @@ impl Engines {
         };
         let mut words = source.run.iter().map(|text| word(text));
         let mut command = Command::new(words.next().unwrap_or_default());
-        // It passes its descriptors to the children: the standard streams and other inherited ones.
+        // The engine passes its descriptors to its children: the standard streams and other inherited ones.
         command.args(words).args(program).inherit_all(true);
         for (name, value) in source.environment {
             command.env(name, word(value));

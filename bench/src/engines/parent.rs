@@ -99,7 +99,7 @@ impl Engines {
             // This process is under the same condition; the engine must not inherit its files.
             command.inherit_all(false);
             for &number in &self.given {
-                // SAFETY: this process inherited the descriptor to pass it on.
+                // SAFETY: this process has inherited the descriptor, and no code of it owns or closes it.
                 command.fd(unsafe { Stdio::fd(number) }, number);
             }
         }

@@ -17,7 +17,7 @@ pub(super) struct EngineSource {
 }
 
 impl EngineSource {
-    /// Is it this program under the preload library?
+    /// Whether the engine is this program under the preload library.
     pub(super) fn is_preloaded(&self) -> bool {
         self.environment.iter().any(|(name, _)| *name == "LD_PRELOAD")
     }

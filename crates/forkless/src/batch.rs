@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::thread;
 use std::time::Duration;
 
-/// So many launches pay for a further thread, which costs as much as a few of them.
+/// The number of launches that justifies a further thread: creating one costs as much as a few launches.
 const WORTH_A_THREAD: usize = 32;
 
 /// Launches all these commands, and returns for each its handle or its error, in the order of the commands. A command
@@ -31,8 +31,8 @@ const WORTH_A_THREAD: usize = 32;
 ///
 /// # In the children
 /// Each is launched as by [`Prepared::launch`]: its handle reports whether the program could be executed. The threads
-/// are created by the calling thread, so the children inherit that one's CPU affinity, nice value and so on. If a
-/// command has a [`parent_death_signal`](crate::Command::parent_death_signal) or a
+/// are created by the calling thread, so the children inherit its CPU affinity, nice value and so on. If a command has
+/// a [`parent_death_signal`](crate::Command::parent_death_signal) or a
 /// [`thread_death_signal`](crate::Command::thread_death_signal), the calling thread launches all of them.
 pub fn launch_all(commands: &[Prepared]) -> Vec<io::Result<Child>> {
     // The children need CPUs too: on two CPUs a second thread only takes time from them.
@@ -46,7 +46,7 @@ pub fn launch_all(commands: &[Prepared]) -> Vec<io::Result<Child>> {
     let mut parts = commands.chunks(commands.len().div_ceil(threads));
     let first = parts.next().unwrap_or(&[]);
     thread::scope(|scope| {
-        // If a thread cannot be created, this thread does its part.
+        // If a thread cannot be created, the calling thread launches its part.
         let started: Vec<_> = parts
             .map(|part| (part, thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || launch(part))))
             .collect();
@@ -65,7 +65,7 @@ pub fn launch_all(commands: &[Prepared]) -> Vec<io::Result<Child>> {
 /// that is in no cache. It was the best of 4 to 1,000, for 1,000 launches on two CPUs.
 const ON_THEIR_WAY: usize = 64;
 
-/// For how long an earlier child's exec is waited for.
+/// How long to wait for an earlier child's exec.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 fn launch(commands: &[Prepared]) -> Vec<io::Result<Child>> {

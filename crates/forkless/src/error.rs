@@ -74,8 +74,7 @@ impl Error {
         self.change(|inner| inner.object = Some(object.into()))
     }
 
-    /// A remark that helps to handle the error.
-    /// The same, with another name of the program.
+    /// The same error for another program name.
     #[cfg(feature = "sandbox")]
     pub(crate) fn of_program(&self, name: &str) -> Self {
         let mut inner = (*self.0).clone();

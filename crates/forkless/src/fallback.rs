@@ -1,8 +1,8 @@
-//! The crate on other systems: the names that it shares with `std::process`, which are the types of std.
+//! The crate on other systems: re-exports std's types under the names that it shares with `std::process`.
 
 pub use std::process::{Child, Command, CommandArgs, CommandEnvs, Stdio};
 
-/// The names that this crate's module shares with `tokio::process`, which are the types of tokio.
+/// tokio's types under the names that this crate's module shares with `tokio::process`.
 #[cfg(feature = "tokio")]
 pub mod tokio {
     pub use ::tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};

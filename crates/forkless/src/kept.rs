@@ -18,7 +18,7 @@ impl<T: AsFd + IntoRawFd> Kept<T> {
         Self { file: FileId::of(&fd), fd: Some(fd) }
     }
 
-    /// What was opened. The error `ESTALE`: the number is another file by now, or none.
+    /// The descriptor. ESTALE: its number refers to another file by now, or is closed.
     pub(crate) fn get(&self) -> io::Result<&T> {
         match self.is_there() {
             true => Ok(self.held()),
@@ -26,7 +26,7 @@ impl<T: AsFd + IntoRawFd> Kept<T> {
         }
     }
 
-    /// The same, after `open` has opened it, where it is not open or is another file by now.
+    /// [`get`](Self::get), which first calls `open` if the number is closed or refers to another file.
     #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
     pub(crate) fn get_or_open<E>(place: &mut Option<Self>, open: impl FnOnce() -> Result<Self, E>) -> Result<&T, E> {
         let kept = match place.take().filter(Self::is_there) {

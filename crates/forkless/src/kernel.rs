@@ -1,4 +1,4 @@
-//! Small system calls of the parent. Each is safe to call: it reads or sets numbers, and the kernel writes only to
+//! Small system calls of the caller. Each is safe to call: it reads or sets numbers, and the kernel writes only to
 //! memory that the function owns.
 //!
 //! They enter the kernel without libc and its `errno`, like the rest of a launch.
@@ -59,13 +59,13 @@ pub(crate) fn join_pid_namespace(namespace: RawFd) -> Result<()> {
 pub(crate) fn has_shared_memory(pid: i32) -> Result<bool> {
     const KCMP_VM: usize = 1;
     let args = [sys::gettid() as usize, pid as usize, KCMP_VM, 0, 0, 0];
-    // SAFETY: compares, changes nothing.
+    // SAFETY: no memory is touched.
     unsafe { sys::syscall(uapi::__NR_kcmp, args) }.map(|order| order == 0)
 }
 
 /// `getsid(2)`; 0 names the caller.
 pub(crate) fn session(pid: i32) -> Result<i32> {
-    // SAFETY: reads a number.
+    // SAFETY: no memory is touched.
     unsafe { sys::syscall(uapi::__NR_getsid, [pid as usize, 0, 0, 0, 0, 0]) }.map(|session| session as i32)
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn terminal_session(terminal: BorrowedFd<'_>) -> Result<i32> {
     const TIOCGSID: usize = 0x5429;
     let mut session = 0i32;
     let args = [terminal.as_raw_fd() as usize, TIOCGSID, &raw mut session as usize, 0, 0, 0];
-    // SAFETY: the kernel writes four bytes.
+    // SAFETY: the kernel writes four bytes, to `session`.
     unsafe { sys::syscall(uapi::__NR_ioctl, args) }.map(|_| session)
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<i32> {
     let mut size = size_of_val(&credentials) as u32;
     let (into, size) = (&raw mut credentials as usize, &raw mut size as usize);
     let args = [socket.as_raw_fd() as usize, SOL_SOCKET, SO_PEERCRED, into, size, 0];
-    // SAFETY: the kernel writes at most the size.
+    // SAFETY: the kernel writes at most `size` bytes, to `credentials`.
     unsafe { sys::syscall(uapi::__NR_getsockopt, args) }.map(|_| credentials[0])
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
 /// `getcpu(2)`: the number of the CPU that runs the calling thread.
 pub(crate) fn cpu() -> Result<u32> {
     let mut cpu = 0u32;
-    // SAFETY: the kernel writes a number.
+    // SAFETY: the kernel writes four bytes, to `cpu`.
     unsafe { sys::syscall(uapi::__NR_getcpu, [&raw mut cpu as usize, 0, 0, 0, 0, 0]) }?;
     Ok(cpu)
 }
@@ -178,6 +178,6 @@ pub(crate) fn pending_signals() -> Result<u64> {
 pub(crate) fn take_signal(set: u64) {
     let now = uapi::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
     let args = [&raw const set as usize, 0, &raw const now as usize, size_of::<u64>(), 0, 0];
-    // SAFETY: the kernel reads the set and the time, and is not asked for more than the number.
+    // SAFETY: the kernel reads the set and the time. The null address of the signal's information makes it write nothing.
     while unsafe { sys::syscall(uapi::__NR_rt_sigtimedwait, args) } == Err(errno::EINTR) {}
 }

@@ -28,7 +28,7 @@
 //! - [`Capture`] runs a program with input, limits and a timeout, [`Pipeline`] connects several programs.
 //! - [`WaitSet`] waits for any of many children.
 //! - [`Cgroup`] limits, counts and kills a child with all that it starts.
-//! - [`Sandbox`] is for programs that are not trusted: what they may see and change.
+//! - [`Sandbox`] restricts what untrusted programs may see and change.
 //! - [`zygote`] launches from a helper process, for callers whose memory no child may share.
 //!
 //! # Async
@@ -57,7 +57,7 @@
 //! systems: there it has the names that it shares with [`std::process`] (with the feature `tokio`, with `tokio::process`),
 //! and they are the types of std (of tokio). Without that feature it does not compile there.
 
-// What only a feature uses is dead code without it.
+// Code that only a feature uses is dead without it.
 #![cfg_attr(
     not(all(
         feature = "capture",
@@ -123,7 +123,7 @@ pub mod tokio;
 #[doc(hidden)]
 pub mod fuzzed;
 
-/// What only the crates of this project use. No part of it is a promise.
+/// Items for the other crates of this project. No part of it is a promise.
 #[doc(hidden)]
 pub mod internal {
     #[cfg(feature = "sandbox")]

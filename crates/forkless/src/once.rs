@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 /// A value that is computed at the first use and kept forever. It has no lock, unlike `OnceLock`: if the process were
-/// forked while another thread held the lock, the copy would wait for it forever. Threads that come at the same time
-/// all compute it, and use the result of the first.
+/// forked while another thread held the lock, the copy would wait for it forever. Threads that find it missing at the
+/// same time all compute it, and use the result of the first.
 pub(crate) struct Once<T>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Once<T> {
@@ -16,7 +16,7 @@ impl<T: Send + Sync> Once<T> {
 
     /// The value, if it has been computed.
     pub(crate) fn get(&self) -> Option<&T> {
-        // SAFETY: null, or from `get_or`: never freed, and not changed.
+        // SAFETY: null, or a value from `get_or`, which is never freed and not changed.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
@@ -39,13 +39,13 @@ impl<T: Send + Sync> Once<T> {
     }
 }
 
-/// The same for each of a few keys.
+/// [`Once`] for each of a few keys.
 pub(crate) struct OnceFor<K, V>(AtomicPtr<KeyedValue<K, V>>);
 
 struct KeyedValue<K, V> {
     key: K,
     value: V,
-    /// The one before it, or null.
+    /// The entry that was added before, or null.
     next: *mut KeyedValue<K, V>,
     /// The number of entries from this one on.
     count: usize,
@@ -62,7 +62,7 @@ impl<K: Clone + Eq + Send + Sync, V: Copy + Send + Sync> OnceFor<K, V> {
     /// The value of this key, if it is kept.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut at = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or from `put`: never freed, and not changed.
+        // SAFETY: null, or an entry from `put`, which is never freed and not changed.
         while let Some(entry) = unsafe { at.as_ref() } {
             if entry.key == *key {
                 return Some(entry.value);

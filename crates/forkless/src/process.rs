@@ -19,7 +19,7 @@ pub fn generation() -> u32 {
     if std::ptr::eq(page, &raw const REFUSED) {
         return by_pid(&BY_PID);
     }
-    // SAFETY: published once, and never unmapped.
+    // SAFETY: null, or the published page, which is never unmapped.
     match unsafe { page.as_ref() } {
         Some(number) => of_page(number),
         None => first(),

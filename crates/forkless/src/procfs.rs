@@ -1,10 +1,10 @@
-//! The door to `/proc`: every path below it that this library opens is made here. (A child's are in
+//! All access to `/proc`: every path below it that this library opens is made here. (A child's are in
 //! [`forkless_core::procfs`].)
 //!
-//! A procfs shows the processes of one PID namespace, and the one at `/proc` may be that of another namespace than the caller's:
-//! after `unshare --pid --fork` without a new `/proc`, or in a container with the host's. `/proc/self` and
-//! `/proc/thread-self` are the caller there too. A *number* is a stranger. So another process is reached only by
-//! [`Process`], which proves first that this procfs is that of the caller's namespace.
+//! A procfs shows the processes of one PID namespace, and the one at `/proc` may be that of another namespace than the
+//! caller's: after `unshare --pid --fork` without a new `/proc`, or in a container with the host's. `/proc/self` and
+//! `/proc/thread-self` are the caller there too, but a *number* may be that of an unrelated process. So another process
+//! is reached only by [`Process`], which first proves that this procfs is that of the caller's namespace.
 //!
 //! Source: proc(5); proc_self_get_link() in fs/proc/self.c, proc_pid_status() in fs/proc/array.c: NSpid has a number for each
 //! namespace from that of the procfs down to the one of the process.
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The error for a procfs of another PID namespace. No file of `/proc` fails with it.
 pub(crate) const FOREIGN: i32 = errno::EXDEV;
 
-/// What that error means.
+/// The explanation of [`FOREIGN`] for users.
 pub(crate) const FOREIGN_WORDS: &str =
     "the /proc that is mounted here is that of another PID namespace: mount one of this namespace";
 
@@ -52,13 +52,13 @@ pub(crate) fn thread(name: &str) -> String {
     format!("/proc/thread-self/{name}")
 }
 
-/// The path of a file that is not of a process.
+/// The path of a file that belongs to no process.
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
 pub(crate) fn systems(name: &str) -> String {
     format!("/proc/{name}")
 }
 
-/// An error of this module in words.
+/// Replaces the text of this module's errors by an explanation.
 pub(crate) fn explain(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(FOREIGN) => io::Error::new(error.kind(), FOREIGN_WORDS),
@@ -129,16 +129,16 @@ pub(crate) fn all_processes() -> io::Result<Vec<i32>> {
 static PROVEN_FOR: AtomicU32 = AtomicU32::new(0);
 static PROVEN: AtomicU64 = AtomicU64::new(0);
 
-/// The directory `/proc`, if it is a procfs of the caller's PID namespace. Once per mount that takes a file's reading.
+/// The directory `/proc`, if it is a procfs of the caller's PID namespace. Each mount is proven once, by reading a file.
 fn proven() -> io::Result<OwnedFd> {
     const PROC_SUPER_MAGIC: i64 = 0x9fa0;
-    // A name for the newest value, which the kernel has since 6.8.
+    // STATX_MNT_ID_UNIQUE, from Linux 6.8 on, which the crate does not name.
     const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let proc = openat(CWD, c"/proc", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let found = statx(&proc, c"", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok();
     let mount = found.filter(|found| found.stx_mask & MNT_ID_UNIQUE.bits() != 0).map(|found| found.stx_mnt_id);
     let process = process::generation();
-    // Acquire: the number was stored before.
+    // Acquire: `PROVEN` was stored before it.
     let is_known = PROVEN_FOR.load(Ordering::Acquire) == process && mount == Some(PROVEN.load(Ordering::Relaxed));
     if is_known {
         return Ok(proc);
@@ -195,7 +195,7 @@ pub(crate) fn whole(file: &File, usual: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The same of a file that stays open.
+/// [`whole`] of a file that stays open.
 pub(crate) fn whole_kept(file: &Kept<File>, usual: usize) -> io::Result<Vec<u8>> {
     whole(file.get()?, usual)
 }

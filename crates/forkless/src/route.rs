@@ -77,7 +77,7 @@ pub enum DescriptorTable {
     PrivateBelow(u32),
     /// Copied whole, because `close_range` is refused or missing here.
     Copied,
-    /// Copied whole, because the caller asked for one launch only, for which it does not pay to find out what the kernel allows:
+    /// Copied whole, because the caller launches only once, so probing what the kernel allows would not pay:
     /// [`Command::launched_once`](crate::Command::launched_once).
     CopiedUnprobed,
     /// Copied whole, because the program inherits every descriptor, as requested.
@@ -89,7 +89,7 @@ pub enum DescriptorTable {
 pub enum Passing {
     /// None had to be passed.
     None,
-    /// `pidfd_getfd(2)` on the parent.
+    /// `pidfd_getfd(2)` on the caller.
     PidfdGetfd,
     /// Pipes opened again through `/proc`, because `pidfd_getfd` is refused here.
     Proc,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) struct Start<'a> {
     /// At which point of the child's start the launch returns.
     pub(crate) form: LaunchForm,
-    /// What standard streams are that the command does not set.
+    /// The standard streams that the command does not set.
     pub(crate) defaults: Defaults<'a>,
     /// Whether the handle has a pidfd.
     pub(crate) pidfd: Pidfd,
@@ -40,7 +40,7 @@ pub(crate) enum Pidfd {
 }
 
 impl<'a> Start<'a> {
-    /// The parent's streams, a pidfd, and a clone by this process.
+    /// The caller's streams, a pidfd, and a clone by this process.
     pub(crate) fn new(form: LaunchForm) -> Self {
         Self { form, defaults: Defaults::Inherit, pidfd: Pidfd::Unless(true), cloner: None, holds: false }
     }
@@ -121,7 +121,7 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
         return Start::new(LaunchForm::Launch).pidfd(Pidfd::Unless(is_sigchld_ignored())).child(plan)?.wait();
     }
     if plan.place.is_filtered {
-        // Only before it is reaped can be seen whether a filter killed it in exec.
+        // Whether a filter killed the child in exec can be seen only before it is reaped.
         return Start::new(LaunchForm::Spawn).child(plan)?.wait();
     }
     let run = Run {

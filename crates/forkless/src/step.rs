@@ -10,7 +10,7 @@ macro_rules! steps {
     ) => {
         steps! {
             $($name = $code, $words, $doc;)*
-            // Steps of the child are below 100, those of the parent above.
+            // Steps of the child are below 100, those of the caller above.
             Table = 1, "make a file-descriptor table", "The child's own file-descriptor table.";
             PassFd = 2, "pass fd", "Moving a descriptor to its number in the child.";
             CloseFds = 4, "close other fds", "Closing the descriptors that the program must not inherit.";

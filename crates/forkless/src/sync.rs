@@ -1,6 +1,6 @@
 //! What threads share: atomic types and futexes.
 //!
-//! The code that the models in `tests/loom` compile has them from here. The models have types of their own in their place.
+//! The models in `tests/loom` compile some modules of this crate with types of their own in place of these.
 
 pub(crate) use forkless_core::sync::*;
 pub(crate) use std::sync::atomic::AtomicUsize;
@@ -10,7 +10,7 @@ use forkless_core::sys::{Result, uapi};
 /// The lower half of a word as a futex word. Only the kernel reads it by this address.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let low = word.as_ptr().cast::<u32>().wrapping_add(cfg!(target_endian = "big") as usize);
-    // SAFETY: a part of the word, aligned for it, which exists as long.
+    // SAFETY: the address of one half of `word`: aligned for an `AtomicU32`, and valid as long as `word`.
     unsafe { AtomicU32::from_ptr(low) }
 }
 

@@ -14,7 +14,7 @@ use std::process::{ExitStatus, Output};
 use std::sync::Arc;
 
 impl Command {
-    /// Starts the program and returns when it has been executed, or with the error that kept it from being so.
+    /// Starts the program and returns when it has been executed, or returns the error that prevented it.
     ///
     /// If the child is stopped (SIGSTOP, Ctrl-Z) before it has executed the program, `spawn` does not wait for it to be
     /// continued: it returns, and a later failure is reported by [`Child::wait`].
@@ -41,10 +41,9 @@ impl Command {
     /// taken them. The standard streams that it inherits are taken a moment later: do not redirect them before
     /// [`Child::wait_exec`].
     ///
-    /// Some launches return no sooner than the exec, and then with its error: if a debugger traces the caller; if the
-    /// child enters another [`cgroup`](Self::cgroup), [changes its ids](Self::uid) or its
-    /// [`oom_score_adj`](Self::oom_score_adj); by [`Launcher::PosixSpawn`]; and if the child is already done with the
-    /// exec when the call looks.
+    /// Some launches return no sooner than the exec, and then with its error: if a debugger traces the caller; if the child
+    /// enters another [`cgroup`](Self::cgroup), [changes its ids](Self::uid) or its [`oom_score_adj`](Self::oom_score_adj);
+    /// by [`Launcher::PosixSpawn`]; and if the child has completed the exec before the call checks.
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn), for everything up to the clone.
@@ -61,9 +60,9 @@ impl Command {
         Start::new(LaunchForm::Launch).child(&Arc::new(compile(self, false)?))
     }
 
-    /// [`launch`](Self::launch), but does not wait until the child has taken its ends of the pipes, if it can do so
-    /// without a wait: the handle keeps them open until [`Child::let_go`] or the wait finds that it has. Standard output
-    /// is at its end only then, so it suits callers that read until the child has ended.
+    /// [`launch`](Self::launch), but does not wait until the child has taken its ends of the pipes, where that is
+    /// possible: the handle keeps them open until [`Child::let_go`] or the wait finds that the child has them. Standard
+    /// output ends only then, so this suits callers that read until the child has ended.
     #[doc(hidden)]
     pub fn launch_holding(&mut self) -> io::Result<Child> {
         Start::new(LaunchForm::Launch).holding().child(&Arc::new(compile(self, false)?))
@@ -72,7 +71,7 @@ impl Command {
     /// Runs the program to its end and returns its exit status.
     ///
     /// # Errors
-    /// As for [`spawn`](Self::spawn). A program that fails is not an error: ask the [`ExitStatus`].
+    /// As for [`spawn`](Self::spawn). A program that fails is not an error: see the [`ExitStatus`].
     ///
     /// ```
     /// use forkless::Command;
@@ -105,11 +104,11 @@ impl Command {
     /// Does the work that all launches share, once. The result can be launched any number of times, from several
     /// threads, and without an allocation.
     ///
-    /// The environment and the program's place in `PATH` are those of this moment. If the program is later no longer
-    /// there, the rest of `PATH` is tried.
+    /// The environment and the program's place in `PATH` are those of this call. If the program is missing there later,
+    /// the rest of `PATH` is tried.
     ///
     /// # Errors
-    /// [`Step::Check`](crate::Step::Check) if the settings make no sense.
+    /// [`Step::Check`](crate::Step::Check) if the settings are invalid.
     ///
     /// ```
     /// use forkless::Command;

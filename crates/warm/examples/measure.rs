@@ -179,7 +179,7 @@ fn runner(mut args: impl Iterator<Item = String>) {
     println!("{launches}");
 }
 
-/// A process that grows.
+/// Warm launches by this process while it grows.
 fn large(mut args: impl Iterator<Item = String>) -> std::io::Result<()> {
     let library = args.next().expect("the path of libforkless_warm.so");
     let rounds: usize = args.next().map_or(2_000, |rounds| rounds.parse().expect("a number of rounds"));
@@ -229,7 +229,7 @@ fn main() -> std::io::Result<()> {
     let own: Vec<_> = args.collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let own = own.split_first().map(|(&program, args)| vec![(program, args)]);
-    // Cargo sets it, and a variable for the loader makes every launch cold.
+    // Cargo sets this variable, and a variable for the loader makes every launch cold.
     // SAFETY: this process has one thread.
     unsafe { std::env::remove_var("LD_LIBRARY_PATH") };
     println!(

@@ -1,7 +1,7 @@
 //! Functions that the loader would look up at their first call are looked up once, in the template: otherwise each child
 //! would do that again, with a page fault for most of what it touches.
 //!
-//! A slot is filled only where the loader's answer is certain: one object of the process defines the function, with the
+//! A jump slot is filled only where the loader's result is certain: one object of the process defines the function, with the
 //! version that the caller wants, and the loader has loaded that object at the start, so that it is searched for every
 //! caller. (A library that is loaded later is searched after those.) All others are left to the loader.
 //!
@@ -59,11 +59,11 @@ struct Relocation {
     addend: i64,
 }
 
-/// A loaded program or library. Null: it does not have this table.
+/// A loaded program or library. A null pointer: it does not have this table.
 #[repr(C)]
 struct Object {
     base: usize,
-    /// Its first and its last address.
+    /// Its first address, and the one after its last.
     range: (usize, usize),
     /// The addresses that are read-only after relocation.
     protected: (usize, usize),
@@ -100,7 +100,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Fills the slots of all objects.
+/// Fills the jump slots of the objects that were loaded at the start.
 pub(crate) unsafe fn bind_functions() {
     const LENGTH: usize = MOST * size_of::<Object>();
     let (protection, flags) = (uapi::PROT_READ | uapi::PROT_WRITE, uapi::MAP_PRIVATE | uapi::MAP_ANONYMOUS);
@@ -119,9 +119,9 @@ pub(crate) unsafe fn bind_functions() {
     }
 }
 
-/// Notes one object. Not 0: there are too many.
+/// Notes one object. Returns 1, which ends the iteration, if there are too many.
 unsafe extern "C" fn note(info: *const Info, _size: usize, objects: *mut c_void) -> c_int {
-    // SAFETY: the loader's structure, and the caller's.
+    // SAFETY: `dl_iterate_phdr` passes a valid structure, and the `Objects` of `bind_functions`.
     unsafe {
         let (info, objects) = (&*info, &mut *objects.cast::<Objects>());
         if objects.count == MOST {
@@ -138,7 +138,7 @@ unsafe extern "C" fn note(info: *const Info, _size: usize, objects: *mut c_void)
     0
 }
 
-/// Whether an object that was loaded at the start needs another one. Those that need come before what they need.
+/// Whether an object that was loaded at the start needs another one. The loader lists an object before those it needs.
 unsafe fn has_needed(object: &Object, other: &Object) -> bool {
     const DT_NEEDED: usize = 1;
     // SAFETY: the loader's tables (module contract). The dynamic section ends in a zero tag.
@@ -158,7 +158,7 @@ unsafe fn has_needed(object: &Object, other: &Object) -> bool {
     false
 }
 
-/// `None`: it has no table of symbols.
+/// Returns `None` if the object has no symbol table.
 unsafe fn object(info: &Info) -> Option<Object> {
     const PT_LOAD: u32 = 1;
     const PT_DYNAMIC: u32 = 2;
@@ -235,7 +235,7 @@ unsafe fn object(info: &Info) -> Option<Object> {
     }
 }
 
-/// Fills the slots of an object.
+/// Fills the jump slots of an object.
 unsafe fn bind(object: &Object, objects: &[Object]) {
     const JUMP_SLOT: u32 = 7;
     for n in 0..object.slot_count {
@@ -249,7 +249,7 @@ unsafe fn bind(object: &Object, objects: &[Object]) {
                 continue;
             }
             let slot = slot as *mut usize;
-            // It points into the object's own table of jumps until it is filled.
+            // A slot points into the object's own PLT until it is filled.
             if !(object.range.0..object.range.1).contains(&*slot) {
                 continue;
             }
@@ -260,13 +260,13 @@ unsafe fn bind(object: &Object, objects: &[Object]) {
     }
 }
 
-/// The function that an object means by a symbol, if the loader's answer is certain.
+/// The function to which the loader would resolve a symbol of an object, if that is certain.
 unsafe fn look_up(object: &Object, number: usize, objects: &[Object]) -> Option<usize> {
     const IFUNC: u8 = 10;
     // SAFETY: the loader's tables (module contract).
     unsafe {
         let symbol = &*object.symbols.add(number);
-        // A symbol that is visible only inside is not looked up.
+        // The loader does not look up a symbol that is visible only inside its object.
         if symbol.other & 3 != 0 {
             return None;
         }
@@ -275,7 +275,7 @@ unsafe fn look_up(object: &Object, number: usize, objects: &[Object]) -> Option<
         let hash = name.to_bytes().iter().fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
         let mut definition = None;
         for candidate in objects {
-            // Without a table of hashes it may define anything.
+            // An object without DT_GNU_HASH may define any name.
             if candidate.hash.is_null() {
                 return None;
             }
@@ -290,7 +290,7 @@ unsafe fn look_up(object: &Object, number: usize, objects: &[Object]) -> Option<
         let (candidate, found) = definition?;
         let address = candidate.base.wrapping_add(found.value);
         match found.info & 15 {
-            // The function's own choice among several: libc's depends on the CPU alone.
+            // A resolver selects the function: those of libc depend on the CPU alone.
             IFUNC if candidate.is_libc => Some(core::mem::transmute::<usize, extern "C" fn() -> usize>(address)()),
             IFUNC => None,
             _ => Some(address),
@@ -298,7 +298,7 @@ unsafe fn look_up(object: &Object, number: usize, objects: &[Object]) -> Option<
     }
 }
 
-/// What an object has of a name.
+/// Whether an object defines a name.
 enum Defines<'a> {
     Nothing,
     /// The function, in the version that is wanted.
@@ -307,7 +307,7 @@ enum Defines<'a> {
     Another,
 }
 
-/// Looks a name up in the table of hashes.
+/// Looks a name up in an object's GNU hash table.
 unsafe fn defines<'a>(object: &'a Object, name: &CStr, hash: u32, wanted: Option<&CStr>) -> Defines<'a> {
     let mut answer = Defines::Nothing;
     // SAFETY: the table has four words, the filter, the buckets, and a chain for the symbols from `first` on.
@@ -350,7 +350,7 @@ unsafe fn defines<'a>(object: &'a Object, name: &CStr, hash: u32, wanted: Option
     }
 }
 
-/// The version of a symbol that an object has or wants; `Some(None)`: none. `None`: it is local, or unknown.
+/// The version with which an object defines or wants a symbol; `Some(None)`: none. `None`: it is local, or unknown.
 unsafe fn version_of(object: &Object, number: usize) -> Option<Option<&CStr>> {
     /// The numbers of a local symbol and of one without a version.
     const LOCAL: u16 = 0;

@@ -4,13 +4,13 @@
 //! `forkless::warm` executes a program with this library in `LD_PRELOAD`. The library has the name of libc's
 //! `__libc_start_main`, which each program calls first: the loader has mapped and relocated all libraries then, and has run
 //! their constructors, but no code of the program itself except `_start`. There the library stops and serves: it receives
-//! plans from the parent, over the protocol of a zygote ([`forkless_core::parcel`]). For each it clones a child of the
-//! parent with its own memory. The child plays the plan, and in place of `execve(2)` becomes the program: see
+//! plans from the caller, over the protocol of a zygote ([`forkless_core::parcel`]). For each it clones a child of the
+//! caller with its own memory. The child plays the plan, and in place of `execve(2)` becomes the program: see
 //! [`program`].
 //!
 //! The library lives in programs that know nothing of it. So it has no heap and no thread-local storage, and calls no
-//! function of libc except `dlsym(3)`, `dl_iterate_phdr(3)`, those that it stands for, and `memcmp(3)`, which only the template
-//! calls. Everything else is a system call, or in [`memory`].
+//! function of libc except `dlsym(3)`, `dl_iterate_phdr(3)`, those that it interposes, and `memcmp(3)` (only in the
+//! template). Everything else is a system call, or in [`memory`].
 //!
 //! Read it in this order: [`start`] (libc's two names), [`template`] (the loop), [`program`] (the child), [`bind`] (what
 //! the loader would do in each child), [`pages`] (what page faults would do in each child).
@@ -21,7 +21,7 @@
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #![allow(clippy::missing_safety_doc, reason = "the head of the crate states the one contract all its functions share")]
 
-// For the functions that a staticlib must have in every build (panics). Of it, the installed library has only a
+// Gives the static library the panic handler that every build must have. Of std, the installed library has only a
 // constructor that notes where the arguments are.
 extern crate std as _;
 

@@ -7,7 +7,7 @@
 //! copy of one of them, with the same contents. A clone copies the page-table entries of a mapping only if it has a private
 //! page.
 //!
-//! Nothing of this is needed: what fails only makes children slower.
+//! All of this is optional: where a part fails, children are only slower.
 //!
 //! Source: `vma_needs_copy()`, `do_fault_around()` in mm/memory.c; `mem_rw()` in fs/proc/base.c, which writes to private
 //! mappings that are not writable (FOLL_FORCE), as debuggers do for breakpoints.
@@ -27,17 +27,17 @@ use forkless_core::sys::{self, Result, errno, uapi};
 
 const PAGE: usize = 4096;
 
-/// The number of launches that are noted at most: each round finds the pages that the faults of the round before have
-/// mapped beside others.
+/// The most launches that are noted. One is not enough: a fault also maps pages beside its own, so a child's use of those
+/// shows only in a later round.
 const ROUNDS: u32 = 12;
 
-/// The number of launches that bring nothing after which no more are noted.
+/// After this many launches in a row without a new page, no more are noted.
 const VAIN: u32 = 2;
 
-/// The number of pages that are noted.
+/// The most pages that are noted.
 const PAGES: usize = 1024;
 
-/// The number of mappings.
+/// The most mappings.
 const MAPPINGS: usize = 128;
 
 /// Pages of the ring in which the kernel writes the events, without the first one, which describes it.
@@ -54,7 +54,7 @@ struct Range {
     is_shared: bool,
 }
 
-/// What the template keeps meanwhile, in a mapping that children do not inherit.
+/// What the template keeps while it notes launches, in a mapping that children do not inherit.
 #[repr(C)]
 struct Notes {
     ranges: [Range; MAPPINGS],
@@ -65,15 +65,15 @@ struct Notes {
     memory: [u64; 512],
 }
 
-/// How long a child waits at most until it is watched.
+/// How long a child waits at most until it is watched, in nanoseconds.
 const PATIENCE: i64 = 10_000_000;
 
 /// The pages of a template's children.
 pub(crate) struct Pages {
     notes: *mut Notes,
-    /// A page that children share: a word that becomes another number when a child is watched. Null: none are.
+    /// A word in a page that children share. It changes when a child is watched. Null: no child will be.
     gate: *mut AtomicU32,
-    /// The number of launches that will be noted, also in [`gate`](Self::gate).
+    /// The number of launches that are still to be noted, also in [`gate`](Self::gate).
     rounds: u32,
     /// The number of launches in a row that have brought nothing.
     vain: u32,
@@ -86,7 +86,7 @@ impl Pages {
     pub(crate) const NONE: Self =
         Self { notes: null_mut(), gate: null_mut(), rounds: 0, vain: 0, event: -1, ring: null_mut() };
 
-    /// Begins: finds the mappings.
+    /// Finds the mappings, and makes what is needed to note launches.
     pub(crate) unsafe fn begin(&mut self) {
         const MADV_DONTFORK: usize = 10;
         // A filter may kill this process for a call that it does not know.
@@ -115,9 +115,9 @@ impl Pages {
         self.rounds -= 1;
         match open_event(child) {
             Ok((event, ring)) => (self.event, self.ring) = (event, ring),
-            // It has ended.
+            // The child has ended.
             Err(errno::ESRCH) => {}
-            // It is not permitted, or there is no room now.
+            // The call is not permitted, or memory is short.
             Err(_) => self.rounds = 0,
         }
         // SAFETY: the page is mapped as long as launches are noted.
@@ -187,7 +187,7 @@ unsafe extern "C" {
 unsafe extern "C" fn note_mappings(info: *const Info, _size: usize, notes: *mut c_void) -> c_int {
     const PT_LOAD: u32 = 1;
     const PF_W: u32 = 2;
-    // SAFETY: the loader's structure, and the caller's notes.
+    // SAFETY: `dl_iterate_phdr` passes a valid structure, and the notes of `begin`.
     unsafe {
         let (info, notes) = (&*info, &mut *notes.cast::<Notes>());
         for n in 0..usize::from(info.count) {
@@ -202,7 +202,7 @@ unsafe extern "C" fn note_mappings(info: *const Info, _size: usize, notes: *mut 
                 is_new: false,
                 is_shared: false,
             };
-            // This library's own code is running.
+            // Not the mapping of this library, whose code is running.
             let is_own = (range.start..range.end).contains(&(note_mappings as *const () as usize));
             if let (false, Some(place)) = (is_own, notes.ranges.get_mut(notes.range_count)) {
                 *place = range;
@@ -243,7 +243,7 @@ fn open_event(pid: i32) -> Result<(i32, *mut u8)> {
         sample: SAMPLE_ADDRESS,
         read: 0,
         flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR,
-        // Nobody waits. (The kernel takes it for a signed number: a very large one would wake at each event.)
+        // No thread waits. (The kernel takes the number for a signed one: a very large one would wake at each event.)
         wakeup: 0,
         breakpoint: 0,
         address: 0,
@@ -276,7 +276,7 @@ unsafe fn read_ring(ring: *mut u8, mut each: impl FnMut(usize)) {
     unsafe {
         let head = (*ring.add(HEAD).cast::<AtomicU64>()).load(Acquire) as usize;
         let (data, mut at) = (ring.add(PAGE), 0);
-        // A full ring takes no more records: nobody moves its tail.
+        // A full ring takes no more records: its tail never moves.
         while at + LENGTH <= head.min(RING * PAGE) {
             let record = data.add(at);
             let size = usize::from(record.add(6).cast::<u16>().read());
@@ -367,7 +367,7 @@ unsafe fn map_range(contents: i32, range: Range, pages: &[usize]) {
         let advise = |start: usize, end: usize, what: usize| {
             end <= start || sys::syscall(uapi::__NR_madvise, [start, end - start, what, 0, 0, 0]).is_ok()
         };
-        // It needs Linux 5.14.
+        // MADV_POPULATE_READ needs Linux 5.14.
         if !pages.iter().all(|&page| advise(page, page + PAGE, MADV_POPULATE_READ)) {
             return;
         }

@@ -42,14 +42,14 @@ const AT_RANDOM: u64 = 25;
 /// The length of the bytes at AT_RANDOM.
 const RANDOM: usize = 16;
 
-/// What the template had when it stopped.
+/// What the template recorded, for its children, when it stopped.
 pub(crate) struct Program {
     map: Map,
     /// The auxiliary vector, and its number of words.
     auxv: *const u64,
     auxv_words: usize,
     random: *mut u8,
-    /// The head of libc's list of robust futexes, and the length that libc has said.
+    /// The head of libc's list of robust futexes, and the length that libc registered.
     robust: [usize; 2],
     /// Where libc keeps the thread's ID.
     thread_number: u64,
@@ -71,7 +71,7 @@ unsafe extern "C" {
 
 impl Program {
     pub(crate) const EMPTY: Self = Self {
-        // SAFETY: plain numbers.
+        // SAFETY: a `Map` consists of numbers, so all zeroes are valid.
         map: unsafe { zeroed() },
         auxv: core::ptr::null(),
         auxv_words: 0,
@@ -131,8 +131,8 @@ impl Program {
         unsafe { set_map(&self.map) }.map_err(|_| refusal::KERNEL)
     }
 
-    /// Gives this child the arguments and the environment of a plan, and what else `execve(2)` makes new. It is the part
-    /// that can fail. It writes to nothing of `self`: that page would be copied for it.
+    /// Gives this child the arguments and the environment of a plan, and what else `execve(2)` makes new: the part that
+    /// can fail. It does not write to `self`, whose page would be copied.
     pub(crate) unsafe fn become_of(&self, plan: *const Header) -> Result<Arguments> {
         // SAFETY: this is the child, and the plan is whole.
         unsafe {
@@ -216,8 +216,8 @@ impl Program {
     /// Reports that the program has been executed, and leaves the caller's memory: after this the frame and the plan
     /// belong to another launch.
     pub(crate) unsafe fn release(&self, frame: &Frame, plan: *const Header) {
-        // SAFETY: the list is libc's, in this process's own memory. Otherwise the kernel would write to the parcel when
-        // the program ends.
+        // SAFETY: the list is libc's, in this process's own memory. Without the call, the kernel would write to the parcel
+        // when the program ends.
         unsafe {
             let _ = sys::syscall(uapi::__NR_set_robust_list, [self.robust[0], self.robust[1], 0, 0, 0, 0]);
             frame.detail.store(0, Relaxed);
@@ -233,15 +233,15 @@ impl Program {
 /// PR_SET_MM_MAP.
 unsafe fn set_map(map: &Map) -> Result<()> {
     let args = [PR_SET_MM, PR_SET_MM_MAP, &raw const *map as usize, size_of::<Map>(), 0, 0];
-    // SAFETY: the kernel reads the map. What it changes is only shown.
+    // SAFETY: the kernel reads the map. The addresses that change (arguments, environment) are only shown in /proc.
     unsafe { sys::syscall(uapi::__NR_prctl, args) }.map(drop)
 }
 
 /// The usual length of arguments, environment and auxiliary vector.
 const USUAL: usize = 16 * 1024;
 
-/// Room for them. A mapping of its own would cost as much as three of its page faults. It begins a page, so that it lies in
-/// anonymous memory, which the file's last page is not.
+/// Memory for these. A mapping of its own would cost as much as three page faults. The block begins a page, so that it lies
+/// in anonymous memory, which the file's last page is not.
 #[repr(align(4096))]
 struct Block(UnsafeCell<[u8; USUAL]>);
 

@@ -1,4 +1,4 @@
-//! The functions of libc that this library stands for.
+//! The functions of libc that this library interposes.
 
 use crate::template;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -26,7 +26,7 @@ type Handler = Option<unsafe extern "C" fn()>;
 /// `__register_atfork`.
 type RegisterAtfork = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 
-/// A library has registered handlers for fork while it was loaded.
+/// Whether a library registered fork handlers while it was loaded.
 static HAS_FORK_HANDLERS: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -44,7 +44,7 @@ fn has_fork_handlers() -> bool {
     HAS_FORK_HANDLERS.load(Relaxed)
 }
 
-/// What a program calls first, in `_start`. In a template this returns from [`template::stop`] once in each child.
+/// Interposes the function that `_start` calls first. In a template, [`template::stop`] returns once in each child.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __libc_start_main(
     main: Option<Main>,
@@ -62,13 +62,13 @@ unsafe extern "C" fn __libc_start_main(
     }
     // SAFETY: libc's function of this name has this type.
     let libc: StartMain = unsafe { transmute(libc) };
-    // SAFETY: the arguments that the kernel has given this program.
+    // SAFETY: `_start` passes the arguments that the kernel put on the stack.
     let (argc, argv) = unsafe { template::stop(argc, argv, has_fork_handlers()) };
     // SAFETY: the program's own arguments, or the child's.
     unsafe { libc(main, argc, argv, init, fini, rtld_fini, stack_end) }
 }
 
-/// What `pthread_atfork(3)` calls.
+/// Interposes the function that `pthread_atfork(3)` calls.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __register_atfork(
     prepare: Handler,

@@ -1,6 +1,6 @@
 //! The template: a loop that receives plans and clones a child for each.
 //!
-//! It is the counterpart of a zygote's helper (`forkless::zygote`), with the same messages, and ends when its parent has
+//! It is the counterpart of a zygote's helper (`forkless::zygote`), with the same messages, and ends when the caller has
 //! closed the socket or has ended.
 
 use crate::bind::bind_functions;
@@ -27,7 +27,7 @@ const SOCKET: i32 = 3;
 /// The number of parcels that can be mapped at one time. A caller that needs more loses this template.
 const PARCELS: usize = 256;
 
-/// What is mapped of a parcel: all from the page of its frame on. The guard and the stack below are for a zygote's child.
+/// The offset from which a parcel is mapped: the page of its frame. The guard and the stack below are for a zygote's child.
 const START: usize = PARCEL_AT & !4095;
 
 /// A parcel of the caller, mapped in this process; a null address: none. `memory` is where its first byte would be.
@@ -39,9 +39,9 @@ struct Mapped {
 
 const NOTHING: Mapped = Mapped { memory: null_mut(), length: 0 };
 
-/// What a template keeps. It is static memory, because the library has no heap, and a large value on the stack would
-/// remain there in each child. In this order, because each launch writes to the first fields: a page that is written to
-/// is copied while the child exists.
+/// The state of a template. It is static memory, because the library has no heap, and a large value on the stack would
+/// remain there in each child. The fields that each launch writes to come first: a page that is written to is copied
+/// while the child exists.
 #[repr(C)]
 struct State {
     /// The number of descriptors received for the next launch.
@@ -56,7 +56,7 @@ struct State {
     pages: Pages,
 }
 
-/// Each begins a page: a page that both the template and the child write to would be copied for both.
+/// Each value begins a page: a page that both the template and the child write to would be copied for both.
 #[repr(align(4096))]
 struct OwnPages<T>(UnsafeCell<T>);
 
@@ -111,7 +111,7 @@ fn is_template() -> bool {
     ask(SO_TYPE, &mut kind) && kind[0] == SOCK_SEQPACKET && ask(SO_PEERCRED, &mut peer) && peer[0] == sys::getppid()
 }
 
-/// `sendmsg(2)` without descriptors.
+/// Sends a message without descriptors.
 fn send(message: &Message) -> bool {
     const MSG_NOSIGNAL: usize = 0x4000;
     let args = [SOCKET as usize, &raw const *message as usize, size_of::<Message>(), MSG_NOSIGNAL, 0, 0];
@@ -133,7 +133,7 @@ impl State {
         unsafe { bind_functions() };
         // SAFETY: this process only serves, and no other code uses descriptors 0 to 3.
         unsafe {
-            // What a child does with descriptors before it is the program needs this call.
+            // A child needs close_range(2) before it is the program.
             if sys::close_range(u32::MAX, u32::MAX, 0).is_err() {
                 return Err(refusal::KERNEL);
             }
@@ -160,7 +160,7 @@ impl State {
         Ok(())
     }
 
-    /// Serves until the parent has ended or closed the socket. Returns in each child.
+    /// Serves until the caller has ended or closed the socket. Returns in each child.
     fn serve(&mut self, program: &mut Program) -> Arguments {
         loop {
             let before = self.count;
@@ -200,7 +200,7 @@ impl State {
         Ok(Some(received.message))
     }
 
-    /// Closes the first of the received descriptors: the child has its copies.
+    /// Closes the first `count` received descriptors: the child has its copies.
     fn close_first(&mut self, count: usize) {
         for &fd in self.descriptors.iter().take(count.min(self.count)) {
             // SAFETY: it came with a message, and no other code of this process uses it.
@@ -246,7 +246,7 @@ impl State {
                     *place = NOTHING;
                 }
             }
-            // A message of another version: no answer would be understood.
+            // A message of another version: its sender would understand no reply.
             Some(MessageKind::Hello) | None => sys::exit(3),
         }
         None
@@ -335,7 +335,7 @@ impl State {
             adopt_unannounced(sent);
         }
         let plan = frame.plan.load(Relaxed).cast_const();
-        // Everything that can fail comes before the plan's first step: then the caller can launch in another way.
+        // Everything that can fail comes before the plan's first step, so that the caller can launch cold instead.
         // SAFETY: the plan lies in the parcel.
         let arguments = match unsafe { program.become_of(plan) } {
             Ok(arguments) => arguments,
@@ -351,7 +351,7 @@ impl State {
             program.close_descriptors(plan);
             program.release(frame, plan);
         }
-        // Nothing else is written to this memory, which would be copied for it.
+        // `parcels` itself is not cleared: the write would copy its page.
         for place in &self.parcels {
             unmap(place);
         }
@@ -396,7 +396,7 @@ fn map(memory: i32, length: usize) -> Option<Mapped> {
 fn unmap(place: &Mapped) {
     if !place.memory.is_null() {
         let (base, length) = (place.memory.wrapping_byte_add(START), place.length - START);
-        // SAFETY: a whole mapping. The owner has said that the child has left it, or this is a child of its own.
+        // SAFETY: a whole mapping. The caller has reported that the child has left it, or this is a child with a copy of it.
         let _ = unsafe { sys::syscall(uapi::__NR_munmap, [base as usize, length, 0, 0, 0, 0]) };
     }
 }

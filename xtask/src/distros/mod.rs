@@ -187,7 +187,7 @@ impl Options {
     /// What CI runs: as much as there is time for.
     ///
     /// # Errors
-    /// If the list is wrong.
+    /// If `distros.toml` is invalid.
     pub fn of_ci() -> Result<Self> {
         let only = table()?.part.into_iter().filter(|part| part.ci).map(|part| part.name).collect();
         Ok(Self { names: vec!["13".into()], only, scale: 0.1, minutes: 20, record: false, page: false, may_lack: true })

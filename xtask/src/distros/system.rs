@@ -87,7 +87,7 @@ impl System {
             "apt-get update -q && useradd --create-home --uid 1000 user && mkdir /target && chmod 777 /opt/cargo",
         )?;
         self.add(Some(BASE))?;
-        // Registries of other languages may have a certificate of this site's.
+        // Registries of other languages may have a certificate that only this machine trusts.
         let certificates = "etc/ssl/certs/ca-certificates.crt";
         if let Ok(ours) = fs::read(Path::new("/").join(certificates)) {
             fs::write(self.root.join(certificates), ours)?;
@@ -95,7 +95,7 @@ impl System {
         Ok(())
     }
 
-    /// Installs those of these packages that the release has. None: those of `cargo xtask test`.
+    /// Installs those of these packages that the release has. `None`: those of `cargo xtask test`.
     pub(super) fn add(&self, names: Option<&str>) -> Result<()> {
         let all = || {
             let all = packages::names().filter(|name| !NOT_NEEDED.contains(name));

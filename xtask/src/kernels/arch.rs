@@ -76,7 +76,7 @@ impl Arch {
         self.cross().map_or_else(|| target.to_owned(), |(triple, _)| target.join(triple)).join("debug")
     }
 
-    /// A Debian for the guest, in `place`; none if it has this machine's.
+    /// A Debian for the guest, in `place`; `None` if it has this machine's.
     ///
     /// # Errors
     /// If its packages cannot be downloaded.

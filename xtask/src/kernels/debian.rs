@@ -21,7 +21,7 @@ pub struct UnpackedKernel {
     pub modules: PathBuf,
 }
 
-/// What apt is to know: nothing of this machine but the address of its mirror.
+/// A configuration of apt that has nothing of this machine but the address of its mirror.
 pub(crate) struct Apt {
     config: PathBuf,
     arch: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Apt {
 /// The newest kernel of the first of these suites that has one whose release begins with `version`, unpacked below `place`.
 ///
 /// # Errors
-/// Where there is none, the reason.
+/// If no suite has one, with the reasons.
 pub fn fetch(version: &str, suites: &[&str], arch: Arch, place: &Path) -> Result<UnpackedKernel> {
     let mut reasons = Vec::new();
     for suite in suites {

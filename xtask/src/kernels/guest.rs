@@ -1,4 +1,4 @@
-//! A kernel in qemu without hardware support, with the host's root below a layer in memory: runs jobs, and gives what each wrote.
+//! A kernel in qemu without hardware support, on the host's root below a layer in memory: runs jobs and keeps their output.
 
 use super::arch::Arch;
 use super::debian::{self, UnpackedKernel};
@@ -11,12 +11,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use testing::packages;
 
-/// What an emulated machine on a busy one needs: no check of timers against each other, which come late here, no waiting for quiet
-/// CPUs, and none of the work that guards against other guests and stray writes.
+/// Kernel parameters for an emulated machine on a busy one: no check of timers against each other, which come late here, no
+/// waiting for quiet CPUs, and none of the work that guards against other guests and stray writes.
 const STEADY: &str = "no_timer_check tsc=reliable nowatchdog rcupdate.rcu_expedited=1 random.trust_cpu=on mitigations=off \
     init_on_alloc=0 randomize_kstack_offset=off hardened_usercopy=off audit=0";
 
-/// What is run in the guest.
+/// A script to run in the guest.
 pub struct GuestJob {
     pub name: String,
     /// For bash, as root.
@@ -24,16 +24,16 @@ pub struct GuestJob {
     pub limit: Duration,
 }
 
-/// What came of a job.
+/// The result of a job.
 pub struct Done {
     pub name: String,
-    /// Of the script; none where the guest ended before it.
+    /// Of the script; `None` if the guest ended before it.
     pub status: Option<i32>,
     pub seconds: u64,
     pub output: String,
 }
 
-/// What cargo has built, as it was before the guest: a later build changes nothing in the guest.
+/// Hard links to what cargo had built before the guest started: a later build changes nothing in the guest.
 pub struct Programs {
     /// Cargo's directory, where the guest sees the copy.
     built: PathBuf,
@@ -95,11 +95,11 @@ pub struct Machine {
     append: String,
 }
 
-/// Boots the kernel, runs the jobs in turn and ends it; `each` is told of each job as soon as it has ended, and of the one that the
-/// guest ended in. `directories` are seen in the guest wherever they lie.
+/// Boots the kernel, runs the jobs in turn and ends it. Calls `each` as soon as a job has ended, and for a job during which
+/// the guest ended. `directories` are visible in the guest at the same paths.
 ///
 /// # Errors
-/// Without qemu, where the guest does not come up, or what `each` says.
+/// If qemu is missing, the guest does not come up or reports a problem, or `each` fails.
 pub fn run(
     kernel: &UnpackedKernel,
     machine: &Machine,
@@ -138,7 +138,7 @@ pub fn run(
             Some("end") => {
                 if let Some((job, name)) = in_job.take() {
                     let done = done(job, name, &work.join("results"))?;
-                    // The next run leaves these where they are.
+                    // Unlike the results, these stay until a later run has a job of this name.
                     fs::write(logs.join(&job.name), &done.output)?;
                     each(done)?;
                 }
@@ -167,7 +167,7 @@ fn done(job: &GuestJob, name: &str, results: &Path) -> Result<Done> {
     Ok(Done { name: job.name.clone(), status, seconds: u64::try_from(ended - begun).unwrap_or(0), output })
 }
 
-/// Runs qemu to its end; the console goes to the file `log`. Shows, and gives to `each`, what the guest says of its jobs.
+/// Runs qemu to its end, with the console in `log`. Prints, and passes to `each`, what the guest reports on its jobs.
 fn boot(
     kernel: &UnpackedKernel,
     machine: &Machine,
@@ -198,7 +198,7 @@ fn boot(
     let mut reader = BufReader::new(child.stdout.take().context("no output")?);
     while reader.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        // The firmware leaves its own on the line.
+        // The firmware may have written to the same line before.
         let text = text.find("@@ ").map_or(text.as_str(), |at| &text[at..]);
         writeln!(log, "{text}")?;
         if let Some(said) = text.strip_prefix("@@ ") {

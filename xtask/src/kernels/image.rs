@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use testing::dist::output;
 
-/// What the guest cannot do without; each may be a part of the kernel instead.
+/// Modules that the guest needs. Each may be built into the kernel instead.
 const MODULES: [&str; 4] = ["virtio_pci", "9pnet_virtio", "9p", "overlay"];
 
 /// Static programs.

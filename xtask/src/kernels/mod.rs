@@ -67,7 +67,7 @@ fn write_page() -> Result<()> {
 /// Boots each kernel and runs the tests.
 ///
 /// # Errors
-/// A test failed, or qemu cannot be installed. A kernel that cannot be had is skipped, and said.
+/// A test failed, or qemu cannot be installed. A kernel that cannot be downloaded is skipped, with a line that reports it.
 pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.page {
         return write_page();
@@ -80,8 +80,8 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     let target = std::path::absolute(target)?;
     packages::unpack(&target)?;
     let place = target.join("kernels");
-    // Before the build, because the sources may change later.
     ensure!(!(options.record && options.choice.is_part()), "--record takes whole programs, without names of tests");
+    // Before the build, because the sources may change later.
     let commit = record::commit(&root())?;
     let jobs = suites::jobs(&options.choice, options.arch, &target)?;
     let programs = guest::Programs::copy(options.arch, &target)?;
@@ -114,7 +114,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
 }
 
 impl Options {
-    /// Shows what came of a job, and adds it to the record; was it good?
+    /// Prints the result of a job, and adds it to the record; returns whether it was good.
     fn take(&self, done: &guest::Done, version: &str, release: &str, commit: &str) -> Result<bool> {
         if self.choice.is_line() {
             println!("{}", done.output);

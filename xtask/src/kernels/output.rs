@@ -1,10 +1,10 @@
-//! What a test program wrote, read as results.
+//! Reads results from the output of a test program.
 
 use super::guest::Done;
 use super::record::{Job, Outcome};
 use std::collections::BTreeMap;
 
-/// Reads it; it may have been cut off.
+/// Reads the output of a job, which may have been cut off.
 pub fn read(done: &Done) -> Job {
     let mut reader = GuestReader::default();
     done.output.lines().for_each(|line| reader.line(line));
@@ -46,7 +46,7 @@ struct GuestReader {
     skipped: BTreeMap<String, u64>,
     /// How many tests the program has, or else how many the harness says that it runs.
     running: u64,
-    /// The test whose result is not on the line of its name: others wrote between the two.
+    /// The test whose result is not on the line of its name, because other tests wrote between the two.
     open: Option<String>,
     /// What follows was written by the tests.
     is_shown: bool,

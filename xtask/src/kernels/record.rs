@@ -1,5 +1,4 @@
-//! A record: what each test program came to in each kernel, or each part of the tests in each distribution, gathered over several
-//! runs.
+//! A record of several runs: the results of the test programs in each kernel, or of the test parts in each distribution.
 
 use super::output as results;
 use crate::json;
@@ -45,7 +44,7 @@ pub struct Job {
     pub seconds: u64,
     /// Variables of the environment that were set for it.
     pub variables: Vec<String>,
-    /// How it ended, unless with its last test.
+    /// How the program ended, unless after its last test.
     pub ended: Option<String>,
     /// Tests of the program, whether they ran or not.
     pub total: u64,
@@ -53,7 +52,7 @@ pub struct Job {
     /// Those that the program did not name.
     pub more_passed: u64,
     pub more_failed: u64,
-    /// Lines that say what was skipped and why, and how often each was said.
+    /// Lines that report what was skipped and why, and how often each was printed.
     pub skipped: BTreeMap<String, u64>,
 }
 
@@ -83,7 +82,7 @@ impl Job {
         self
     }
 
-    /// In a few words.
+    /// The result as a cell of a table.
     pub fn cell(&self) -> String {
         let (passed, failed) = (self.passed(), self.failed());
         let mut cell = String::new();
@@ -143,10 +142,10 @@ fn newest(root: &Path, what: &str) -> Result<Option<PathBuf>> {
     Ok(found.pop())
 }
 
-/// The newest record's path below `root`, and what it says.
+/// The newest record's path below `root`, and its contents.
 ///
 /// # Errors
-/// When it cannot be read, or is none.
+/// If the file cannot be read, or is no record.
 pub fn read(root: &Path, what: &str) -> Result<Option<(PathBuf, Vec<Kernel>)>> {
     let Some(file) = newest(root, what)? else { return Ok(None) };
     let kernels = serde_json::from_str(&fs::read_to_string(&file)?).with_context(|| format!("{}", file.display()))?;
@@ -161,7 +160,7 @@ pub fn lock(directory: &Path) -> Result<Flock<File>> {
     Flock::lock(File::open(directory)?, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
 }
 
-/// Adds what a job came to: to the newest record, or a new one of today.
+/// Adds the results of a job to the newest record, or to a new one of today.
 ///
 /// # Errors
 /// A file cannot be read or written.

@@ -15,9 +15,9 @@ use testing::{modules, once, packages};
 struct CargoSuite {
     package: &'static str,
     test: &'static str,
-    /// Minutes of the guest's.
+    /// Time limit in the guest, in minutes.
     limit: u64,
-    /// What it would build first, which an emulated machine takes too long for: it finds that it is built.
+    /// Builds, on this machine, what the tests would build first: that takes too long on an emulated one.
     build: fn(&Path) -> Result<()>,
 }
 
@@ -45,7 +45,7 @@ fn say(built: testing::packages::Built) -> Result<()> {
     Ok(())
 }
 
-/// Its tests change sysctls, and the last of them one that cannot be changed back: one after another.
+/// Its tests run one at a time: they change sysctls, and the last of them one that cannot be changed back.
 const HOSTS: &str = "hosts";
 
 /// Its programs use perf events: see [`guest::run`](super::guest::run).
@@ -140,7 +140,7 @@ struct Profile {
 /// Builds what is chosen and makes the jobs of it.
 ///
 /// # Errors
-/// What cargo says, or where nothing is chosen.
+/// If cargo fails, or a name is unknown.
 pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<GuestJob>> {
     if let Some(line) = &choice.run {
         let script = format!("{}cd {}\n{line}\n", choice.environment(), quoted(&root().canonicalize()?));
@@ -193,12 +193,12 @@ impl Message {
 }
 
 impl Choice {
-    /// A line of the caller's, whose output and status are all there is to see.
+    /// Whether the user gave a line to run, of which only the output and the status are used.
     pub fn is_line(&self) -> bool {
         self.run.is_some()
     }
 
-    /// Some tests of each program alone?
+    /// Whether only some tests of each program run.
     pub fn is_part(&self) -> bool {
         !self.test.is_empty()
     }
@@ -229,7 +229,7 @@ impl Choice {
 fn build(arch: Arch) -> Result<Vec<Message>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root()).args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
-    // All in any case: those of other packages would have other features, and everything be built anew.
+    // Always all: for a part of the packages cargo would select other features, and build everything again.
     for suite in suites_of(arch) {
         cargo.args(["-p", suite.package, "--test", suite.test]);
     }
@@ -245,7 +245,7 @@ fn build(arch: Arch) -> Result<Vec<Message>> {
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Signals that dump core, to children before their exec: before Linux 5.16 they end a host that takes no care.
+/// Signals that dump core, to children before their exec: before Linux 5.16 they end a host that does not protect itself.
 fn dumps(choice: &Choice, built: &[Message]) -> Result<GuestJob> {
     let is_it = |message: &&Message| message.is("bin", "scenario") && !message.is_test();
     let scenario = built.iter().find(is_it).and_then(|message| message.executable.as_deref());
@@ -275,7 +275,7 @@ echo "test result: . $passed passed; $failed failed; 0 ignored"
     Ok(GuestJob { name: DUMPS.into(), script, limit: Duration::from_secs(600) })
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &Path) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
 }

@@ -73,7 +73,7 @@ pub struct Counts {
     skipped: usize,
 }
 
-/// What a suite came to.
+/// The results of a suite.
 #[derive(Serialize, Deserialize)]
 pub struct Row {
     stock: Counts,
@@ -102,7 +102,7 @@ impl List {
     }
 }
 
-/// Runs the suites, and prints what they came to.
+/// Runs the suites, and prints their results.
 ///
 /// # Errors
 /// If a suite cannot be fetched or built, or a test has another result without a reason in the list.

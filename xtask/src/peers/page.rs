@@ -48,7 +48,7 @@ fn differences(suite_name: &str, suite: &Suite, row: &Row) -> String {
     lines
 }
 
-/// Writes it.
+/// Writes the page.
 ///
 /// # Errors
 /// If a file cannot be read or written, or the page has no marks.

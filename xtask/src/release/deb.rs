@@ -80,7 +80,7 @@ fn version() -> String {
     concat!(env!("CARGO_PKG_VERSION"), "-1").to_owned()
 }
 
-/// Makes all of them.
+/// Makes all Debian packages.
 pub(super) fn make(build: &Build, out: &Path) -> Result<()> {
     let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
     let triple = output(Command::new("dpkg-architecture").args(["-qDEB_HOST_MULTIARCH"]))?.trim().to_owned();
@@ -108,7 +108,7 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<()> {
 }
 
 impl DebPackage {
-    /// Moves its files from the tree of all to its own.
+    /// Moves the package's files from the tree of all packages to its own.
     fn fill(&self, all: &Path, tree: &Path, lib: &str) -> Result<()> {
         for name in self.files {
             let is_optional = name.starts_with('?');
@@ -152,7 +152,7 @@ impl DebPackage {
             pages.extend(fs::read_dir(man)?.flatten().map(|entry| entry.path()));
         }
         run(Command::new("gzip").arg("-9n").args(&pages))?;
-        // Debian does not let libraries be executable.
+        // Debian's policy: libraries are not executable.
         run(Command::new("find").arg(tree).args(["-name", "*.so*", "-type", "f", "-exec", "chmod", "644", "{}", "+"]))?;
         run(Command::new("chmod").args(["-R", "u+rw,go-w,a+rX"]).arg(tree))
     }
@@ -210,7 +210,7 @@ impl DebPackage {
         Ok(depends.context("dpkg-shlibdeps names no package")?.to_owned())
     }
 
-    /// Which function is in the library since when.
+    /// The file `symbols`: the version since which the library has each function.
     fn symbols(&self, tree: &Path, control: &Path) -> Result<()> {
         let work = tree.with_extension("symbols");
         fs::create_dir_all(work.join("debian"))?;
@@ -232,13 +232,13 @@ impl DebPackage {
     }
 }
 
-/// Name and address of who makes the packages, from the variables that Debian's tools read.
+/// Name and address of the maintainer, from the variables that Debian's tools read.
 fn maintainer() -> String {
     let of = |name, or: &str| std::env::var(name).unwrap_or_else(|_| or.to_owned());
     format!("{} <{}>", of("DEBFULLNAME", "The forkless maintainers"), of("DEBEMAIL", "forkless@localhost"))
 }
 
-/// Debian's machine-readable form.
+/// The copyright file, in Debian's machine-readable form.
 fn copyright(mit: &str) -> String {
     let mit: Vec<_> =
         mit.lines().map(|line| if line.is_empty() { " .".to_owned() } else { format!(" {line}") }).collect();

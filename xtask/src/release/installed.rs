@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use testing::dist::output;
 
-/// What somebody does with packages, in a system that has little beside them.
+/// A use of packages, in a system that has little else.
 struct Check {
     /// The kinds that it uses, all of which must be wanted.
     kinds: &'static [PackageKind],
-    /// The Debian packages that it needs, and the earlier checks must not have.
+    /// The Debian packages that this check needs, and that the earlier checks must do without.
     debian: &'static str,
     script: &'static str,
     what: &'static str,
@@ -42,7 +42,7 @@ const CHECKS: [Check; 6] = [
 /// system is made in the directory `root`, which is removed first.
 ///
 /// # Errors
-/// If the caller is not root, if debootstrap fails, or if a command in the system fails: it says which.
+/// If this user is not root, if debootstrap fails, or if a command in the system fails, which has then been printed.
 pub(super) fn check(
     packages: &Path,
     root: &Path,
@@ -69,7 +69,7 @@ pub(super) fn check(
     fs::copy(testing::dist::root().join("crates/capi/examples/run.c"), inside.join("run.c"))?;
     for check in &checks {
         if !check.debian.is_empty() {
-            // Debian's own packages come from the registry of this machine.
+            // Debian's own packages come from this machine's mirror, whose name must be resolved.
             for name in ["etc/resolv.conf", "etc/hosts"] {
                 fs::copy(Path::new("/").join(name), root.join(name))?;
             }

@@ -114,7 +114,7 @@ pub fn make(options: &Options, target: &Path) -> Result<()> {
 /// Uses packages that were made on this machine in another release of Debian, made in the directory `place`; returns what was tried.
 ///
 /// # Errors
-/// If a command there fails: it says which.
+/// If a command there fails, which has then been printed.
 pub(crate) fn use_in(suite: &str, packages: &Path, place: &Path) -> Result<Vec<&'static str>> {
     // The Debian packages are for the glibc of this machine and later ones; npm's need a Node that bullseye does not have.
     let portable = [PackageKind::Archive, PackageKind::Python];
@@ -162,7 +162,7 @@ impl Build {
 
     fn archive(&self, out: &Path) -> Result<()> {
         let name = format!("forkless-{}-{}-linux-gnu", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
-        // The command for every glibc; the libraries for that of this machine, with whose linker their users link them.
+        // The command is for every glibc, but the libraries for that of this machine, with whose linker users link them.
         let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let built = zig::release(self, &dist::COMMANDS, &triple)?;
         let programs = dist::PROGRAMS.map(|name| built.join(name));
@@ -217,7 +217,7 @@ fn without_paths() -> Result<[(&'static str, String); 3]> {
     Ok([("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")), ("CFLAGS", c.join(" ")), debug])
 }
 
-/// The directory of cargo's registry.
+/// Cargo's home, which contains its registry.
 pub(crate) fn cargo_home() -> Result<PathBuf> {
     Ok(match std::env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),

@@ -10,7 +10,7 @@ use testing::dist::{output, root, run};
 /// The tag of [`zig::GLIBC`].
 const PLATFORM: &str = "manylinux_2_17";
 
-/// The largest wheel, in bytes.
+/// The largest size of a wheel, in bytes.
 const LARGEST: u64 = 2 << 20;
 
 /// Makes a wheel for every Python from 3.9 and every glibc from 2.17, and a source distribution.
@@ -24,7 +24,7 @@ pub(super) fn python(build: &Build, out: &Path) -> Result<()> {
     if wheels.exists() {
         fs::remove_dir_all(&wheels)?;
     }
-    // pyproject.toml names it.
+    // pyproject.toml names this file.
     let licences = root().join("bindings/python/THIRD-PARTY.txt");
     let sbom = place.join("forkless-python.cdx.json");
     fs::create_dir_all(&place)?;

@@ -53,7 +53,7 @@ fn main(mut package: Value) -> Value {
     package
 }
 
-/// The package of a platform.
+/// The name of a platform's package.
 fn name(node: &str) -> String {
     format!("forkless-linux-{node}-gnu")
 }

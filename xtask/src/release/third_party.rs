@@ -1,4 +1,4 @@
-//! The licences of the crates that are linked into a package, and a list of these crates for machines (CycloneDX).
+//! The licences of the crates that are linked into a package, and a machine-readable list of these crates (CycloneDX).
 
 use super::cargo;
 use anyhow::{Context, Result};
@@ -45,7 +45,7 @@ pub(super) fn write(krates: &[&str], name: &str, licences: &Path, sbom: &Path) -
     Ok(fs::write(sbom, serde_json::to_string_pretty(&bom)? + "\n")?)
 }
 
-/// Writes the licences of the crates in a crate of ours.
+/// Writes the licences of the crates that are linked into a crate of ours.
 pub(super) fn write_licences_of(krate: &str, file: &Path) -> Result<()> {
     write_licences(&linked(&[krate])?, file)
 }
@@ -63,7 +63,7 @@ fn write_licences(packages: &[Package], file: &Path) -> Result<()> {
     Ok(fs::write(file, text)?)
 }
 
-/// The crates of others in crates of ours, by name.
+/// The third-party crates that are linked into these crates of ours, sorted by name.
 fn linked(krates: &[&str]) -> Result<Vec<Package>> {
     let mut tree = cargo();
     tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]);

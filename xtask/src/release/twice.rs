@@ -14,7 +14,7 @@ const OTHERS: &str = "umask 077 && export TZ=Pacific/Kiritimati LC_ALL=C.UTF-8 L
 /// Makes the packages of these kinds (none: all) again below `place`, which is removed first, and compares them with those in `packages`.
 ///
 /// # Errors
-/// If the tree has changes that are not committed, if the build fails, or if files differ: it names them.
+/// If the tree has changes that are not committed, if the build fails, or if files differ, with their names.
 pub(super) fn compare(kinds: &[String], packages: &Path, place: &Path) -> Result<()> {
     let changes = output(Command::new("git").current_dir(root()).args(["status", "--porcelain"]))?;
     ensure!(changes.is_empty(), "--twice builds a commit, but there are changes that are not committed:\n{changes}");

@@ -118,7 +118,7 @@ pub(super) fn write(to: &Path, commands: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
-/// A page of the site, not of a crate's own, and no template of a hosting service.
+/// Whether a file is a page of the site: neither a page of a crate nor a template of a hosting service.
 fn is_page(file: &Path) -> bool {
     let is_hidden = file.components().any(|part| part.as_os_str().to_string_lossy().starts_with('.'));
     let is_shown = !file.starts_with("crates");

@@ -24,7 +24,7 @@ impl Command {
     ///   seconds at most
     /// - kills all of them when the handle kills the child: by [`Child::kill`](crate::Child::kill), [`kill_on_drop`](Self::kill_on_drop),
     ///   or a timeout or limit of a [`Capture`](crate::Capture)
-    /// - says by [`Child::limit_events`](crate::Child::limit_events) which limits were reached.
+    /// - reports by [`Child::limit_events`](crate::Child::limit_events) which limits were reached.
     ///
     /// Until the child is waited for, what it has left runs on, and may hold a pipe that you read yourself.
     ///
@@ -194,7 +194,7 @@ impl Sandbox {
         self
     }
 
-    /// Sets one by the name of its setting. False: there is none of that name.
+    /// Sets a limit by the name of its setting. Returns false if no limit has that name.
     #[doc(hidden)]
     pub fn limit(&mut self, name: &str, value: String) -> bool {
         self.limits.set(name, value)
@@ -207,7 +207,7 @@ impl GroupLimits {
         self.parent = Some(directory.to_owned());
     }
 
-    /// Sets one by the name of its setting. False: there is none of that name.
+    /// Sets a limit by the name of its setting. Returns false if no limit has that name.
     fn set(&mut self, name: &str, given: String) -> bool {
         let (file, value, what) = match name {
             "memory_max" => ("memory.max", size(&given), "a number of bytes, perhaps with K, M, G or T, or max"),

@@ -1,11 +1,10 @@
-//! What the set of templates that has launched a child learns of its end, if the child is waited for in another way than by its
-//! handle.
+//! The report of a warm child's end to its set of templates, by a caller that does not wait by the child's handle.
 
 use super::Child;
 use crate::launch::run::Origin;
 use std::process::ExitStatus;
 
-/// Of one child.
+/// Reports the end of one child.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Ending(Box<dyn Origin>);

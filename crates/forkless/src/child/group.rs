@@ -4,7 +4,7 @@ use crate::procfs::{self, Process};
 use std::fs;
 
 /// Whether the group has members, and all of them have ended and wait for their parents to reap them. False also if procfs
-/// cannot tell: it is of another PID namespace, or hides processes of other users.
+/// does not show it: it is of another PID namespace, or hides processes of other users.
 pub(super) fn has_only_zombies(group: i32) -> bool {
     if is_proc_hidden() {
         return false;
@@ -12,7 +12,7 @@ pub(super) fn has_only_zombies(group: i32) -> bool {
     let Ok(processes) = procfs::all_processes() else { return false };
     let mut has_zombie = false;
     for pid in processes {
-        // One that cannot be read has been reaped since.
+        // A process that cannot be read has been reaped since.
         let Ok(stat) = Process::open(pid).and_then(|process| process.read("stat")) else { continue };
         match member(&stat) {
             Some(Member { group: its, has_ended }) if its == group => {

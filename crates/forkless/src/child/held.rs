@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 impl Child {
     /// A pipe that becomes readable (poll, epoll) when the program has been executed or the child has ended, after a
-    /// launch with [`Command::exec_pipe`](crate::Command::exec_pipe). `None` once this handle knows which: it has closed
-    /// the pipe. With an init, the socket of init is the next one.
+    /// launch with [`Command::exec_pipe`](crate::Command::exec_pipe). `None` once this handle has determined which, and
+    /// closed the pipe. With an init, its socket follows, until init has executed the program.
     ///
     /// A process that another thread has forked meanwhile may keep it from becoming readable until it ends.
     #[doc(hidden)]
@@ -39,8 +39,8 @@ impl Child {
         self.look_for_program(None).map(drop)
     }
 
-    /// After [`Command::launch_holding`](crate::Command::launch_holding): closes the child's ends of its pipes, if it has
-    /// taken them. Whether none is left open. The wait for the child does the same.
+    /// After [`Command::launch_holding`](crate::Command::launch_holding): closes the child's ends of its pipes, if the child
+    /// has taken them. Returns whether none is left open. A wait for the child closes them too.
     #[doc(hidden)]
     pub fn let_go(&mut self) -> bool {
         let has_taken = |pending: &Pending| pending.stack.frame().state() != RUNNING;

@@ -1,4 +1,4 @@
-//! Waits for hosts that have a signal handling of their own: interpreters, event loops.
+//! Waits for hosts with their own signal handling: interpreters, event loops.
 
 use super::Child;
 use crate::launch::wait;

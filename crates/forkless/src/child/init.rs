@@ -45,13 +45,13 @@ impl InitLink {
         self.plan.is_some().then(|| self.socket.as_fd())
     }
 
-    /// Whether SIGKILL must go by [`kill`](Self::kill).
+    /// Whether [`kill`](Self::kill) must replace a SIGKILL to the child.
     pub(super) fn does_kill_tree(&self) -> bool {
         self.kills_tree
     }
 
-    /// Lets init kill all that the program has started, and end by SIGKILL; or start nothing, if it has not begun. Returns whether it has said
-    /// that it has.
+    /// Makes init kill all that the program has started, and end by SIGKILL; or start nothing, if it has not begun. Returns
+    /// whether init has sent its first report.
     pub(super) fn kill(&self) -> bool {
         let _ = shutdown(&self.socket, Shutdown::Both);
         let said = |byte: &mut [u8]| recv(&self.socket, byte, RecvFlags::DONTWAIT | RecvFlags::PEEK);
@@ -62,7 +62,7 @@ impl InitLink {
         self.socket
     }
 
-    /// Reads what init has said when it executed the program, if it has said it. `false`: not yet.
+    /// Reads init's report of the exec, if it has arrived. `false`: not yet.
     fn read_started(&mut self) -> Result<bool, Error> {
         let Some(plan) = &self.plan else { return Ok(true) };
         let Some(bytes) = self.receive() else { return Ok(false) };
@@ -74,13 +74,13 @@ impl InitLink {
         Ok(true)
     }
 
-    /// A message, if one is there. Init sends each with one call.
+    /// A message, if one has arrived. Init sends each with one call.
     fn receive<const N: usize>(&self) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         (recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT).ok()?.0 == N).then_some(bytes)
     }
 
-    /// After init has ended: how the program ended, unless init was killed before it did. An error if it was not executed.
+    /// After init has ended: how the program ended; `None` if init was killed before. An error if no program was executed.
     pub(super) fn end(mut self) -> Result<Option<ExitStatus>, Error> {
         if !self.read_started()? {
             return Ok(None);
@@ -90,14 +90,14 @@ impl InitLink {
 }
 
 impl Child {
-    /// Waits until the init of a sandbox has executed the program, if there is one. `false`: not until the deadline.
+    /// Waits until the init of a sandbox has executed the program, if there is one. `false`: the deadline has passed.
     pub(crate) fn look_for_program(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         let Some(init) = &mut self.inner.init else { return Ok(true) };
         let mut is_over = false;
         loop {
             match init.read_started() {
                 Ok(true) => return Ok(true),
-                // Init was killed: the wait for it says how.
+                // Init was killed: the wait for it reports the signal.
                 Ok(false) if is_over => return Ok(true),
                 Ok(false) => {}
                 Err(error) => {
@@ -111,7 +111,7 @@ impl Child {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let limit = left.and_then(|left| Timespec::try_from(left).ok());
             let mut files = vec![PollFd::new(&init.socket, PollFlags::IN)];
-            // A process that another thread has forked meanwhile may hold the other end.
+            // A process that another thread has forked meanwhile may keep the other end open: the pidfd is watched too.
             files.extend(self.inner.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
             match poll(&mut files, limit.as_ref()) {
                 Ok(0) => return Ok(false),
@@ -130,7 +130,7 @@ impl Child {
 }
 
 impl InnerProgram {
-    /// The path of this number.
+    /// The path at this index of those that init tries.
     pub(crate) fn path(&self, number: u32) -> Option<&OsStr> {
         self.args.get(self.paths.clone())?.get(number as usize).map(OsString::as_os_str)
     }

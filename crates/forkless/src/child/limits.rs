@@ -1,4 +1,4 @@
-//! The cgroup of a child's own, for its limits: see [`Command::memory_max`](crate::Command::memory_max).
+//! The child's own cgroup, for its limits: see [`Command::memory_max`](crate::Command::memory_max).
 
 use super::{Child, Inner};
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::request::command::LaunchGroup;
 use crate::usage::LimitEvents;
 
 impl Child {
-    /// Gives it the cgroup of its limits, or says why it has none.
+    /// Stores the cgroup of the child's limits, or the reason why it has none.
     pub(crate) fn limited(mut self, group: Option<Box<dyn LaunchGroup>>, skipped: Option<Error>) -> Self {
         self.inner.group = group;
         self.inner.skipped.extend(skipped);
@@ -18,8 +18,9 @@ impl Child {
         self.inner.group.is_some()
     }
 
-    /// How often the child, with all that it has started, has reached the limits of [`Command::memory_max`](crate::Command::memory_max) and
-    /// [`Command::tasks_max`](crate::Command::tasks_max). `None` before it has been waited for, and of a child without such limits.
+    /// How often the child, with all that it has started, has reached the limits of
+    /// [`Command::memory_max`](crate::Command::memory_max) and [`Command::tasks_max`](crate::Command::tasks_max). `None`
+    /// before it has been waited for, and for a child without such limits.
     ///
     /// ```no_run
     /// # let mut command = forkless::Command::new("make");

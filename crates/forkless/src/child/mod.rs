@@ -221,7 +221,7 @@ impl Child {
         self.inner.origin.as_ref()?.cold_reason()
     }
 
-    /// Takes the parent's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor
+    /// Takes the caller's end of the [`Stdio::socketpair`](crate::Stdio::socketpair) at the child's descriptor
     /// `number`. `None` if there is none at that number, or it has been taken.
     ///
     /// ```
@@ -271,7 +271,7 @@ impl Child {
         }
     }
 
-    /// Ends the child's input: its standard input, and the writing direction of sockets that nobody has taken.
+    /// Ends the child's input: its standard input, and the writing direction of sockets that were not taken.
     #[doc(hidden)]
     pub fn end_input(&mut self) {
         drop(self.stdin.take());
@@ -369,7 +369,7 @@ impl Child {
         }
     }
 
-    /// Handles a child that has left the caller's memory: has it executed its program?
+    /// Handles a child that has left the caller's memory. An error if it has not executed its program.
     fn settle(&mut self) -> Result<(), Error> {
         self.inner.held = None;
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
@@ -494,7 +494,7 @@ impl Child {
         }
     }
 
-    /// Whether a seccomp filter of the child may have killed it in exec. Only before it is reaped can that be seen.
+    /// Whether a seccomp filter of the child may have killed it in exec. That can be determined only until it is reaped.
     fn is_filtered(&self) -> bool {
         self.inner.pending.as_ref().is_some_and(|pending| pending.plan.place.is_filtered)
     }
@@ -504,7 +504,7 @@ impl Child {
         self.inner.leads_group
     }
 
-    /// Whether it has been neither reaped nor lost, as far as this handle knows.
+    /// Whether this handle has neither reaped nor lost the child.
     pub(crate) fn is_running(&self) -> bool {
         self.inner.is_running()
     }
@@ -549,7 +549,7 @@ impl Child {
                 self.inner.state = State::Ended(ended.status);
                 self.inner.usage = ended.usage;
                 self.inner.end_group();
-                // Not where the wait has failed: then the child may still run in this memory.
+                // Only after a successful wait: otherwise the child may still run in this memory.
                 if let Some(pending) = &self.inner.pending {
                     pending.stack.child_has_ended();
                 }
@@ -566,8 +566,8 @@ impl Child {
             Err(error) => {
                 if Error::of(&error).is_some_and(|error| error.errno() == Some(sys::errno::ECHILD)) {
                     self.inner.end_group();
-                    // Init may have said how the program ended, or why it did not begin, before another part of this process
-                    // reaped it.
+                    // Init may have reported the program's end, or why it did not begin, before another part of this process
+                    // reaped init.
                     match self.inner.init.take().map_or(Ok(None), InitLink::end) {
                         Ok(Some(status)) => {
                             self.inner.state = State::Ended(status);
@@ -674,7 +674,7 @@ impl Drop for Inner {
         if !has_gone {
             let pidfd = self.pidfd.take().filter(|_| self.pid != wait::NOBODY);
             let pending = self.pending.take();
-            // Init ends when nobody holds it.
+            // Init ends when this socket is closed.
             let socket = self.init.take().map(InitLink::into_socket);
             let (group, parent) = (self.group.take(), process::generation());
             orphan::adopt(Orphan { pid: self.pid, pidfd, pending, socket, group, parent });

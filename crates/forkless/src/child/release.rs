@@ -1,4 +1,4 @@
-//! Giving a child up to a caller that waits for it in another way than by its handle.
+//! Gives a child up to a caller that waits for it without its handle.
 
 use super::{Child, State};
 use crate::error::Error;

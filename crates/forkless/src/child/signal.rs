@@ -21,7 +21,8 @@ impl Inner {
         if signal == SIGKILL
             && let Some(init) = self.init.as_ref().filter(|init| init.does_kill_tree())
         {
-            // A child on its way to init may be held up there. It has started nothing, and if it comes to init after all, that starts nothing.
+            // A child that has not executed init yet may be blocked, so it is killed below. It has started nothing, and if
+            // it executes init after all, init starts nothing.
             if init.kill() || self.pending.as_ref().is_none_or(Pending::has_left) {
                 return Ok(());
             }
@@ -43,7 +44,7 @@ impl Inner {
     /// The same by `kill(2)`, for hosts where a filter may refuse `pidfd_send_signal(2)`. If the child really may not
     /// be signalled, `kill(2)` fails in the same way.
     ///
-    /// The PID is the child's until somebody reaps it. (Another part of the program might reap foreign children, and do
+    /// The PID is the child's until it is reaped. (Another part of the program might reap foreign children, and do
     /// so between these two calls. Even then the kernel would have to use up some thousands of other PIDs before it
     /// gives this one to another process.)
     fn signal_by_pid(&self, pidfd: &OwnedFd, signal: i32, refusal: i32) -> sys::Result<()> {
@@ -73,14 +74,14 @@ impl Inner {
     }
 }
 
-/// Whether `pidfd_send_signal(2)` is missing here, or may have been refused by a filter. EPERM may also be the kernel's
-/// own answer.
+/// Whether `pidfd_send_signal(2)` is missing here, or may have been refused by a filter. EPERM may also come
+/// from the kernel itself.
 fn is_refusal(error: i32) -> bool {
     matches!(error, errno::ENOSYS | errno::EPERM | errno::EACCES)
 }
 
 impl Child {
-    /// Goes on without the pidfd, whose number may be another file by now.
+    /// Forgets the pidfd without closing it: its number may be another file by now.
     pub(crate) fn forget_pidfd(&mut self) {
         let _ = self.inner.pidfd.take().map(IntoRawFd::into_raw_fd);
     }
@@ -231,7 +232,7 @@ impl Child {
         // Reaped before the group is probed: a zombie still counts as a member.
         let status = self.wait();
         let mut pause = Duration::from_micros(200);
-        // A look at all processes is costly, so each comes after twice the time.
+        // Reading all of procfs is costly, so the interval doubles each time.
         let (begun, mut look) = (Instant::now(), Duration::from_millis(50));
         while self.probe_group() == Some(Ok(())) {
             let left = deadline.map_or(pause, |deadline| deadline.saturating_duration_since(Instant::now()));
@@ -241,7 +242,7 @@ impl Child {
             }
             if begun.elapsed() >= look {
                 if has_only_zombies(self.inner.pid) {
-                    // Also to one that was born while procfs was read.
+                    // For a process that was created while procfs was read.
                     self.signal_group(SIGKILL)?;
                     break;
                 }
@@ -258,7 +259,7 @@ impl Child {
         self.inner.pidfd.as_ref().map(|pidfd| sys::pidfd_signal_group(pidfd.as_raw_fd(), 0))
     }
 
-    /// Whether the group can still be looked at after its leader has been reaped. To be called before that.
+    /// Whether the group can still be probed after its leader has been reaped. Must be called before that.
     fn can_see_group(&self) -> bool {
         match self.probe_group() {
             Some(Ok(()) | Err(errno::ESRCH)) => true,

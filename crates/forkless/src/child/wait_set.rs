@@ -223,8 +223,8 @@ impl<T> WaitSet<T> {
         Ok(Key { place, turn })
     }
 
-    /// An error in a forked copy of the process. It has the epoll instance of the original, and would take the ends of
-    /// children from it, or change what it watches.
+    /// An error in a forked copy of the process. The copy shares the original's epoll instance: it would take reports of
+    /// ended children from the original, or change what the instance watches.
     fn check_process(&self) -> io::Result<()> {
         let is_own = self.process == process::generation();
         if is_own { Ok(()) } else { Err(io::Error::from_raw_os_error(errno::ECHILD)) }

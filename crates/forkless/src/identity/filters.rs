@@ -51,7 +51,7 @@ fn note(status: &Status, number: u32) {
     }
 }
 
-/// Looks whether the process has a single thread, and whether that has filters.
+/// Notes the filters of the calling thread, if it has any and is the only thread.
 pub(crate) fn note_filters() {
     if has_filter() {
         if let Ok(status) = Status::of_caller() {

@@ -17,8 +17,8 @@ use std::thread::ThreadId;
 /// A file's contents, or the error of opening or reading it.
 type Contents = Result<Vec<u8>, i32>;
 
-/// Files of a thread, and their names in errors: the labels of a security module, audit's numbers, the core dump filter. That one is
-/// of a process.
+/// Files of a thread, and their names in errors: the labels of a security module, audit's numbers. The last, the core
+/// dump filter, is one of the process.
 const FILES: [(&str, &str); 5] = [
     ("attr/current", "security label"),
     ("attr/exec", "security label for exec"),
@@ -55,7 +55,7 @@ impl InheritedFiles {
 /// The name of an attribute in errors, and a system call that reads it; an error as a negative number.
 type Value = (&'static str, fn() -> i64);
 
-/// The attributes that a system call reads. An older kernel always answers with the same error.
+/// The attributes that a system call reads. An older kernel always returns the same error.
 const VALUES: [Value; 13] = [
     ("securebits", || {
         // Exec clears it.
@@ -114,7 +114,7 @@ fn clamps() -> i64 {
 /// `get_mempolicy(2)`: the policy for new memory of the calling thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NumaPolicy {
-    /// The kernel's answer: 0, or an error as a negative number.
+    /// The result of the call: 0, or an error as a negative number.
     answer: i64,
     mode: i32,
     /// A bit for each node. The kernel has 1024 nodes at most, and refuses a mask that is shorter than the number that it

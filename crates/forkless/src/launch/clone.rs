@@ -60,7 +60,6 @@ impl CloneArgs {
     }
 }
 
-/// A child that exists.
 pub(crate) struct Cloned {
     pub(crate) pid: i32,
     pub(crate) pidfd: Option<OwnedFd>,
@@ -96,7 +95,7 @@ pub(crate) unsafe fn clone(stack: &mut Stack, how: CloneArgs, entry: Entry<Frame
     if let Some(Ok(mask)) = blocked {
         begin_blocked(stack, mask, how.clone3, guards);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: as this function requires, `entry` follows the child's rules and `stack` is held until the child has left.
     let answer = unsafe {
         if let Some(Err(error)) = blocked {
             Err(error)
@@ -135,15 +134,15 @@ fn begin_blocked(stack: &mut Stack, mask: u64, clone3: bool, guards: bool) {
             (frame.has_caller_mask, frame.caller_mask) = (1, mask);
         }
     }
-    // Without CLONE_CLEAR_SIGHAND the child still has the parent's handlers then, so every signal stays blocked.
+    // Without CLONE_CLEAR_SIGHAND the child still has the caller's handlers then, so every signal stays blocked.
     (frame.guards_dumps, frame.guarded_mask) = (guards as u32, if clone3 { mask } else { !0 });
 }
 
 /// Linux 5.7; the kernel's header has it as a 64-bit constant.
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
-/// `CLONE_CLEAR_SIGHAND` leaves the child no handler of the parent. So no signal can run one in shared memory, and no
-/// signal has to be blocked for that.
+/// With `CLONE_CLEAR_SIGHAND` the child has none of the caller's handlers. So no handler can run in shared memory, and
+/// no signal has to be blocked to prevent that.
 unsafe fn by_clone3(
     stack: &mut Stack,
     mut flags: u64,
@@ -172,11 +171,11 @@ unsafe fn by_clone3(
         set_tid_size: 0,
         cgroup: cgroup.max(0) as u64,
     };
-    // SAFETY: the stack is the child's own; the caller answers for the entry.
+    // SAFETY: the stack is the child's own, and the caller guarantees that `entry` follows the child's rules.
     unsafe { sys::clone3_call(&args, size, entry, stack.frame_ptr()) }
 }
 
-/// The child starts with the parent's handlers. So every signal is blocked before the clone, and stays blocked until
+/// The child starts with the caller's handlers. So every signal is blocked before the clone, and stays blocked until
 /// the child has reset them.
 unsafe fn by_clone(stack: &mut Stack, flags: u64, told: *mut i32, entry: Entry<Frame>) -> Result<i32, i32> {
     let (base, length) = stack.span();

@@ -77,7 +77,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             answer => answer.ok().flatten(),
         };
         let mark = Mark::begin(keep_dumpable.as_ref());
-        // With ID maps this comes after they have been written: they belong to root while the memory is non-dumpable.
+        // With ID maps this comes after the write: the map files belong to root while the memory is non-dumpable.
         if caller.forbids_dumps && plan.place.id_maps.is_none() && keep_dumpable.is_some() {
             dumps::forbid();
         }
@@ -107,7 +107,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         if let Some(Err((errno, what))) = running.maps {
             let status = reap(&running);
             drop(keep_dumpable);
-            // While the memory is non-dumpable because of the child of another launch, the files belong to root.
+            // While the memory is non-dumpable because of the child of another launch, the map files belong to root.
             if errno == errno::EACCES && !mark.is_alone() && started.elapsed() < PATIENCE_FOR_MAPS {
                 dumpable::wait_until_alone();
                 continue;
@@ -168,8 +168,8 @@ fn choose_next_method(
     true
 }
 
-/// Why a launch with [`LaunchForm::Launch`] would return only when the child has executed its program, if it would: a caller that
-/// the exec itself waits for must not make it.
+/// Why a launch with [`LaunchForm::Launch`] would wait for the exec; `None`: it would not. A caller that the exec itself
+/// waits for must not make such a launch.
 #[cfg(all(feature = "warm", target_arch = "x86_64", target_env = "gnu"))]
 pub(crate) fn waits_for_the_exec(plan: &Plan) -> Option<&'static str> {
     if dumps::can_be_of_a_filter(plan.place.is_filtered) {
@@ -379,7 +379,7 @@ fn next_best(failure: Outcome, signal: Option<i32>, way: CloneMethod) -> Option<
     }
 }
 
-/// The error of a child that failed after its launch had returned, in the user's words.
+/// The error of a child that failed after its launch had returned.
 pub(crate) fn late_error(
     outcome: Outcome,
     stack: &Stack,

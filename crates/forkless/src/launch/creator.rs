@@ -122,7 +122,7 @@ fn on_thread_of_its_own<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, C
 /// The most threads that wait for their children at one time. Each takes a stack, of which the kernel backs some pages.
 pub(super) const MOST: u32 = 1024;
 
-/// The [process](process::generation) in the upper half: a forked copy has none of its threads. In the lower half their number.
+/// Upper half: the [process](process::generation), because a forked copy has none of its threads. Lower half: their number.
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// One of [`THREADS`].
@@ -146,7 +146,7 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // In a copy that was forked by this thread the number is not its own.
+        // A copy that this thread has forked counts only threads of its own.
         if self.process == process::generation() {
             THREADS.fetch_sub(1, Ordering::Relaxed);
         }

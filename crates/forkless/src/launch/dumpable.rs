@@ -17,11 +17,11 @@
 //! the last, new ones wait for those under way: for [`PATIENCE`] at most, and then not again for [`AGAIN`]. The wait
 //! is bounded because a child may stay in `open(2)` of a FIFO for ever, and must not block other launches.
 //!
-//! The process may itself change its IDs or give up capabilities while a child is on its way, in another thread. The kernel then wants
-//! the memory to stay non-dumpable: it holds what the former user could read. So the IDs and capabilities of the process's first thread
-//! are noted with its state, and those of each launching thread when its launch begins. They are compared before the state is restored
-//! and again afterwards, and if they differ, the memory stays non-dumpable. What is left is the time between the second comparison
-//! and the change of another thread: SECURITY.md.
+//! Another thread may change the process's IDs or give up capabilities during a launch. The memory must then stay
+//! non-dumpable: it holds what the former user could read. So the IDs and capabilities of the process's first thread are
+//! noted with its state, and those of each launching thread when its launch begins. They are compared before the state is
+//! restored and again afterwards; if they differ, the memory stays non-dumpable. A change between the two comparisons
+//! leaves it dumpable until the second one: SECURITY.md.
 //!
 //! There is no lock, and a forked copy ignores the original's note: a note belongs to one
 //! [process](process::generation).
@@ -64,8 +64,8 @@ static BEGUN: AtomicU32 = AtomicU32::new(0);
 /// The number of threads that sleep, or are about to.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
 
-/// The rights of the process's first thread when its state was noted. Only the thread that is [alone](Note::alone) writes them, before it
-/// stores the note.
+/// The rights of the process's first thread when its state was noted. Written only within [`Note::do_alone`], before the
+/// note is stored.
 static RIGHTS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
 /// User IDs, group IDs and capabilities of a thread, as numbers to compare.
@@ -82,7 +82,7 @@ impl Rights {
         Self([low(user), low(group), saved, effective, permitted, inheritable])
     }
 
-    /// Those of the process's first thread. `own`: the calling thread's, which may be the first one; also if `/proc` does not show them.
+    /// Those of the process's first thread. `own`: those of the calling thread, if it is the first or `/proc` shows none.
     fn of_process(own: Self) -> Self {
         if sys::getpid() == sys::gettid() {
             return own;
@@ -197,7 +197,7 @@ fn sleep(note: Note, limit: Duration) {
     SLEEPERS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// How long to wait for a thread that is [alone](Note::alone) before the note is read again.
+/// How long to wait for the thread in [`Note::do_alone`] before the note is read again.
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// A launch whose child may have other IDs in the caller's memory. When the last such launch is dropped, the caller's
@@ -218,7 +218,7 @@ impl KeepDumpable {
     pub fn begin() -> Result<Self, i32> {
         let mut refused = Ok(());
         let rights = Rights::of_thread();
-        // One that begins meanwhile makes this launch none that is alone, too. An old number does the same.
+        // If another launch begins meanwhile, or this number is stale, this launch does not count as alone.
         let begun = BEGUN.load(Ordering::Relaxed) + 1;
         let alone = loop {
             let (word, note) = Note::load();
@@ -242,7 +242,7 @@ impl KeepDumpable {
             } else if let Some(wait) = wait_for_others(now(), &DUE) {
                 sleep(note, wait);
             } else if Note::with(noted(note), note.launches() + 1).put(word) {
-                // The child of another one may have changed the state already.
+                // The child of another launch may have changed the state already.
                 break false;
             }
         };
@@ -320,7 +320,7 @@ impl Drop for KeepDumpable {
                 }
                 Note::with(0, 0)
             };
-            // The last launch does not know the rights that this thread had.
+            // The launch that ends last has not recorded this thread's rights, so it must not restore the state.
             let taint = || {
                 forbid();
                 Note::with(0, note.launches() - 1)
@@ -343,7 +343,7 @@ impl Drop for KeepDumpable {
 }
 
 impl KeepDumpable {
-    /// Whether the process has changed its IDs or given up capabilities since the launch began: its first thread, or this one.
+    /// Whether the process's first thread or this one has changed its IDs or capabilities since the launch began.
     fn has_fewer_rights(&self) -> bool {
         let own = Rights::of_thread();
         self.rights != own || Rights::noted() != Rights::of_process(own)
@@ -388,8 +388,8 @@ pub(super) fn now() -> u64 {
     time.map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// Makes this process dumpable or not, as PR_SET_DUMPABLE of `prctl(2)` does, in a way that works while children are
-/// being launched that change their IDs.
+/// Makes this process dumpable or not, as PR_SET_DUMPABLE of `prctl(2)` does, even while children that change their IDs
+/// are being launched.
 ///
 /// Such a launch makes the memory that it shares non-dumpable until the child has executed its program, and then
 /// restores the process's setting. It cannot distinguish a `prctl(2)` that the caller makes in between from the
@@ -433,7 +433,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Must be called when a launch begins. `own`: that of the launch itself.
+    /// Must be called when a launch begins. `own`: the launch's own [`KeepDumpable`], if it has one.
     pub(super) fn begin(own: Option<&KeepDumpable>) -> Self {
         own.map_or_else(
             || Self { begun: BEGUN.load(Ordering::SeqCst), alone: Note::load().1.launches() == 0 },
@@ -441,13 +441,13 @@ impl Mark {
         )
     }
 
-    /// Whether no other such launch has been under way since. Must be called when the launch's own has ended.
+    /// Whether no other such launch has been under way since. Must be called when the launch's own one has ended.
     pub(super) fn is_alone(self) -> bool {
         self.alone && BEGUN.load(Ordering::SeqCst) == self.begun && Note::load().1.launches() == 0
     }
 }
 
-/// Waits until no such launch is under way, for a while at most.
+/// Waits until no such launch is under way, for [`PATIENCE`] at most.
 pub(super) fn wait_until_alone() {
     let until = now().saturating_add(nanoseconds(PATIENCE));
     loop {

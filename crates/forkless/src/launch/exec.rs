@@ -1,7 +1,6 @@
 //! Exec without a child: the calling process becomes the program.
 //!
-//! It plays the plan that a forked child would play. It has no parent that takes part, so a plan that needs one is
-//! refused.
+//! It plays the plan that a forked child would play. No other process takes part, so a plan that needs one is refused.
 
 use super::failure;
 use crate::error::Error;
@@ -30,10 +29,10 @@ pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
     frame.hook = Some(call_all);
     frame.hook_data = (&raw const plan.closures).cast();
     let before = SavedSignals::save(signals);
-    // SAFETY: frame and plan live here, and what needs a parent has been refused.
+    // SAFETY: the frame and the plan outlive this call, and no step of the plan needs a parent: `refusal` found none.
     unsafe { play_here(&frame) };
     before.restore();
-    // SAFETY: the plan that was played.
+    // SAFETY: the frame belongs to this plan, which was played above.
     match unsafe { outcome(&frame, plan.header()) } {
         // No errno was stored. execve(2) itself never returns without one.
         Outcome::Exec => Error::new(plan.program(), Step::Exec, errno::ENOSYS),
@@ -41,7 +40,7 @@ pub(crate) fn exec(plan: &Plan, signals: u64) -> Error {
     }
 }
 
-/// The part of the plan that only a parent could do, in words for an error.
+/// What the plan needs a parent process for, as text for an error.
 fn refusal(plan: &Plan) -> Option<&'static str> {
     let pipes = plan.fds.stdio.iter().any(|stream| matches!(stream, PlannedStream::Piped | PlannedStream::SocketPair));
     let dies = plan.steps().any(|op| op.code == OpCode::ParentDeathSignal);
@@ -71,7 +70,7 @@ impl SavedSignals {
 
     fn restore(self) {
         for (signal, action) in self.actions {
-            // SAFETY: the action as it was.
+            // SAFETY: `save` got this action from the kernel for the same signal.
             let _ = unsafe { sys::set_signal_action(signal, &action) };
         }
         if let Ok(mask) = self.mask {

@@ -1,4 +1,4 @@
-//! The error of a failed launch in the user's words: step, object, reason and remedy.
+//! Makes the error of a failed launch: step, object, reason and remedy.
 
 use super::creator::{CreatorError, MOST};
 use super::probe::ProbeError;
@@ -32,18 +32,16 @@ pub(crate) fn stack_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Stack, errno).note("RLIMIT_AS, or the system's memory or mappings, are used up")
 }
 
-/// What a cgroup must be.
 const NOT_A_CGROUP: &str = "it must be the directory of a version 2 cgroup whose cgroup.procs the caller may write to";
 
-/// What new namespaces need.
 const OR_A_USER_NAMESPACE: &str = "needs CAP_SYS_ADMIN, or a user namespace with them";
 
 /// Why a thread with the policy SCHED_DEADLINE can have no child: sched_fork() in kernel/sched/core.c.
 const DEADLINE: &str = "a child cannot inherit the calling thread's policy SCHED_DEADLINE: set SCHED_FLAG_RESET_ON_FORK, or launch from another thread";
 
-/// Whether the calling thread has this policy, without SCHED_RESET_ON_FORK.
+/// Whether the calling thread has the policy SCHED_DEADLINE, without SCHED_RESET_ON_FORK.
 fn is_deadline() -> bool {
-    // SAFETY: reads a number.
+    // SAFETY: the call takes no address, and only returns a number.
     let policy = unsafe { sys::syscall(uapi::__NR_sched_getscheduler, [0; 6]) };
     policy == Ok(uapi::SCHED_DEADLINE as usize)
 }
@@ -111,7 +109,7 @@ pub(crate) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
     )
 }
 
-/// What does without a thread of its own.
+/// The remedies if no thread can be started for a child with a parent-death signal.
 const INSTEAD: &str =
     "launch from the first thread, or use thread_death_signal, pidfd_autokill, a cgroup or a PID namespace";
 
@@ -145,7 +143,7 @@ pub(crate) fn creator_error(plan: &Plan, error: CreatorError) -> Error {
     }
 }
 
-/// The parent could not write an ID map.
+/// The caller could not write an ID map.
 pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     let bare = Error::new(plan.program(), Step::IdMaps, errno).on(what);
     match errno {
@@ -158,7 +156,7 @@ pub(crate) fn map_error(plan: &Plan, errno: i32, what: &str) -> Error {
     }
 }
 
-/// A child that has not come to its first step in another cgroup.
+/// For a child that was killed before its first step, in another cgroup than the caller's.
 const KILLED_GROUP: &str = "the child was killed before it could run the program. Newer kernels do this in each cgroup whose \
                             processes were killed at once before (cgroup.kill): create another one";
 
@@ -170,7 +168,7 @@ pub(crate) fn skipped(plan: &Plan, frame: &Frame) -> Vec<Error> {
         .collect()
 }
 
-/// A child's failure in the user's words.
+/// The error of a child's failure.
 pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
     let (index, code, detail, errno) = match failure {
         Outcome::Failed { op, code, detail, errno } => (op, code, detail, errno),
@@ -186,7 +184,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         Outcome::Killed(op) => {
             let step = op.map_or(Step::Clone, |(index, _)| describe::step_of(plan.op(index)));
             let error = Error::killed(plan.program(), step);
-            // cgroup_post_fork() in kernel/cgroup/cgroup.c compares `kill_seq` of the caller's cgroup with that of the new one.
+            // cgroup_post_fork() in kernel/cgroup/cgroup.c compares `kill_seq` of the caller's cgroup and of the new one.
             let may_be_killed_group = op.is_none() && plan.place.has_cgroup();
             return if may_be_killed_group { error.note(KILLED_GROUP) } else { error };
         }

@@ -4,7 +4,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// All threads use one of these.
+/// The features that the probe found, without those that were refused since. All threads share one value.
 pub(super) struct Known {
     /// [`PROBED`], and a bit for each feature: available, [`LOST`] or [`HIDDEN`].
     found: AtomicU32,
@@ -19,7 +19,7 @@ const PROBED: u32 = 1;
 /// The bits of all features.
 pub(super) const ALL: u32 = 0x3e;
 
-/// The features that the kernel refuses if the parent is non-dumpable.
+/// The features that the kernel refuses if the caller is non-dumpable.
 const BY_PARENT: u32 = Feature::GetFd as u32 | Feature::ProcFd as u32;
 
 /// The shift of a feature's bit if it was refused to a launch.
@@ -41,11 +41,11 @@ pub(crate) enum Feature {
     Clone3 = 2,
     /// `close_range(2)` with `CLOSE_RANGE_UNSHARE`.
     CloseRange = 4,
-    /// `pidfd_getfd(2)` on the parent.
+    /// `pidfd_getfd(2)` on the caller.
     GetFd = 8,
     /// `pidfd_open(2)` of a thread.
     ThreadFd = 16,
-    /// Opening the parent's pipes again through `/proc`: assumed to work until it fails.
+    /// Opening the caller's pipes again through `/proc`: assumed to work until it fails.
     ProcFd = 32,
 }
 

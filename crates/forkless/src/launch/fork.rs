@@ -2,7 +2,7 @@
 //! before exec.
 //!
 //! The child plays the same plan, in a copy of the caller's memory. It reports through a frame in a shared mapping,
-//! which is created for this run. `forkless_core::forked` explains how the parent learns that the child has left.
+//! which is created for this run. `forkless_core::forked` explains how the caller learns that the child has left.
 //! Every signal is blocked before the fork, until the child has reset the handlers, so no handler of the caller runs
 //! in the copy.
 //!
@@ -94,7 +94,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
 
 /// Fills the frame for one run.
 fn ready(stack: &mut Stack, plan: &Plan, run: &Run<'_>, caller: &Caller) {
-    // Only the init of a new PID namespace has no other sign of its parent's death.
+    // A child that sees its parent as PID 0, in another PID namespace, notices the parent's death only in `/proc`.
     let looks = plan.place.is_in_other_pids || plan.place.id_maps.is_some();
     let in_procfs = if looks && procfs::is_ours() { sys::getpid() } else { 0 };
     stack.begin(|frame| {
@@ -131,8 +131,8 @@ fn fork(stack: &Stack) -> Result<i32, i32> {
             ((*frame).has_caller_mask, (*frame).caller_mask) = (1, mask);
         }
     }
-    // SAFETY: the child plays the plan in its own memory and does not return; what it calls besides, closures and the
-    // handlers of pthread_atfork(3), is what may be called after fork.
+    // SAFETY: the child plays the plan in its own memory and does not return. Its closures may run after fork, as
+    // `pre_exec` requires, and so may the handlers of pthread_atfork(3), which fork(3) calls.
     let answer = match unsafe { libc::fork() } {
         // SAFETY: such a frame is the first field of a ForkFrame; the child's copy of the plan is its own.
         0 => unsafe { forked::play(frame.cast()) },

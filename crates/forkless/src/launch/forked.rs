@@ -80,7 +80,7 @@ pub(super) fn has_executed(pid: i32) -> bool {
 }
 
 /// Whether a process has the mark of an exec, or has ended and waits to be reaped: from `/proc`, also for a process that
-/// is no child of the caller. `None`: it is not there, or hidden.
+/// is no child of the caller. `None`: it does not exist, or is hidden.
 pub(super) fn has_mark_or_ended(pid: i32) -> Option<bool> {
     let (state, has_forked_only) = stat(pid)?;
     Some(!has_forked_only || matches!(state, b'Z' | b'X'))
@@ -91,7 +91,7 @@ pub(super) fn has_mark_or_ended(pid: i32) -> Option<bool> {
 /// `/proc` shows it for every child, but reading it needs a descriptor. If none is left, `setpgid(2)` shows it for a
 /// child in the caller's session. A parent may move a child to another process group only until the child executes a
 /// program, and gets EACCES afterwards. No process has the group that is named here, so nothing is moved: before exec
-/// the answer is EPERM. (POSIX, setpgid; the order of the checks is that of setpgid() in kernel/sys.c.)
+/// the call fails with EPERM. (POSIX, setpgid; the order of the checks is that of setpgid() in kernel/sys.c.)
 fn is_executed_now(pid: i32) -> Option<bool> {
     const NO_GROUP: i32 = i32::MAX;
     if let Some((_, has_forked_only)) = stat(pid) {
@@ -99,7 +99,7 @@ fn is_executed_now(pid: i32) -> Option<bool> {
     }
     match kernel::set_group(pid, NO_GROUP) {
         Err(errno::EACCES) => Some(true),
-        // For a child in another session the answer is EPERM before and after exec.
+        // For a child in another session the call fails with EPERM before and after exec.
         Err(errno::EPERM) if kernel::session(pid) == kernel::session(0) => Some(false),
         _ => None,
     }

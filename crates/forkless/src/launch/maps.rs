@@ -72,7 +72,7 @@ pub(super) fn await_request(asked: &AtomicU32, child: &AtomicI32) -> Option<i32>
 
 /// Ends the wait of the thread in [`await_request`]. A child that has not asked by now has left, or was never created.
 pub(super) fn dismiss_writer(asked: &AtomicU32, child: &AtomicI32) {
-    // The kernel lets the caller continue after all that the child has done.
+    // A relaxed load suffices: with CLONE_VFORK the clone returns after all stores of the child.
     if asked.load(Ordering::Relaxed) != ASKED {
         child.store(0, Ordering::Relaxed);
         asked.store(ASKED, Ordering::Release);

@@ -2,7 +2,7 @@
 //! explicitly. With a [`run::Cloner`] (a zygote) another process clones. [`exec`] creates no child.
 //!
 //! A launch takes a stack, fills its frame and clones. Its [`run::LaunchForm`] says how long it then waits: not at all,
-//! until the child has taken its descriptors, until it has left the parent's memory, or until it has ended.
+//! until the child has taken its descriptors, until it has left the caller's memory, or until it has ended.
 //!
 //! The kernel may refuse a feature that the probe found to be allowed. Then the failed child was invisible to the
 //! host and has changed nothing, so the launch is repeated with the next best method.

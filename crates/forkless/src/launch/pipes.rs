@@ -20,9 +20,9 @@ pub(crate) struct Pipes {
     pub(crate) slots: [RawFd; SLOTS],
     /// The first three slots hold only pipes.
     pub(crate) only_pipes: bool,
-    /// The parent's ends of standard input, output and error.
+    /// The caller's ends of standard input, output and error.
     pub(crate) ours: [Option<OwnedFd>; 3],
-    /// The parent's ends of socket pairs, by the child's descriptor.
+    /// The caller's ends of socket pairs, by the child's descriptor.
     pub(crate) sockets: Vec<(RawFd, OwnedFd)>,
     /// The reading end of a pipe whose other end exec closes.
     pub(crate) exec: Option<OwnedFd>,
@@ -33,18 +33,18 @@ pub(crate) struct Pipes {
 #[derive(Debug)]
 pub(crate) struct Theirs(#[allow(dead_code)] [Option<OwnedFd>; 3], #[allow(dead_code)] Vec<OwnedFd>);
 
-/// What standard streams are that the command does not set.
+/// The standard streams that the command does not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Defaults<'a> {
-    /// The parent's.
+    /// The caller's.
     Inherit,
     /// No input, captured output.
     Capture,
-    /// These.
+    /// As given for each.
     Each([DefaultStream<'a>; 3]),
 }
 
-/// What one standard stream is that the command does not set.
+/// A standard stream that the command does not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultStream<'a> {
     Inherit,

@@ -12,8 +12,8 @@ impl<T, const N: usize> Pool<T, N> {
         Self([const { AtomicPtr::new(null_mut()) }; N])
     }
 
-    /// Takes an object that is unused, and returns it with its slot; tries slot `start` first. Objects that are in use stay.
-    /// `leftover` gets one that finds no slot any more.
+    /// Takes an unused object, and returns it with its slot; tries slot `start` first. Objects in use stay in the pool.
+    /// `leftover` gets an object in use for which no slot is left.
     pub(crate) fn take(
         &self,
         start: usize,
@@ -26,11 +26,11 @@ impl<T, const N: usize> Pool<T, N> {
                 continue;
             }
             let Some(object) = NonNull::new(self.0[slot].swap(null_mut(), Ordering::Acquire)) else { continue };
-            // SAFETY: valid while it was in the pool (`put`), and this thread alone has this one.
+            // SAFETY: valid until it is taken, as `put` requires, and the swap gave it to this thread alone.
             if is_unused(unsafe { object.as_ref() }) {
                 return Some((object, slot));
             }
-            // SAFETY: it was in the pool.
+            // SAFETY: as above: it is still valid, and no other code has taken it.
             if unsafe { self.put(slot, object) }.is_none() {
                 leftover(object);
             }
@@ -38,7 +38,7 @@ impl<T, const N: usize> Pool<T, N> {
         None
     }
 
-    /// Puts an object into an empty slot, which it returns; tries slot `start` first. `None`: there is none.
+    /// Puts an object into an empty slot, and returns the slot; tries slot `start` first. `None`: no slot is empty.
     ///
     /// # Safety
     /// The object is valid until it is taken, and no other code takes it for its own.

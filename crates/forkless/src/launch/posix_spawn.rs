@@ -240,8 +240,7 @@ impl<'a> SpawnArguments<'a> {
                     }
                 },
                 number => {
-                    // SAFETY: the next call checks that it is open; the caller answers for the numbers that it has
-                    // named.
+                    // SAFETY: the next call checks that it is open. The caller keeps the numbers open that it has set.
                     let fd = unsafe { BorrowedFd::borrow_raw(number) };
                     fcntl_getfd(fd).map_err(|error| failed(error.raw_os_error()))?;
                     if is_target(number) || self.is_last(pair.target) {
@@ -311,7 +310,7 @@ impl<'a> SpawnArguments<'a> {
         if is_placed || is_opened {
             return Ok(());
         }
-        // SAFETY: asked whether it is open, nothing else.
+        // SAFETY: the number is used only to read its flags, which fails if it is not open.
         match fcntl_getfd(unsafe { BorrowedFd::borrow_raw(source) }) {
             Ok(flags) if flags.contains(FdFlags::CLOEXEC) => Err(errno::EBADF),
             Ok(_) => Ok(()),
@@ -324,7 +323,7 @@ impl<'a> SpawnArguments<'a> {
         unsafe { plan::at(self.plan.header(), offset) }
     }
 
-    /// Tries the candidates in turn, in the same way as `forkless_core::exec`.
+    /// Tries the candidates in turn, by the rules of `forkless_core::exec`.
     fn spawn(&self) -> Result<i32, Error> {
         let exec = self.plan.op(self.plan.last_op());
         let (mut answer, mut told) = (errno::ENOENT, 0);
@@ -348,7 +347,7 @@ impl<'a> SpawnArguments<'a> {
     /// `posix_spawn(3)` of one path. Retries each millisecond, at most `busy_ms` times, while the file is open for
     /// writing.
     fn spawn_one(&self, path: *const c_char, busy_ms: u32) -> Result<i32, i32> {
-        // SAFETY: the header's vectors lie in the arena, relocated, and end in zero words.
+        // SAFETY: the plan's two vectors hold addresses and end in zero words; only the environment may lie elsewhere.
         let (argv, envp) = unsafe {
             let header = self.plan.header();
             (plan::at::<*mut c_char>(header, (*header).argv), plan::environment(header).cast::<*mut c_char>())

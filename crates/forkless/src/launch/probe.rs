@@ -43,7 +43,7 @@ impl Features {
     }
 
     /// Without a probe: only `clone3` is assumed. For the only launch of the process, unless a seccomp filter may kill a
-    /// child for its system calls; and for a child that will be an init, whose place the probe's child would take.
+    /// child for its system calls; and if the next child will be an init: the probe's child would become it instead.
     /// Where clone3 is refused, the launch probes after all. Returns `None` once the kernel has been probed.
     pub(super) fn unprobed(is_only: bool) -> Option<Self> {
         let assumes = || is_only && !has_filter() || is_next_child_init();
@@ -143,7 +143,7 @@ fn probe_once() -> Result<u32, ProbeError> {
     wait::reap(pid, None);
     let detail = stack.frame().detail.load(Ordering::Acquire);
     if detail & probed::SHARED == 0 {
-        // A kernel that does not share the memory does not clear the parent's futex word either.
+        // A kernel that does not share the memory does not clear the caller's futex word either.
         stack.cancel();
         return Err(ProbeError::NotShared);
     }

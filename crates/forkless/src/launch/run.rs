@@ -35,7 +35,7 @@ pub(crate) struct Run<'a> {
     pub(crate) cloner: Option<&'a dyn Cloner>,
     /// The cgroup that this launch has made for the child.
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
-    /// The parent's descriptors for the slots.
+    /// The caller's descriptors for the slots.
     pub(crate) slots: [RawFd; SLOTS],
     /// The first three slots hold only pipes, which the child may open again through `/proc`.
     pub(crate) only_pipes: bool,
@@ -52,15 +52,15 @@ impl Run<'_> {
         self.cgroup.or_else(|| plan.place.cgroup.as_ref().map(|group| group.as_fd()))
     }
 
-    /// Whether the child gets all descriptors by a copy of the table up to the highest of them, and not from its
-    /// parent.
+    /// Whether the child gets all its descriptors by copying the table up to the highest of them, instead of fetching
+    /// them from the caller.
     pub(super) fn has_slot_copies(&self, plan: &Plan) -> bool {
-        /// The kernel copies descriptors in words of so many, whatever the number of those that are wanted.
+        /// The kernel copies descriptors in words of this many, even if fewer are needed.
         const WORD: RawFd = 64;
         self.can_hold(plan) && plan.fds.highest_source < WORD && self.slots.iter().all(|&slot| slot < WORD)
     }
 
-    /// Whether whatever the child takes stays open: the caller keeps the descriptors of the slots, and the plan its own.
+    /// Whether all that the child takes stays open: the caller keeps the descriptors of the slots, and the plan its own.
     pub(super) fn can_hold(&self, plan: &Plan) -> bool {
         self.holds && !plan.fds.reads_early && !plan.fds.borrows
     }
@@ -82,9 +82,9 @@ impl OfPlan {
     }
 }
 
-/// What a cloner has to do with a child after its launch.
+/// What a child's handle needs from the cloner that launched the child.
 pub(crate) trait Origin: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
-    /// Why it has not made the child itself.
+    /// Why the cloner did not clone the child itself. `None` if it did.
     #[cfg(feature = "warm")]
     fn cold_reason(&self) -> Option<&str>;
     /// The child has been waited for.
@@ -106,7 +106,7 @@ pub(crate) struct Running {
     pub(crate) route: Route,
     /// The result of writing the ID maps, once they have been written.
     pub(crate) maps: Option<Result<(), MapError>>,
-    /// Of a cloner.
+    /// Set by a cloner that must learn of the child's end.
     pub(crate) origin: Option<Box<dyn Origin>>,
 }
 
@@ -131,7 +131,7 @@ impl Caller {
         let needed = creates || plan.place.names_parent || passes || plan.place.id_maps.is_some();
         let (pid, tid) = if needed { (sys::getpid(), sys::gettid()) } else { (0, 0) };
         let mask = if plan.creator.has_blocked_signals(pid == tid) { sys::signal_mask().ok() } else { None };
-        // A child that waits for its ID maps looks from time to time whether its parent lives.
+        // A child that waits for its ID maps checks from time to time whether its parent lives.
         let in_procfs = if plan.place.id_maps.is_some() && procfs::is_ours() { pid } else { 0 };
         Self { pid, tid, in_procfs, mask, forbids_dumps: dumps::can_be_of_a_filter(plan.place.is_filtered) }
     }

@@ -92,7 +92,7 @@ struct UnusedFrame(MaybeUninit<Frame>);
 // SAFETY: no code writes to it, so it is a constant.
 unsafe impl Sync for UnusedFrame {}
 
-// SAFETY: the frame is shared with a child by design; what the parent may touch of it is atomic or its own.
+// SAFETY: while a child uses the frame, this process accesses only its atomics; it fills the rest before the clone.
 unsafe impl Send for Stack {}
 // SAFETY: as above.
 unsafe impl Sync for Stack {}
@@ -164,7 +164,7 @@ impl Stack {
         self.frame().state() == LEFT || self.forked().is_some_and(has_left)
     }
 
-    /// Whether the child reads the parent's own memory.
+    /// Whether the child shares the caller's own memory.
     pub(crate) fn has_shared_memory(&self) -> bool {
         self.kind == StackKind::Pooled
     }

@@ -28,7 +28,7 @@ pub struct Support {
     pub clone3: bool,
     /// `close_range(2)` with `CLOSE_RANGE_UNSHARE`. Without it, the file-descriptor table is copied whole.
     pub close_range: bool,
-    /// `pidfd_open(2)` and `pidfd_getfd(2)` on the parent. Without them, pipes are passed through `/proc`, and other
+    /// `pidfd_open(2)` and `pidfd_getfd(2)` on the caller. Without them, pipes are passed through `/proc`, and other
     /// descriptors are copied. `None` if it was not tried, because a copied table has the descriptors already.
     pub pidfd_getfd: Option<bool>,
     /// `pidfd_open(2)` with `PIDFD_THREAD`. Without it, launches from threads other than the first do not use
@@ -37,7 +37,7 @@ pub struct Support {
 }
 
 impl Launcher {
-    /// The launcher for this machine: [`Clone`](Self::Clone), which a [`Command`](crate::Command) uses by default, where a child
+    /// The launcher for this machine: [`Clone`](Self::Clone), the default of a [`Command`](crate::Command), where a child
     /// can share the caller's memory; else [`PosixSpawn`](Self::PosixSpawn), for commands without settings that it lacks.
     ///
     /// ```

@@ -46,7 +46,7 @@ pub(crate) fn wait(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::R
     }
 }
 
-/// The same, but fails with EINTR when a signal handler has run.
+/// As [`wait`], but fails with EINTR when a signal handler has run.
 pub(crate) fn wait_interruptible(pid: i32, pidfd: Option<&OwnedFd>, started: Instant) -> io::Result<Reaped> {
     loop {
         if let Some(ended) = to_reaped(ask_once(pid, pidfd, 0), pid, pidfd, started, 0)? {
@@ -95,7 +95,7 @@ fn wait_with(pid: i32, pidfd: Option<&OwnedFd>, started: Instant, options: u32) 
     to_reaped(ask(pid, pidfd, options), pid, pidfd, started, options)
 }
 
-/// Turns the answer of a wait into the child's end.
+/// Converts the result of a wait, and looks for the status elsewhere if the wait fails with ECHILD.
 fn to_reaped(
     answer: sys::Result<WaitResult>,
     pid: i32,
@@ -261,8 +261,8 @@ fn taken_by_another(pid: i32, pidfd: Option<&OwnedFd>, options: u32) -> io::Resu
     Err(Error::new(&OsString::from(format!("pid {pid}")), Step::Wait, errno::ECHILD).note(why).into())
 }
 
-/// An autoreaped child has ended. (Or this is a forked copy of the process whose child it is, where the status is not
-/// available and the answer is ECHILD.)
+/// An autoreaped child has ended. (Or this is a forked copy of the process whose child it is: there the wait fails with
+/// ECHILD too, and the status is not available.)
 fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Reaped>> {
     let limit = (options & uapi::WNOHANG != 0).then_some(Duration::ZERO);
     if !wait_readable(pidfd, limit)? {
@@ -282,8 +282,8 @@ fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Reaped>>
     }
 }
 
-/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15. `None`: not
-/// there yet, or never will be.
+/// The exit status that a pidfd keeps after its process has been reaped: `PIDFD_GET_INFO`, Linux 6.15. `None`: it is
+/// not stored yet, or never will be.
 ///
 /// Source: pidfd_info in linux/pidfd.h, pidfd_info() in fs/pidfs.c.
 fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
@@ -307,7 +307,7 @@ fn kept_status(pidfd: BorrowedFd<'_>) -> sys::Result<Option<i32>> {
     loop {
         let mut info = Info { mask: PIDFD_INFO_EXIT, ..Info::default() };
         let args = [pidfd.as_raw_fd() as usize, PIDFD_GET_INFO, &raw mut info as usize, 0, 0, 0];
-        // SAFETY: the kernel reads and writes the 64 bytes that the request's number says.
+        // SAFETY: the kernel reads and writes 64 bytes at `info`: the request's number contains that size.
         match unsafe { sys::syscall(uapi::__NR_ioctl, args) } {
             Ok(_) if info.mask & PIDFD_INFO_EXIT != 0 => return Ok(Some(info.exit_code)),
             Ok(_) => {}
@@ -395,7 +395,7 @@ fn wait_readable(fd: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<bool
 }
 
 /// Reaps a child that failed before exec. No other part of the program can have reaped it, since it has no exit signal.
-/// (An autoreaped one the kernel has reaped.)
+/// (The kernel has reaped an autoreaped one.)
 pub(crate) fn reap(pid: i32, pidfd: Option<&OwnedFd>) -> Option<ExitStatus> {
     if pid == NOBODY {
         return wait(pid, pidfd, Instant::now()).ok().map(|ended| ended.status);

@@ -21,7 +21,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Waits as long as `form` requires, and then sets `left` if the child has left the parent's memory.
+/// Waits as long as `form` requires, and then sets `left` if the child has left the caller's memory.
 pub(crate) fn wait_for(
     running: &mut Running,
     form: LaunchForm,
@@ -30,7 +30,7 @@ pub(crate) fn wait_for(
 ) {
     let (stack, id, pidfd) = (&running.stack, running.id, running.pidfd.as_ref());
     if let Some(keep) = keep_dumpable {
-        // With every form: the parent's memory is non-dumpable because of the child, and that must be undone before
+        // With every form: the caller's memory is non-dumpable because of the child, and that must be undone before
         // the launch returns. A stopped child is continued, because it might stay stopped for ever.
         wait_though_stopped(stack, id, pidfd, |word| word != LEFT);
         keep.end(id);
@@ -153,7 +153,7 @@ pub(crate) fn has_executed(stack: &Stack, pid: i32) -> bool {
     is_program(pid)
 }
 
-/// The same for a child that shared the parent's memory and has left it.
+/// The same for a child that shared the caller's memory and has left it.
 pub(crate) fn is_program(pid: i32) -> bool {
     let sees = |more: u32| {
         let options = uapi::WEXITED | uapi::WNOHANG | uapi::WNOWAIT | more;

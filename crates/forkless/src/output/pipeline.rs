@@ -131,7 +131,7 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// [`Step::Check`](crate::Step::Check) if the request makes no sense.
+    /// [`Step::Check`](crate::Step::Check) if the settings are invalid.
     pub fn command(&mut self, command: &mut Command) -> io::Result<&mut Self> {
         self.plans.push(Arc::new(compile(command, true)?));
         Ok(self)

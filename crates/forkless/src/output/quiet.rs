@@ -1,4 +1,4 @@
-//! Writes to pipes and sockets that raise no SIGPIPE: if its disposition is the default, it would kill the host.
+//! Writes to pipes and sockets that raise no SIGPIPE: if its disposition is the default, it would kill this process.
 
 use crate::kernel;
 use forkless_core::sys::{self, errno, signal, uapi};
@@ -16,7 +16,7 @@ pub fn write_quietly<F: AsFd>(fd: F, bytes: &[u8]) -> io::Result<usize> {
     write_vectored(fd, &[IoSlice::new(bytes)])
 }
 
-/// The same with the bytes in several places: `writev(2)`.
+/// [`write_quietly`] of several buffers: `writev(2)`.
 ///
 /// Linux 6.18 has a flag against the signal. Before that, or where a filter refuses the call, the signal is blocked in
 /// this thread during the write, and then removed from the pending ones.

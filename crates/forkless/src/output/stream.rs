@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Runs a plan to its end and returns what the program wrote.
 pub(crate) fn output(plan: &Arc<Plan>) -> io::Result<Output> {
-    // Only before it is reaped can be seen whether a filter killed it in exec.
+    // Whether a filter killed the child in exec can be seen only before it is reaped.
     let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
     let start = Start::new(form).with(Defaults::Capture).pidfd(Pidfd::Unless(is_sigchld_ignored()));
     start.child(plan)?.wait_with_output()
@@ -47,7 +47,7 @@ impl Child {
     pub fn read_to_end(&mut self) -> io::Result<Output> {
         self.end_input();
         let drive = Drive::plain(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into));
-        // With limits its end ends what it has left with the pipes open.
+        // With limits, the end of the child kills processes that it has left with the pipes open.
         let children = if self.has_group() { std::slice::from_mut(&mut *self) } else { &mut [] };
         let [stdout, stderr] = drive.run(children)?.readers.map(|reader| reader::finish(reader).0);
         Ok(Output { status: self.wait()?, stdout, stderr })
@@ -77,8 +77,8 @@ impl Child {
         Chunks::new(self.stdout.take().map(Into::into), self.stderr.take().map(Into::into))
     }
 
-    /// The same line by line, without the newlines. Bytes after the last newline are a line too. A line longer than 1
-    /// MiB comes in pieces.
+    /// [`chunks`](Self::chunks), but line by line, without the newlines. Bytes after the last newline are a line too. A
+    /// line longer than 1 MiB comes in pieces.
     ///
     /// ```
     /// use forkless::{Command, Stdio, Stream};

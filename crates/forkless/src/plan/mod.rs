@@ -1,4 +1,4 @@
-//! A compiled command: the steps that the child plays, and what the parent needs to know of them. `compile` makes it,
+//! A compiled command: the ops that the child plays, and what the caller needs to launch it. `compile` makes it,
 //! and every launcher uses it.
 
 use crate::kernel::{CLONE_AUTOREAP, CLONE_PIDFD_AUTOKILL};
@@ -24,12 +24,12 @@ use crate::request::closure::Closure;
 use crate::request::command::{Command, GroupLimits, Paths};
 use posix_spawn::Extensions;
 
-/// A compiled command: the arena that the child plays, and what the parent needs to run it and to explain a failure.
+/// A compiled command: the arena that the child plays, and what the caller needs to run it and to explain a failure.
 pub(crate) struct Plan {
     pub(crate) arena: Box<[u64]>,
     pub(crate) fds: Fds,
     pub(crate) place: Placement,
-    /// The thread that clones it.
+    /// The thread that clones the child.
     pub(crate) creator: Creator,
     /// The child is killed when its handle is dropped.
     pub(crate) kill_on_drop: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) flags: u64,
     /// Whether the command requested a pidfd, or none; `None`: neither.
     pub(crate) pidfd: Option<bool>,
-    /// The method that creates the child.
+    /// The launcher that creates the child.
     pub(crate) launcher: Launcher,
     /// With `Launcher::PosixSpawn`: the functions that the C library has.
     pub(crate) extensions: Option<Extensions>,
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     /// The process that clones in the caller's place, if a launch names no other: an `OfPlan`.
     pub(crate) cloner: Option<ClonerHandle>,
     pub(crate) program: OsString,
-    /// If the plan executes an init, which executes the program.
+    /// Set if the plan executes an init, which executes the program.
     pub(crate) inner: Option<InnerProgram>,
     /// The directories of PATH that were searched.
     pub(crate) searched: Option<OsString>,
@@ -68,7 +68,7 @@ pub(crate) struct InnerProgram {
     pub(crate) args: Vec<OsString>,
     /// Which of them are the paths that init tries.
     pub(crate) paths: Range<usize>,
-    /// Init must be told to end, because without a PID namespace its own end leaves the others.
+    /// Without a PID namespace, SIGKILL to init would leave the program's processes: init itself must kill them.
     pub(crate) kills_tree: bool,
 }
 
@@ -90,14 +90,14 @@ impl InnerProgram {
         Self { socket, args, paths, kills_tree: kills != 0 }
     }
 
-    /// A path that exists for the caller, who need not see what init sees.
+    /// A path that exists for the caller, although init may not see it.
     pub(crate) fn outside(&self) -> Option<&Path> {
         let paths = self.args.get(self.paths.clone())?.iter().map(Path::new);
         paths.filter(|path| path.is_absolute()).find(|path| path.is_file())
     }
 }
 
-/// What the parent makes and passes, and how it shares its table.
+/// The descriptors that the caller makes and passes, and how it shares its file-descriptor table.
 pub(crate) struct Fds {
     /// The standard streams, unless the run overrides them.
     pub(crate) stdio: [PlannedStream; 3],
@@ -111,26 +111,26 @@ pub(crate) struct Fds {
     pub(crate) keeps_locks: bool,
     /// The master of the pseudo-terminal whose other side is opened for each run, in [`TERMINAL_SLOT`].
     pub(crate) pty: Option<Weak<OwnedFd>>,
-    /// The parent's highest descriptor that every run passes; -1: none.
+    /// The caller's highest descriptor that every run passes; -1: none.
     pub(crate) highest_source: RawFd,
-    /// Some of these are the caller's, which may close them as soon as the launch has returned. The others are the plan's own.
+    /// Some passed descriptors are the caller's, which may close them after the launch. The others are the plan's own.
     pub(crate) borrows: bool,
     /// Every descriptor that is not close-on-exec is inherited.
     pub(crate) inherit_all: bool,
-    /// The child uses descriptors in the parent's file-descriptor table before it has its own.
+    /// The child uses descriptors in the caller's file-descriptor table before it has its own.
     pub(crate) reads_early: bool,
 }
 
-/// Where the child starts, and what it changes of itself while it has the memory of its parent.
+/// Where the child starts, and what it changes of itself while it shares memory.
 pub(crate) struct Placement {
-    /// The child gets other IDs, capabilities or user namespaces. Processes that may not inspect the parent may then
+    /// The child gets other IDs, capabilities or user namespaces. Processes that may not inspect the caller may then
     /// inspect the child.
     pub(crate) changes_ids: bool,
     /// `CLONE_NEW*`: the new namespaces that the child starts in.
     pub(crate) namespaces: u64,
     /// The ID maps of its user namespace, if any must be written.
     pub(crate) id_maps: Option<IdMaps>,
-    /// The child is in another user or PID namespace, and cannot inspect its parent or is not allowed to.
+    /// The child is in another user or PID namespace, and cannot inspect the caller or is not allowed to.
     pub(crate) is_foreign: bool,
     /// The cgroup that the child starts in.
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
@@ -155,7 +155,7 @@ impl Placement {
     }
 }
 
-/// The ID maps of a plan, as the parent writes them.
+/// The ID maps of a plan, as the caller writes them.
 #[derive(Default)]
 pub(crate) struct IdMaps {
     pub(crate) uid: String,
@@ -182,7 +182,7 @@ pub(crate) const TERMINAL_SLOT: usize = SLOTS - 1;
 pub(crate) enum PlannedStream {
     /// Not set.
     Unset,
-    /// The parent's.
+    /// The caller's.
     Inherit,
     /// `/dev/null`.
     Null,
@@ -223,8 +223,8 @@ impl Plan {
         self.flags & CLONE_PIDFD_AUTOKILL != 0
     }
 
-    /// The arena that the child plays. Valid as long as the plan exists, even if the plan itself is moved. [`plan::at`] takes
-    /// this pointer and no reference to the header, which would be valid for the header alone.
+    /// The arena that the child plays. Valid as long as the plan exists, even if the plan itself is moved. [`plan::at`]
+    /// takes this pointer and no reference to the header, which would be valid for the header alone.
     pub(crate) fn header(&self) -> *const Header {
         self.arena.as_ptr().cast()
     }

@@ -13,10 +13,10 @@ type Work = dyn FnMut() -> io::Result<()> + Send + Sync;
 /// A closure that runs in the child before exec. Only a forked child calls it, and it has its own copy.
 pub(crate) struct Closure(UnsafeCell<Box<Work>>);
 
-// SAFETY: what is inside is Sync, and is changed only by a forked child, in its own memory and by its only thread.
+// SAFETY: the closure is Sync, and is changed only by a forked child, in its own memory and by its only thread.
 unsafe impl Sync for Closure {}
 
-// As std's commands and children are, whatever their closures: what a panic leaves half-done is only in the child.
+// As std's types are: a panic of a closure leaves incomplete changes only in the child.
 impl UnwindSafe for Closure {}
 impl RefUnwindSafe for Closure {}
 
@@ -33,7 +33,7 @@ pub(crate) const PANICKED: i32 = i32::MAX;
 ///
 /// A panic ends here: the child has a copy of the caller's stack, and must not unwind into it.
 pub(crate) unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -> i32 {
-    // SAFETY: `run` has passed both, and no other code changes them in this copy.
+    // SAFETY: the child passes its frame and `hook_data`, the plan's closures. No other code changes them in this copy.
     let (frame, closures) = unsafe { (&*frame, &*data.cast::<Vec<Arc<Closure>>>()) };
     for (n, closure) in (0..).zip(closures) {
         frame.detail.store(n, Ordering::Relaxed);

@@ -9,5 +9,5 @@ pub(crate) mod command;
 pub(crate) mod environment;
 pub(crate) mod stdio;
 
-/// What clones in place of the launcher: a zygote or warm programs. Only their modules know its type.
+/// What clones in place of the launcher: a zygote or warm programs. Only their modules can downcast it.
 pub(crate) type ClonerHandle = Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>;

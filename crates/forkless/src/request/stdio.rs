@@ -32,7 +32,7 @@ pub struct Stdio(pub(crate) FdSource);
 /// Where a child's descriptor comes from.
 #[derive(Debug, Clone)]
 pub(crate) enum FdSource {
-    /// The parent's descriptor of the same number.
+    /// The caller's descriptor of the same number.
     Inherit,
     /// `/dev/null`, opened in the child.
     Null,
@@ -42,7 +42,7 @@ pub(crate) enum FdSource {
     SocketPair,
     /// A descriptor that the command owns.
     Owned(Arc<OwnedFd>),
-    /// A number of the parent's, which the caller keeps open.
+    /// A descriptor number of the caller, which keeps it open.
     Borrowed(RawFd),
     /// The child's own descriptor of another number.
     DupOf(RawFd),
@@ -51,7 +51,7 @@ pub(crate) enum FdSource {
 }
 
 impl Stdio {
-    /// Gives the child the parent's descriptor of the same number as it is, also if it is closed.
+    /// Gives the child the caller's descriptor of the same number as it is, also if it is closed.
     ///
     /// ```
     /// use forkless::{Command, Stdio};
@@ -114,7 +114,7 @@ impl Stdio {
         Self(FdSource::SocketPair)
     }
 
-    /// Gives the child a copy of the parent's descriptor `number`. The descriptor itself stays the caller's, and must
+    /// Gives the child a copy of the caller's descriptor `number`. The descriptor itself stays the caller's, and must
     /// be open whenever the child is launched.
     ///
     /// For a file that is owned or borrowed no number is needed: use [`Stdio::from`] or [`copy_of`](Self::copy_of).
@@ -198,7 +198,7 @@ impl Stdio {
 
 impl FromRawFd for Stdio {
     unsafe fn from_raw_fd(fd: RawFd) -> Self {
-        // SAFETY: the caller gives the descriptor away (the trait's contract).
+        // SAFETY: the caller owns the descriptor and gives it away, as the trait requires.
         Self::from(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -220,7 +220,7 @@ impl TryFrom<Stdio> for std::process::Stdio {
                 Ok(fd) => fd.into(),
                 Err(fd) => fd.try_clone()?.into(),
             },
-            // SAFETY: copied at once; a number that is not open is an error.
+            // SAFETY: copied at once; `Stdio::fd` requires that the descriptor may be passed, and a closed one is an error.
             FdSource::Borrowed(fd) => unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?.into(),
             FdSource::SocketPair | FdSource::DupOf(_) | FdSource::Open { .. } => {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, "std::process::Stdio has no such stream"));
@@ -250,23 +250,23 @@ from_owner! {
 }
 
 impl From<io::Stdout> for Stdio {
-    /// The parent's standard output, at any number of the child's: the file that is descriptor 1 at the launch, not the one
-    /// that it was when this was made.
+    /// The caller's standard output, at any number of the child's: the file that is descriptor 1 at the launch, not the
+    /// one that it was when this was made.
     fn from(_: io::Stdout) -> Self {
         Self(FdSource::Borrowed(1))
     }
 }
 
 impl From<io::Stderr> for Stdio {
-    /// The parent's standard error, at any number of the child's: the file that is descriptor 2 at the launch, not the one
-    /// that it was when this was made.
+    /// The caller's standard error, at any number of the child's: the file that is descriptor 2 at the launch, not the
+    /// one that it was when this was made.
     fn from(_: io::Stderr) -> Self {
         Self(FdSource::Borrowed(2))
     }
 }
 
 impl FdSource {
-    /// The parent's descriptor number, where it is known before the run.
+    /// The caller's descriptor number, where it is known before the run.
     pub(crate) fn fixed(&self, number: RawFd) -> Option<RawFd> {
         match self {
             Self::Inherit if number > 2 => Some(number),

@@ -15,7 +15,7 @@ const JUMP_IF_AT_LEAST: u16 = 0x35;
 const JUMP_IF_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
-/// The bits of a code that say what kind of instruction it is.
+/// The bits of a code that hold the instruction's class.
 const CLASS: u16 = 7;
 
 /// Offsets in `struct seccomp_data`.
@@ -172,7 +172,7 @@ fn conditional(surroundings: Surroundings) -> Vec<(u32, Vec<BpfInstruction>)> {
     const REQUESTS: [u32; 5] = [0x5412, 0x541c, 0x5423, 0x8901, 0x8902];
     let is_silent = matches!(surroundings, Surroundings::Shared(Shared { signals: false, .. }));
     let requests = if is_silent { &REQUESTS[..] } else { &REQUESTS[..3] };
-    // Others are not in the network namespace (AF_VSOCK), or are rarely used and have had many faults (AF_ALG).
+    // Other families are not in the network namespace (AF_VSOCK), or are rarely used and have had many faults (AF_ALG).
     const FAMILIES: [u32; 4] =
         [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32];
     // Query, PER_LINUX, PER_LINUX32, and both with UNAME26. Others weaken the layout of memory.
@@ -195,9 +195,9 @@ fn conditional(surroundings: Surroundings) -> Vec<(u32, Vec<BpfInstruction>)> {
     if matches!(surroundings, Surroundings::Shared(Shared { network: false, .. })) {
         socket = vec![op(RETURN, 0, 0, family)];
     }
-    // The segments of others are those of the namespace.
+    // Without an IPC namespace of its own the program could attach the segments of other processes.
     let shared = if surroundings == Surroundings::Own { without(0o4000, 2) } else { vec![op(RETURN, 0, 0, REFUSED)] };
-    // A program that gets the rights of its owner could be left behind through a descriptor or a bind mount.
+    // A setuid or setgid file could be left behind through a descriptor or a bind mount.
     let mode = libc::S_ISUID | libc::S_ISGID;
     let made = |flags| {
         let created = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
@@ -251,7 +251,7 @@ fn conditional(surroundings: Surroundings) -> Vec<(u32, Vec<BpfInstruction>)> {
 /// Calls by which a program could change processes and files outside of the sandbox, where no namespace hides them.
 fn on_others(shared: Shared) -> Vec<(u32, Vec<BpfInstruction>)> {
     let refused = |number: libc::c_long| (number as u32, vec![op(RETURN, 0, 0, REFUSED)]);
-    // The caller itself is number 0. All users of a priority or limit may be named by the number of a process.
+    // Number 0 is the calling process. Another number, PRIO_PGRP or PRIO_USER may name processes outside.
     let only = |number: libc::c_long, wanted: &[(u32, u32)]| {
         let mut rules = Vec::new();
         for (offset, value) in wanted {
@@ -271,7 +271,7 @@ fn on_others(shared: Shared) -> Vec<(u32, Vec<BpfInstruction>)> {
         only(libc::SYS_sched_setattr, &own),
         only(libc::SYS_setpriority, &[(argument(0), PRIO_PROCESS), (argument(1), 0)]),
         only(libc::SYS_ioprio_set, &[(argument(0), IOPRIO_WHO_PROCESS), (argument(1), 0)]),
-        // Instances are counted for the user, and the names of files outside could be watched.
+        // inotify instances are counted for the user, and the names of files outside could be watched.
         refused(libc::SYS_inotify_init1),
     ];
     #[cfg(target_arch = "x86_64")]
@@ -296,7 +296,7 @@ fn on_others(shared: Shared) -> Vec<(u32, Vec<BpfInstruction>)> {
 
 enum SearchStep {
     Instruction(BpfInstruction),
-    /// A jump to this block, whose place is not known yet.
+    /// A jump to this block, whose position is not known yet.
     Block(usize),
 }
 
@@ -356,7 +356,7 @@ fn is_let_through(result: u32) -> bool {
     (result & ACTION) as i32 > error(0) as i32
 }
 
-/// How far an instruction leads from itself.
+/// The longest distance from an instruction to its successors.
 fn farthest(rule: BpfInstruction) -> usize {
     match rule.code {
         JUMP => 1 + rule.k as usize,

@@ -1,4 +1,4 @@
-//! Which user the program is.
+//! The user and groups that a sandboxed program runs as.
 
 use super::preset::NOBODY;
 use crate::kernel;
@@ -8,20 +8,20 @@ use crate::request::command::{Command, Name};
 /// CAP_SETGID and CAP_SETUID.
 const SET_IDS: u64 = 1 << 6 | 1 << 7;
 
-/// The lines of the caller's map of user IDs: first inside, first outside, count. Without a procfs nothing is known.
+/// The lines of the caller's map of user IDs: first inside, first outside, count. Empty without a procfs.
 fn map() -> Vec<[u32; 3]> {
     let text = std::fs::read_to_string(procfs::own("uid_map")).unwrap_or_default();
     let numbers: Vec<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     numbers.chunks_exact(3).map(|line| [line[0], line[1], line[2]]).collect()
 }
 
-/// Whether the caller is root. One that has no other ID, and is not root outside of its user namespace, is an ordinary user there.
+/// Whether the caller is root. Root of a user namespace that has no other ID, and is not root outside, is an ordinary user.
 pub(super) fn is_root() -> bool {
     let is_ordinary = || matches!(*map(), [[0, outside, 1]] if outside != 0);
     rustix::process::geteuid().is_root() && !is_ordinary()
 }
 
-/// What root starts is nobody without other groups, where the command says no others.
+/// Makes a program that root starts run as nobody without other groups, where the command sets no IDs.
 pub(super) fn of_root(own: &mut Command) -> Result<(), &'static str> {
     let setup = &mut own.setup;
     // A name brings its groups with it.

@@ -41,7 +41,7 @@ pub enum Network {
     Host,
 }
 
-/// What other processes have by default when the program has ended.
+/// How long other processes may run after the program has ended, by default.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// The oldest version of Landlock that refuses to truncate files: Linux 6.2.
@@ -50,7 +50,7 @@ const OLDEST: u32 = 3;
 /// The first version that refuses signals to processes outside: Linux 6.12.
 const REFUSES_SIGNALS: u32 = 6;
 
-/// What a program may do, for programs that are not trusted.
+/// A sandbox for untrusted programs: what the program may see and do.
 ///
 /// ```no_run
 /// use forkless::{Command, Sandbox};
@@ -457,7 +457,7 @@ struct GivenPath {
     file: (u64, u64),
 }
 
-/// What keeps the program from the rest of the machine.
+/// What confines the program.
 enum Confined {
     Landlock(Arc<OwnedFd>),
     Namespaces(NamespaceSandbox),
@@ -477,7 +477,7 @@ struct OfAllLaunches {
 pub struct PreparedSandbox(Arc<OfAllLaunches>);
 
 impl PreparedSandbox {
-    /// Whether this machine can give the sandbox to this process: tries to execute `/` in it, which fails as the very last step.
+    /// Checks whether this process can launch in the sandbox here: executes `/` in it, which fails as the last step.
     ///
     /// ```no_run
     /// use forkless::Sandbox;
@@ -571,10 +571,10 @@ impl Confinement for PreparedSandbox {
         let mut own = command.clone();
         own.confinement = None;
         own.sandbox.limits.add(limits);
-        // By name, so that no variable that is set later, or that is no variable, gets in.
+        // Variables are copied by name: those set later, and entries without `=`, do not get in.
         for (name, value) in std::env::vars_os().filter(|(name, _)| !command.env.clear && is_kept(name, kept)) {
             let hides = matches!(confined, Confined::Namespaces(_)) && name == "HOME" && !kept.contains(&name);
-            // Shells and tools report errors where it does not exist.
+            // Shells and tools report errors where HOME does not exist.
             let value = if hides && !mounts::is_shown(places, &command.sandbox.mounts, Path::new(&value)) {
                 "/tmp".into()
             } else {

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the new root is put together. A procfs is needed anyway, and nobody binds files of it.
+/// Where the new root is assembled. The sandbox needs a procfs anyway, and files of it are not bound.
 pub(super) const PLACE: &str = procfs::ROOT;
 
 pub(super) const OF_PLACES: u64 = mount_attribute::NO_SUID | mount_attribute::NO_DEV;
@@ -164,8 +164,8 @@ fn show(root: &mut Command, source: &Path, path: &Path, set: u64) {
     root.sandbox.mounts.push(MountStep::Shown { source: source.to_owned(), target: below(path), set });
 }
 
-/// Mounts the directories between a place and one above it on themselves, where the program may write. It could rename one that is
-/// no mount point, and put another one in its place: what is read-only would be elsewhere then.
+/// Mounts the directories between a place and one above it, where the program may write, on themselves. Otherwise the
+/// program could rename one and put another in its place: the read-only mount would then be elsewhere.
 fn pin(root: &mut Command, above: &GivenPath, place: &GivenPath, pinned: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     let Ok(rest) = place.path.strip_prefix(&above.path) else { return Ok(()) };
     if !above.may_write || rest.as_os_str().is_empty() {
@@ -278,9 +278,9 @@ impl OwnMounts {
                 });
             }
             made.steps.push(at(&step, below(&path), is_strict));
-            // Those below are hidden now.
+            // This mount hides those below it.
             pinned.retain(|pinned: &PathBuf| !pinned.starts_with(&path));
-            // The files of these are known to the rules already.
+            // A new `/dev` or procfs: the rules have its files already.
             let restricted = restricted(&step);
             if !restricted.is_empty() {
                 made.calls.extend(restricted.iter().map(|(set, flags)| restriction(&path, *set, *flags)));
@@ -302,7 +302,7 @@ impl OwnMounts {
         self.steps.extend(above.into_iter().map(|above| MountStep::Directory { path: below(above), mode: 0o755 }));
     }
 
-    /// As [`pin`], where not all is known before the launch. `makes`: on a file system of the sandbox, what is missing is made.
+    /// [`pin`] for mounts of the command. `makes`: missing directories are made, on a file system of the sandbox.
     fn pin(
         &mut self,
         own: &Command,
@@ -347,7 +347,7 @@ impl OwnMounts {
     }
 }
 
-/// A source of a bind mount that the plan could not find any more, because the new root is mounted over it. Root's are opened before.
+/// The source of a bind mount that the new root, mounted over it, hides from the child. For root it is opened earlier.
 fn hidden_source(own: &Command, step: &MountStep) -> Option<PathBuf> {
     let source = match step {
         MountStep::ReadOnlyBind { source, .. } | MountStep::Shown { source, .. } => source.as_path(),
@@ -396,7 +396,7 @@ fn is_directory(step: &MountStep) -> io::Result<bool> {
     Ok(FileType::from_raw_mode(found.st_mode).is_dir())
 }
 
-/// Whether the program may write there. The step that follows a mount may restrict it.
+/// Whether the program may write there. A later step may restrict the mount.
 fn is_writable(step: &MountStep, path: &Path, later: &[MountStep]) -> bool {
     let until = later.iter().take_while(|other| !(other.has_mount() && in_root(other.target()) == path));
     let is_restricted = |other: &MountStep| matches!(other, MountStep::Attributes { target, set, .. } if set & READ_ONLY != 0 && in_root(target) == path);
@@ -414,8 +414,8 @@ fn is_writable(step: &MountStep, path: &Path, later: &[MountStep]) -> bool {
     !is_read_only && !until.into_iter().any(is_restricted)
 }
 
-/// Whether what is around the path is a file system of the sandbox, or of an earlier step: on that of the host no mount point is
-/// made.
+/// Whether the path is on a file system that the sandbox or an earlier step has made: on those of the host no mount
+/// point is made.
 fn is_on_own_file_system(places: &[GivenPath], before: &[MountStep], path: &Path) -> bool {
     let of_host = SHOWN.iter().map(|shown| (PathBuf::from(shown), false));
     let of_places = places.iter().map(|place| (place.path.clone(), false));
@@ -467,7 +467,7 @@ fn restriction(path: &Path, set: u64, flags: u64) -> IsolationCall {
     IsolationCall { step: Step::Mount, object: "read-only root", number, args, result: None }
 }
 
-/// The same step in the new root.
+/// The step with its target in the new root.
 fn at(step: &MountStep, target: PathBuf, is_strict: bool) -> MountStep {
     let of_sandbox = |path: &str| {
         let source = Some(below(Path::new(path)).into());
@@ -506,8 +506,8 @@ fn at(step: &MountStep, target: PathBuf, is_strict: bool) -> MountStep {
     moved
 }
 
-/// A bind mount that root makes with its own rights, which the program's user may not have. A mount can be attached once, so only for one
-/// launch. Where root has no CAP_SYS_ADMIN, the step itself.
+/// Opens the source of a bind mount with root's rights, which the program's user may not have, if the command is launched
+/// once: the mount can be attached once. Otherwise, or where root has no CAP_SYS_ADMIN, returns the step itself.
 pub(super) fn of_root(own: &Command, step: &MountStep) -> io::Result<MountStep> {
     let (source, set, resolve) = match step {
         MountStep::Shown { source, set, .. } => (source.as_path(), *set, ResolveFlags::NO_SYMLINKS),
@@ -527,7 +527,7 @@ pub(super) fn of_root(own: &Command, step: &MountStep) -> io::Result<MountStep> 
     }
 }
 
-/// A copy of the mount at `source` with all mounts below it, attached nowhere. No later mount gets in or out.
+/// A copy of the mount at `source` with all mounts below it, attached nowhere. No later mount propagates into or out of it.
 fn tree(source: &OwnedFd, set: u64) -> io::Result<OwnedFd> {
     const AT_EMPTY_PATH: u64 = 0x1000;
     const OPEN_TREE_CLONE: u64 = 1;

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// What all launches have in common.
 pub(super) struct NamespaceSandbox {
     mounts: Vec<MountStep>,
-    /// Those of the places, if nothing is hidden below them.
+    /// The mounts of the places, if nothing is hidden below them.
     shown: Vec<MountStep>,
     hidden: Vec<PathBuf>,
     calls: Vec<IsolationCall>,
@@ -99,7 +99,7 @@ impl NamespaceSandbox {
                 given.as_ref().map_or(here.clone(), |given| here.join(given))
             }
         };
-        // As the places are: inside, the directories before a `..` need not exist.
+        // Resolved like the places: inside, the directories before a `..` need not exist.
         let has_parent = directory.components().any(|part| part == Component::ParentDir);
         let real = if has_parent { directory.canonicalize().ok() } else { None };
         let directory = real.unwrap_or(directory);
@@ -168,7 +168,7 @@ impl NamespaceSandbox {
         };
         let is_root = ids::is_root();
         let given = match is_root {
-            // Root's files would be those of the program: without capabilities it still owns them.
+            // Not root: even without capabilities the program would own root's files.
             true => (id(&setup.user, NOBODY), id(&setup.group, NOBODY)),
             false => (id(&setup.user, uid.as_raw()), id(&setup.group, gid.as_raw())),
         };
@@ -189,7 +189,7 @@ impl NamespaceSandbox {
     }
 }
 
-/// What the program may do where, for a second layer over the mounts.
+/// The rules of the second layer, over the mounts.
 fn rules(places: &[GivenPath]) -> Vec<LayerRule> {
     let rule = |path: &str, is_directory, access| LayerRule { path: path.into(), is_directory, access };
     let mut rules = vec![rule("/", true, LayerAccess::Read)];
@@ -218,7 +218,7 @@ fn calls(network: Network) -> Vec<IsolationCall> {
     let number = IsolationArg::Number;
     let text = |text: &str| Bytes(text.as_bytes().to_vec());
     if has_keyrings() {
-        // The keys of the caller's session are not the program's.
+        // A new session keyring: the program must not have the keys of the caller's session.
         call(Step::Namespace, "session keyring", uapi::__NR_keyctl, vec![number(1), number(0)], None);
     }
     if network == Network::None {
@@ -248,17 +248,17 @@ fn calls(network: Network) -> Vec<IsolationCall> {
     calls
 }
 
-/// Whether keyctl(2) is there. If it is refused, it is refused to the program, too.
+/// Whether keyctl(2) is available. Where it is refused here, it is refused to the program too.
 fn has_keyrings() -> bool {
     const KEYCTL_GET_KEYRING_ID: usize = 0;
     const KEY_SPEC_SESSION_KEYRING: usize = -3_isize as usize;
-    // SAFETY: asks for a number, and makes no keyring.
+    // SAFETY: no memory is touched, and no keyring is made.
     let found =
         unsafe { sys::syscall(uapi::__NR_keyctl, [KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0, 0, 0, 0]) };
     !matches!(found, Err(errno::ENOSYS | errno::EPERM))
 }
 
-/// What an init that executes the program cannot do.
+/// Refuses settings that do not work where an init executes the program.
 pub(super) fn check_init(command: &Command) -> Result<(), &'static str> {
     if command.program_fd.is_some() {
         return Err("program_fd names no path, which init needs");
@@ -295,7 +295,7 @@ pub(super) fn init_file() -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// `elf(5)`.
+/// The init as an ELF file: `elf(5)`.
 fn image() -> Vec<u8> {
     const BASE: u64 = 0x40_0000;
     const HEADERS: u64 = 64 + 2 * 56;

@@ -1,4 +1,4 @@
-//! What every sandboxed program may see, by value and by the command alike.
+//! What every sandboxed program may see, for [`Sandbox`](super::Sandbox) and the command `forkless` alike.
 
 use crate::procfs;
 use std::ffi::{OsStr, OsString};
@@ -42,7 +42,7 @@ pub fn plain(path: &Path) -> PathBuf {
     found
 }
 
-/// What is hidden of what is shown: a program can connect to a socket that it sees.
+/// Directories below those shown that are hidden: a program can connect to a socket that it sees.
 pub const HIDDEN: [&str; 1] = ["/usr/local/var"];
 
 /// Files of procfs about the whole machine that only root could read, or that show keys.

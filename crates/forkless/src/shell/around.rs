@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// What many lines have in common, so that it is looked at once: for
+/// What many lines have in common, examined once for all of them: for
 /// [`ShellCommand::surroundings`](crate::ShellCommand::surroundings).
 ///
 /// It holds as long as nobody replaces the shell, moves the working directory, removes the directory of OLDPWD, or makes the program of a line a link to procfs, and
@@ -43,7 +43,7 @@ struct SurroundingsSeen {
 }
 
 impl ShellSurroundings {
-    /// Looks at them.
+    /// Examines what lines with `/bin/sh` have in common.
     ///
     /// ```
     /// let surroundings = forkless::ShellSurroundings::now();
@@ -54,7 +54,7 @@ impl ShellSurroundings {
         Self::of(STANDARD)
     }
 
-    /// The same for lines with another shell: from [`ShellCommand::shell_path`](crate::ShellCommand::shell_path).
+    /// [`now`](Self::now) for lines with another shell: see [`ShellCommand::shell_path`](crate::ShellCommand::shell_path).
     ///
     /// ```
     /// let surroundings = forkless::ShellSurroundings::of("/bin/bash");
@@ -76,22 +76,21 @@ impl ShellSurroundings {
         }))
     }
 
-    /// The shell, if it is this one.
+    /// The shell's file, if it has this path.
     pub(super) fn shell(&self, path: &Path) -> Option<ShellFile> {
         self.0.shell.as_ref().filter(|shell| shell.path() == path).cloned()
     }
 
-    /// Of the environments.
     pub(super) fn patterns(&self) -> &Patterns {
         &self.0.patterns
     }
 
-    /// Whether a program is known to be outside of procfs, so that a child need not look. False if it cannot be told.
+    /// Whether a program is known to be outside of procfs, so that a child need not look.
     pub(super) fn is_outside_procfs(&self, program: &CStr) -> bool {
         if !program.to_bytes().starts_with(b"/") {
             return false;
         }
-        // In a forked copy of the process another thread may hold the lock for ever.
+        // Not lock(): in a forked copy of the process it may be held forever, by a thread that the copy does not have.
         let Ok(mut known) = self.0.outside.try_lock() else { return false };
         let is_known = known.as_deref() == Some(program);
         if !is_known && is_outside_procfs(program) {
@@ -130,14 +129,14 @@ pub(super) fn is_privileged() -> bool {
 }
 
 /// The shell's value of PWD: the one from its environment if it names the working directory, else the path that the
-/// kernel returns. None if it cannot be told.
+/// kernel returns. `None` if it is not known.
 pub(super) fn pwd(given: Option<&[u8]>, directory: Option<&Path>) -> Option<Vec<u8>> {
     let given = given.filter(|given| given.starts_with(b"/"));
     // If the kernel's path is the same text, both rules have the same result, and one system call is enough.
     let here = if directory.is_none() { env::current_dir().ok() } else { None };
     let is_here = |given: &&[u8]| here.as_ref().is_some_and(|here| here.as_os_str().as_bytes() == *given);
     if let Some(given) = given.filter(|given| is_here(given) || is_directory(given, directory)) {
-        // Shells differ in how they take such a name.
+        // Shells interpret such a name differently.
         let is_odd = |part: &[u8]| matches!(part, b"" | b"." | b"..");
         let odd = given.len() > 1 && given[1..].split(|&byte| byte == b'/').any(is_odd);
         return (!odd).then(|| given.to_vec());

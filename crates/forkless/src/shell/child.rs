@@ -117,7 +117,7 @@ impl ShellChild {
         ending.output(output)
     }
 
-    /// The shell's message is written once, however often the status is asked for.
+    /// Returns the shell's status, and writes the shell's message the first time.
     fn end(&mut self, status: ExitStatus) -> io::Result<ExitStatus> {
         let told = self.ending.status(status)?;
         self.ending.say_no_more();

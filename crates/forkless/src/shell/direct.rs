@@ -165,7 +165,7 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
     let places = directory_fd.is_some() || chroot.is_some() || terminal.is_some() || foreground.is_some();
     let own = !calls.is_empty() || !hand_backs.is_empty() || !best_effort.is_empty() || parent_death_signal.is_some();
     let handles = command.pty.is_some() || command.program_fd.is_some() || !command.candidates.is_empty();
-    // The shell counts as one of its tasks, and has memory of its own.
+    // Limits: a shell would count as one of the tasks, and has memory of its own.
     let any = limits.make.is_some()
         || simple.has_effect_on_shell()
         || surroundings
@@ -210,7 +210,7 @@ fn file(redirection: &Redirection, command: &Command) -> Result<ReadyFile, Reaso
     if is_procfs(path) {
         return Err(refused());
     }
-    // The C library's child cannot.
+    // A child of the C library's posix_spawn cannot detect them.
     if command.launcher == Launcher::PosixSpawn {
         return Err(Reason::Setting);
     }
@@ -234,7 +234,7 @@ fn is_procfs(path: &[u8]) -> bool {
     [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
 }
 
-/// What the child opens after the redirections, to go on only if the program is not in procfs: there the shell would
+/// What the child opens after the redirections. It goes on only if the program is not in procfs, where the shell would
 /// find another file.
 fn program(name: &[u8], command: &Command, around: Option<&ShellSurroundings>) -> Result<Option<ReadyFile>, Reason> {
     if !name.contains(&b'/') {

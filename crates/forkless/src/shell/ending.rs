@@ -138,9 +138,8 @@ impl ShellEnding {
         Ok(status)
     }
 
-    /// Whether [`status`](Self::status) can write the shell's message where it belongs, or writes none, or not to a
-    /// descriptor of the caller's own making. A caller that reads the other end makes room first: otherwise the message
-    /// would be lost.
+    /// False if [`status`](Self::status) would lose the shell's message, because it goes to a descriptor of the caller
+    /// that is full. A caller that reads the other end makes room first.
     #[doc(hidden)]
     pub fn has_room(&self, status: ExitStatus) -> io::Result<bool> {
         Ok(match self.0.as_ref().map(|waiter| &waiter.words) {
@@ -158,7 +157,7 @@ impl ShellEnding {
         }
     }
 
-    /// The same for a caller that has read the output: from
+    /// [`status`](Self::status) for a caller that has read the output: from
     /// [`ShellCommand::spawn_captured`](super::ShellCommand::spawn_captured). A message that would have gone to a pipe
     /// is added to the end of that output.
     ///
@@ -230,11 +229,11 @@ fn does_wait(shell: &ShellFile) -> bool {
             Ok(status) => return KNOWN.put(shell, status.signal().is_none()),
             // A signal killed it before it had its own session: it is run again.
             Err(error) if Error::of(&error).is_some_and(|detail| detail.signal().is_some()) => {}
-            // No process can be started now, for one.
+            // For example, no process can be started now.
             Err(_) => break,
         }
     }
-    // Not noted: the next program that a signal kills is looked at again.
+    // Not kept: the next program that a signal kills is a reason to try again.
     true
 }
 

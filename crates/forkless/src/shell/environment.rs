@@ -179,7 +179,7 @@ fn by_pattern(
     form: &SimpleCommand,
     place: &ProgramPlace<'_>,
 ) -> Result<Held, Reason> {
-    // dash does not name the program to it.
+    // The environment that dash passes on does not depend on the program.
     let maker = match kind {
         ShellKind::Bash => Maker { kind, shell: place.shell, program: place.program },
         _ => Maker { kind, shell: ShellName::Sh, program: b"" },

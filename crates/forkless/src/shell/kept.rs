@@ -10,8 +10,8 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 impl ShellCommand {
-    /// [`spawn`](Self::spawn) for a caller that reads the child's pipes while the child runs, and asks the ending for the
-    /// status when it knows the end.
+    /// [`spawn`](Self::spawn) for a caller that reads the child's pipes while the child runs, and passes the status of
+    /// the ended child to the ending.
     ///
     /// [`ShellEnding::status`](super::ShellEnding::status) writes the shell's message to the child's standard error, also to
     /// a pipe or a descriptor of the caller. So the ending keeps that descriptor: a pipe has its end of file when the ending
@@ -35,7 +35,7 @@ impl ShellCommand {
     }
 }
 
-/// Makes descriptors that the command owns of what the ending may have to write to. Returns the caller's ends of the pipes.
+/// Replaces descriptors to which the ending may write by some that the command owns. Returns the caller's ends of the pipes.
 fn keep(fds: &mut BTreeMap<RawFd, FdSource>) -> io::Result<Vec<(RawFd, OwnedFd)>> {
     let mut ours = Vec::new();
     for number in 1..=2 {

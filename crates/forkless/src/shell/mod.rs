@@ -204,7 +204,7 @@ impl ShellCommand {
         self
     }
 
-    /// Gives what many lines have in common, so that it is not looked at again for this one: six system calls.
+    /// Sets what many lines have in common, which saves six system calls for this one.
     ///
     /// ```
     /// let surroundings = forkless::ShellSurroundings::now();

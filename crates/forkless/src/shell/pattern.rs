@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug, Default)]
 pub(super) struct Patterns(Mutex<Option<Arc<Pattern>>>);
 
-/// Who passes it on, and to which program if that is a part of it.
+/// The shell that passes the environment on, and the program if its path is a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Maker<'a> {
     pub(super) kind: ShellKind,
@@ -37,7 +37,7 @@ pub(super) struct Pattern {
 impl Patterns {
     /// The pattern for a command that sets these variables, if the last one was for the same.
     pub(super) fn find(&self, maker: Maker<'_>, command: &command::EnvironmentChanges) -> Option<Arc<Pattern>> {
-        // In a forked copy of the process another thread may hold the lock for ever.
+        // Not lock(): in a forked copy of the process it may be held forever, by a thread that the copy does not have.
         let kept = self.0.try_lock().ok()?.clone()?;
         let is_same = command.changes.keys().eq(&kept.names);
         let is_same = is_same && kept.maker() == maker;

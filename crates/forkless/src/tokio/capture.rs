@@ -26,12 +26,12 @@ impl Drop for Running {
     }
 }
 
-/// Runs what has been started to its end. Dropping the future ends it, also before it was polled.
+/// Runs what has been started to its end. Dropping the future kills the child, also before it was polled.
 pub(super) fn capture(started: io::Result<Begun>) -> impl Future<Output = io::Result<Captured>> {
     let started = started.map(|Begun { child, drive, files }| (Running(Some(child)), drive, files));
     async move {
         let (mut running, mut drive, files) = started?;
-        // The end is awaited, and not waited for.
+        // The loop awaits the child's end too, so that `finish` need not block for it.
         drive.watches = true;
         let mut run = CaptureRun::new(drive, running.0.as_mut_slice());
         let answer = to_the_end(&mut run).await;
@@ -44,7 +44,7 @@ pub(super) fn capture(started: io::Result<Begun>) -> impl Future<Output = io::Re
 async fn to_the_end(run: &mut CaptureRun<'_>) -> io::Result<bool> {
     run.begin()?;
     // One descriptor for all: ready when one of them is.
-    // SAFETY: it owns the descriptor.
+    // SAFETY: the `AsyncFd` owns the descriptor.
     let all = unsafe { AsyncFd::register_with_interest(together(run)?, Interest::READABLE) }?;
     loop {
         let patience = match run.next()? {

@@ -140,7 +140,7 @@ impl Child {
         self.watched.process.child.is_running().then(|| self.watched.process.child.id())
     }
 
-    /// Takes the parent's end of a socket pair, like [`Child::take_socket`](crate::Child::take_socket). The socket is
+    /// Takes the caller's end of a socket pair, like [`Child::take_socket`](crate::Child::take_socket). The socket is
     /// blocking.
     ///
     /// ```
@@ -268,7 +268,7 @@ impl Child {
         let mut stderr = ReadToEnd::stderr(self.stderr.take());
         let mut status = None;
         let mut wait = pin!(self.wait());
-        // Also the end, since with a limit such as `memory_max` it ends what the child has left with the streams open.
+        // Awaits the end too: with a limit such as `memory_max` it kills what the child has left with the streams open.
         poll_fn(|context| {
             if status.is_none() {
                 if let Poll::Ready(ended) = wait.as_mut().poll(context)? {

@@ -190,7 +190,7 @@ impl Command {
     where
         F: FnMut() -> io::Result<()> + Send + Sync + 'static,
     {
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps the conditions of `Command::pre_exec`, as this function requires.
         unsafe { self.inner.pre_exec(f) };
         self
     }

@@ -75,7 +75,7 @@ impl WatchedProcess {
             match (answer, ended) {
                 // It has ended, but a tracer is notified first. The pidfd wakes this task again.
                 (Ok(None), Ok(mut news)) => news.clear_ready(),
-                // The runtime has gone. This one is another, or it is the same, which takes no more descriptors.
+                // Its runtime has gone. The current one is another, or the same one, which takes no more descriptors.
                 (Ok(None), Err(error)) => {
                     self.watch = None;
                     if Handle::try_current().is_err() {

@@ -1,4 +1,4 @@
-//! The parent's ends of a child's streams: pipes that the reactor watches.
+//! The caller's ends of a child's streams: pipes that the reactor watches.
 
 use crate::Stdio;
 use crate::output::quiet::write_vectored;

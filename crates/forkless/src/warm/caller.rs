@@ -1,6 +1,6 @@
-//! The caller's attributes that exec would have given the child, or that exec looks at, beyond those that a zygote
-//! compares. They are noted when a template is started and compared at each launch: with the caller's own of that time,
-//! because exec itself may change them in the template.
+//! The caller's attributes that exec would have given the child, or that exec reads, beyond those that a zygote
+//! compares. The caller's values are recorded when a template is started and compared with the caller's at each launch;
+//! not with the template's, which exec may have changed.
 
 use crate::kept::Kept;
 use crate::process;
@@ -30,7 +30,7 @@ const LINES: [&str; 14] = [
     "SpeculationIndirectBranch:",
 ];
 
-/// The places of a thread's files.
+/// Indices of a thread's files.
 const STATUS: usize = 0;
 const STAT: usize = 1;
 
@@ -135,7 +135,6 @@ impl Own {
         self.files = [const { None }; 2];
     }
 
-    /// An open file.
     fn file(&mut self, which: usize) -> Result<&File, i32> {
         let Some(place) = self.files.get_mut(which) else { return Err(errno::EINVAL) };
         Kept::get_or_open(place, || open(if which == STATUS { "status" } else { "stat" }))
@@ -189,7 +188,7 @@ fn values() -> [i64; VALUES] {
         most_stack,
         data,
         limit(uapi::RLIMIT_AS)[0],
-        // The kernel looks at it when a process is cloned: at that of the template, which is not the caller's.
+        // The kernel checks RLIMIT_NPROC when a process is cloned: the template's, which is not the caller's.
         limit(uapi::RLIMIT_NPROC)[0],
     ]
 }

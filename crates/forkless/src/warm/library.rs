@@ -31,17 +31,17 @@ fn checked(path: &Path) -> io::Result<PathBuf> {
 #[derive(Debug)]
 pub(super) struct Library {
     pub(super) path: PathBuf,
-    /// The caller has not named it.
+    /// Found by the search, not named by the caller.
     is_found: bool,
 }
 
 impl Library {
-    /// That of a caller who names it, and who answers for it.
+    /// The library at a path that the caller names, and is responsible for.
     pub(super) fn named(path: &Path) -> io::Result<Self> {
         Ok(Self { path: checked(path)?, is_found: false })
     }
 
-    /// That of the search which [`WarmOptions::library`](super::WarmOptions::library) describes.
+    /// The library that the search finds: see [`WarmOptions::library`](super::WarmOptions::library).
     pub(super) fn find() -> io::Result<Self> {
         let own = if is_privileged() { None } else { own_file() };
         Self::find_in(&places(own.as_deref()))
@@ -79,7 +79,7 @@ fn owned(path: &Path) -> Result<(), String> {
     owned_as_named(&real)
 }
 
-/// The same, without following a symbolic link at the end of the path, or of a directory above it.
+/// [`owned`], without following a symbolic link at the end of the path, or of a directory above it.
 fn owned_as_named(path: &Path) -> Result<(), String> {
     const STICKY: u32 = 0o1000;
     let user = rustix::process::geteuid().as_raw();
@@ -99,7 +99,7 @@ fn owned_as_named(path: &Path) -> Result<(), String> {
 /// Whether this program has more rights than the user who has started it (setuid, capabilities): `getauxval(3)` AT_SECURE.
 /// That user can choose the directory in which such a program lies, by a hard link.
 fn is_privileged() -> bool {
-    // SAFETY: reads a number that the kernel gave this process.
+    // SAFETY: takes a number, and returns one that the kernel gave this process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 

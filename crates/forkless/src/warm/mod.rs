@@ -311,8 +311,8 @@ fn by_template(
         Err(Unfit::Unknown(why)) => return Err(Cold::for_now(why)),
     };
     template.note_use();
-    // A caller that waits for the end must learn before whether the child has failed before its first step: then the
-    // launch is made in another way.
+    // A caller that waits for the child's end must first learn whether the child failed before its first step: such a
+    // launch is repeated cold.
     let launches = run.form == LaunchForm::Launch && !template.helper.has_many_children();
     let form = if launches { LaunchForm::Launch } else { LaunchForm::Spawn };
     let run = Run { form, ..*run };
@@ -321,7 +321,7 @@ fn by_template(
             template.note_fit();
             Ok(running)
         }
-        // No step of the plan was made: the launch can be made in another way, which also finds the right error.
+        // No step of the plan was made: the launch can be repeated cold, which also finds the right error.
         Err(Refused::Error(error)) if matches!(error.step(), Step::Zygote | Step::Adopt | Step::Clone) => {
             let blamed = Some(template);
             return Err(Cold { blamed, ..Cold::first("the template could not make the child") });

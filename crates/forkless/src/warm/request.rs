@@ -25,8 +25,8 @@ pub(super) struct TemplateRequest {
 }
 
 impl TemplateRequest {
-    /// The error is the reason why no template could be used. Of the environment only [`check`](Self::check) has reasons:
-    /// a template that exists has passed it with the same environment.
+    /// The error is the reason why no template could be used. The environment is checked by [`check`](Self::check)
+    /// alone: a template that exists has passed it with the same environment.
     pub(super) fn of(plan: &Plan) -> Result<Self, ColdReason> {
         suits(plan)?;
         let Some(path) = program(plan) else {
@@ -77,7 +77,7 @@ impl TemplateRequest {
         OsStr::from_bytes(self.part(1))
     }
 
-    /// The variables of a template. A text without a name is a variable without a name.
+    /// The variables of a template. An entry without `=` has an empty name.
     pub(super) fn env(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         // The last NUL byte ends the last string.
         let end = self.key.len().saturating_sub(1);
@@ -125,7 +125,7 @@ fn text(plan: &Plan, offset: u32) -> &[u8] {
 /// It holds addresses of strings that live as long as the result, and ends in a zero word.
 unsafe fn strings<'a>(mut vector: *const u64) -> impl Iterator<Item = &'a [u8]> {
     std::iter::from_fn(move || {
-        // SAFETY: the caller's contract; the iterator does not pass the zero word.
+        // SAFETY: as this function requires, the strings are valid, and a zero word, which is not passed, ends the vector.
         unsafe {
             let address = *vector;
             (address != 0).then(|| {
@@ -177,7 +177,7 @@ fn suits(plan: &Plan) -> Result<(), ColdReason> {
     }
 }
 
-/// Whether exec does not look at what a system call has changed.
+/// Whether exec ignores what a system call has changed.
 fn is_same_without_exec(call: &Call) -> bool {
     match call.number {
         uapi::__NR_umask | uapi::__NR_fchdir | uapi::__NR_setpriority | uapi::__NR_ioprio_set => true,

@@ -9,7 +9,7 @@
 //!   parent-death signal itself would get it when the guard ends: so the guard ends after them.
 //! - A thread has the ids, namespaces, filters and other attributes of the thread that has started it, and so has the
 //!   template: they are those of the launch, also if threads of this process differ.
-//! - It blocks all signals of the host, so no handler runs on it. It holds no lock while it starts the template.
+//! - It blocks all signals, so no handler of the process runs on it. It holds no lock while it starts the template.
 //! - A forked copy of this process has no guards, and launches cold.
 //!
 //! A launch by a template that is near its end starts the *successor*, with a guard of its own. When the successor is ready,
@@ -43,8 +43,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// attaches at the wrong moment stops the guard for ever.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// How often a guard continues its template, which may have been stopped. Between its clone and the close of its copies of
-/// the child's pipes, nobody else would notice, and a reader of these pipes would wait for their end.
+/// How often a guard continues its template, which may have been stopped. Nothing else would notice a stop between its
+/// clone and the close of its copies of the child's pipes, and a reader of these pipes would wait for their end.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The number of launches in a row with other attributes after which a template is replaced.
@@ -55,10 +55,10 @@ const STACK: usize = 256 * 1024;
 
 /// What is known of a program with an environment.
 enum TemplateEntry {
-    /// Its guard is at work.
+    /// Its guard is starting it.
     Starting,
     Ready(Arc<Template>),
-    /// It could not be started for a reason that passes.
+    /// It could not be started for a reason that may pass.
     Later(Instant, &'static str),
 }
 
@@ -146,7 +146,7 @@ impl Set {
         }
     }
 
-    /// Whether this process is a forked copy of the one that has the templates. The locks may be locked for ever then.
+    /// Whether this process is a forked copy of the one that has the templates. Its locks may then stay locked forever.
     pub(super) fn is_copy(&self) -> bool {
         self.owner != process::generation()
     }
@@ -177,8 +177,8 @@ impl Set {
         ready.collect()
     }
 
-    /// Why this program can have no template, if that is known. It must be cheap: programs that cannot be warm are asked
-    /// for at each launch.
+    /// Why this program can have no template, if that is known. Must be cheap: it runs at each launch of a program that
+    /// cannot be warm.
     pub(super) fn refusal(&self, program: &[u8]) -> Option<ColdReason> {
         if self.limits.templates == 0 {
             return Some("no templates are configured".into());
@@ -213,7 +213,7 @@ impl Set {
         Ok(template)
     }
 
-    /// Forgets a template that cannot be used any more. Returns whether another thread has not done so before.
+    /// Removes a template from the set. Returns false if another thread has done so before.
     pub(super) fn discard(&self, template: &Arc<Template>) -> bool {
         let mut state = lock(&self.state);
         let is_it =
@@ -222,7 +222,7 @@ impl Set {
         let old = key.and_then(|key| state.entries.remove(&key));
         drop(state);
         self.changed.notify_all();
-        // Without the lock: the last owner ends the template and waits for that.
+        // Dropped without the lock: the last owner ends the template and waits for that.
         old.is_some()
     }
 
@@ -264,7 +264,7 @@ impl Set {
         }
     }
 
-    /// Starts a guard. Returns whether there is a thread for it.
+    /// Starts a guard. Returns false if no thread could be started.
     fn start_guard(self: &Arc<Self>, request: TemplateRequest, is_first: bool) -> bool {
         let set = Arc::clone(self);
         let builder = thread::Builder::new().name("forkless-warm".into()).stack_size(STACK);
@@ -343,7 +343,7 @@ impl Set {
         let is_open = !state.is_closed;
         let mut old = vec![];
         if is_open {
-            // First its predecessor, which must not cost another program its template.
+            // Its predecessor first, so that no other program's template makes room for it.
             old.extend(state.entries.remove(key));
             if matches!(entry, TemplateEntry::Ready(_)) {
                 old.extend(state.make_room(self.limits.templates));

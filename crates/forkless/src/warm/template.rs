@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Timeout for a template to report: in real time, because it can wait, but does not work. The watch has seen it load.
+/// Timeout for a template's first message, in real time: it may be blocked. The watch has limited its CPU time.
 const START: Duration = Duration::from_secs(10);
 
 /// Timeout for a template to make a child. The launch is cold then. It is much longer than any clone takes, because a busy
@@ -51,7 +51,7 @@ pub(super) struct Template {
     used: AtomicU64,
     /// How many launches in a row had a caller with other attributes.
     misfits: AtomicU32,
-    /// Its successor was asked for.
+    /// The start of its successor was claimed.
     is_succeeded: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Unfit {
 }
 
 impl Template {
-    /// Starts one, if the program can have one.
+    /// Starts a template, if the program can have one.
     pub(super) fn start(request: &TemplateRequest, library: &Library, limits: &Limits) -> Result<Self, Refusal> {
         let path = request.program();
         let Some(program) = Stamp::of(path).filter(Stamp::exists) else {
@@ -135,7 +135,7 @@ impl Template {
             misfits: AtomicU32::new(0),
             is_succeeded: AtomicBool::new(false),
         };
-        // Whatever changed while it started.
+        // A file or the caller may have changed while the template started.
         match template.is_usable(limits).is_ok() && template.compare(false).is_ok() {
             true => Ok(template),
             false => Err(Refusal::Now("a file or the caller has changed meanwhile")),
@@ -150,7 +150,7 @@ impl Template {
         if !self.program.is_current() {
             return Err("the program's file has changed");
         }
-        // Another link of the same file, in another directory.
+        // The path may lead to another link of the same file, in another directory.
         if DirectoryEntry::of(self.program.path()) != self.place {
             return Err("the program's path leads to another place");
         }
@@ -220,7 +220,7 @@ fn command(request: &TemplateRequest, library: &Path) -> Command {
         command.env(name, value);
     }
     command.env("LD_PRELOAD", library);
-    // The thread that starts it guards it.
+    // The starting thread is the template's guard: no template outlives it.
     command.thread_death_signal(SIGKILL);
     command
 }

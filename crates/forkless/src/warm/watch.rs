@@ -33,11 +33,11 @@ const WAITING: Duration = Duration::from_secs(30);
 /// Interval at which the guard looks at the two limits.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why a program is not watched to its stop.
+/// Why the watch of a program did not reach the library's first call.
 pub(super) enum Unwatched {
-    /// It would be so again, as long as the file is the same.
+    /// The reason holds as long as the file is the same.
     Lasting(String),
-    /// It may be otherwise later.
+    /// The reason may pass.
     Passing(&'static str),
 }
 
@@ -133,7 +133,7 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
     const NEW_LISTENER: u64 = 8;
     let number = CallArg::Number;
     const PR_SET_PDEATHSIG: u64 = 1;
-    // SAFETY: the calls change only the child. The filter lives as long as this process, and the program until the
+    // SAFETY: the calls change only the child, and write no memory. `FILTER` is static, and `program` lives until the
     // listener has come.
     unsafe {
         let zero = || number(0);
@@ -170,8 +170,8 @@ pub(super) fn watch(mut command: Command, library: &Path) -> Result<Vec<PathBuf>
     answer.map(|()| watched.paths)
 }
 
-/// A launch under watch that failed. The kernel has no such filters, or does not allow one: that lasts. Anything else may
-/// pass: a limit of processes or descriptors, or of memory.
+/// The reason why a launch under watch failed. It lasts if the kernel has no such filters, or does not allow one.
+/// Anything else may pass: a limit of processes, descriptors or memory.
 fn unwatched(error: &std::io::Error) -> Unwatched {
     let lasts = matches!(error.raw_os_error(), Some(errno::EINVAL | errno::EPERM | errno::EACCES | errno::ENOSYS));
     match lasts {
@@ -270,7 +270,7 @@ impl WatchedProgram<'_> {
                 kind == uapi::MAP_PRIVATE && locked == 0
             }
             uapi::__NR_futex => args[1] as u32 & 0x7f == uapi::FUTEX_WAKE,
-            // What libc's malloc does: a number that tells its own memory from others.
+            // libc's malloc: a random number by which it recognizes its own memory.
             uapi::__NR_getrandom => args[1] == 8 && args[2] == u64::from(uapi::GRND_NONBLOCK),
             // The limit of the stack is compared at each launch.
             uapi::__NR_prlimit64 => args[0] == 0 && args[1] == u64::from(uapi::RLIMIT_STACK) && args[2] == 0,
@@ -313,7 +313,7 @@ impl WatchedProgram<'_> {
                     _ => Verdict::refused(format!("the dynamic loader makes system call {number}")),
                 }
             }
-            // Since 2.34 it is a part of libc, which makes no such calls.
+            // Since glibc 2.34 libpthread is a part of libc, which makes no such calls.
             false if self.is_in(notice.instruction, |line| line.contains("/libpthread-2.")) => Verdict::refused(
                 "the program needs glibc 2.34 or later: an older libpthread sets signal handlers".into(),
             ),
@@ -346,7 +346,7 @@ impl WatchedProgram<'_> {
         Verdict::Goes
     }
 
-    /// A string of the program.
+    /// A string in the program's memory.
     fn text(&self, pid: u32, address: u64) -> Option<Vec<u8>> {
         let memory = Process::open(pid as i32).and_then(|process| process.file("mem", OFlags::RDONLY)).ok()?;
         let mut text = Vec::new();

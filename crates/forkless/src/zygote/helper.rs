@@ -59,7 +59,7 @@ pub(crate) struct Helper {
     pub(crate) identity: Identity,
     /// Its namespaces.
     pub(crate) namespaces: Namespaces,
-    /// The caller's at its start.
+    /// The caller's inherited attributes when the helper was started.
     pub(crate) inherited: Inherited,
     /// The caller's files in `/proc`.
     pub(crate) files: CallersFiles,
@@ -77,7 +77,7 @@ pub(crate) struct Helper {
 /// The helper as a child, which this library reaps.
 struct Reaper {
     child: Child,
-    /// What its pidfd is. Before Linux 6.9 all pidfds are one file, so another one at the number is not noticed.
+    /// Identifies the pidfd's file. Before Linux 6.9 all pidfds are one file, so another one at the number is not noticed.
     pidfd: Option<FileId>,
 }
 
@@ -92,7 +92,7 @@ impl Reaper {
     }
 }
 
-/// Whether the calling thread may inspect a process, as far as `kcmp(2)` shows it. A process that has ended may be.
+/// Whether the calling thread may inspect a process, as far as `kcmp(2)` shows it. True for one that has ended.
 fn can_inspect(pid: i32) -> bool {
     !matches!(kernel::has_shared_memory(pid), Err(errno::EPERM | errno::ENOSYS))
 }
@@ -158,7 +158,7 @@ impl Helper {
             HelperProgram::Program(program) => Command::new(program),
         };
         command.arg0("forkless-zygote").args(&options.args).env(ASKED, "1");
-        // A thread that exists as long as the process clones it, so the signal comes when the process ends.
+        // A thread that outlives the helper clones it, so the signal comes when this process ends.
         command.parent_death_signal(SIGKILL);
         Self::start_by(command, |socket, child| greet(socket, child, options))
     }
@@ -177,7 +177,7 @@ impl Helper {
         for signal in (1..=64).filter(|signal| ![9, 19].contains(signal)) {
             command.signal_block(signal).signal_default(signal);
         }
-        // Before the clone: if they change meanwhile, the first launch finds that they differ.
+        // Before the clone: if attributes change meanwhile, the first launch finds that they differ.
         let files = CallersFiles::open().map_err(procfs::explain)?;
         let inherited = files.inherited(&files.status()?, None);
         let mut child = command.spawn()?;
@@ -261,8 +261,8 @@ impl Helper {
         }
     }
 
-    /// For a caller that has waited since `asked`: how the helper has ended, or why it can be treated so. It is continued if
-    /// it is stopped. If it has a limit and that has passed, it is killed: a debugger stops it, say.
+    /// For a caller that has waited since `asked`: how the helper has ended, or why it counts as ended. If the helper is
+    /// stopped, it is continued. If its limit has passed, it is killed: a debugger may have stopped it.
     pub(crate) fn end_or_go_on(&self, asked: Instant) -> Option<String> {
         let end = self.end();
         if end.is_some() {
@@ -276,14 +276,14 @@ impl Helper {
             }
             Some(limit) => {
                 self.signal(SIGKILL);
-                // It runs no more, also where it ends later: in a frozen cgroup.
+                // It runs no more code, even if it ends only later, as in a frozen cgroup.
                 (time >= limit + END).then(|| "it does not answer".into())
             }
         }
     }
 
-    /// Continues it if it is stopped. Without a look whether it is: that may have been reported to other code of this process.
-    /// It blocks the signal, so nothing else happens.
+    /// Continues the helper if it is stopped. Does not check first, because the stop may have been reported to other code of
+    /// this process. The helper blocks SIGCONT, so the signal has no other effect.
     pub(crate) fn go_on(&self) {
         self.signal(SIGCONT);
     }
@@ -295,7 +295,7 @@ impl Helper {
 
     fn signal(&self, signal: i32) {
         if let Some(pidfd) = lock(&self.child).child().pidfd() {
-            // Fails only if it has ended, or the caller may no longer do so.
+            // Fails only if it has ended, or the caller may no longer signal it.
             let _ = sys::pidfd_send_signal(pidfd.as_raw_fd(), signal);
         }
     }

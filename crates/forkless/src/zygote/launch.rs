@@ -161,7 +161,7 @@ fn on_zygote(plan: &Plan, error: io::Error, what: &str) -> Error {
 
 /// One launch by this helper, which may be a template. `status`: the calling thread's, read for this launch.
 ///
-/// If a zygote's helper may run on another CPU, all but the rights are compared while it makes the child, which waits for the result.
+/// Unless the helper is a template or bound to a CPU, all but the rights are compared while the helper makes the child.
 pub(crate) fn attempt(
     plan: &Plan,
     run: &Run<'_>,
@@ -253,8 +253,8 @@ pub(crate) fn attempt(
     finish(plan, run, base, running, compared, is_template)
 }
 
-/// Compares the other attributes of the calling thread with the helper's. A caller that cannot change its namespaces now may have changed them before
-/// it gave up its privileges, or another thread of its process may have.
+/// Compares the other attributes of the calling thread with the helper's. A caller that cannot change its namespaces now
+/// may have changed them before it gave up its privileges, or another thread of its process may have.
 fn compare(plan: &Plan, helper: &Helper, status: &Status) -> Result<(), Refused> {
     let caller = Identity::of_caller(&helper.files)
         .map_err(|error| Refused::Callers(on_zygote(plan, error, "while reading /proc/thread-self/cgroup")))?;
@@ -311,8 +311,8 @@ fn finish(
             return Err(before.map_or_else(|| map_error(plan, errno, what), |outcome| failed(plan, outcome)).into());
         }
     }
-    // The child has its own copies of the descriptors, so `launch` need not wait until it has begun. That of a template
-    // must: until then the launch can be made in another way.
+    // The child has its own copies of the descriptors, so `launch` need not wait until it has begun. A launch by a
+    // template must wait: until then it can be made cold instead.
     wait_for(&mut running, run.form, is_template, None);
     if !running.left {
         return Ok(running);
@@ -341,8 +341,7 @@ fn finish(
     }
 }
 
-/// Puts a run, a plan's arena and the caller's attributes into a parcel. `mask`: the caller's
-/// blocked signals.
+/// Puts a run, a plan's arena and the caller's attributes into a parcel. `mask`: the caller's blocked signals.
 fn fill(
     plan: &Plan,
     run: &Run<'_>,

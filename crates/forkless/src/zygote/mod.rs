@@ -1,7 +1,7 @@
 //! A zygote: a small helper process that clones children for the caller.
 //!
-//! A child of [`Command::spawn`](crate::Command::spawn) runs in the caller's memory for some microseconds. A
-//! [`Zygote`] launches the child in another way, for callers where that does not fit:
+//! A child of [`Command::spawn`](crate::Command::spawn) runs in the caller's memory for some microseconds. The
+//! child of a [`Zygote`] never does. Use a zygote for:
 //! - memory that no other process may ever see, or a host that forbids sharing it;
 //! - code of the caller's that must run between clone and exec;
 //! - a process that has a hundred thousand descriptors and passes some of them.

@@ -55,7 +55,7 @@ pub(crate) mod fuzzed {
         memory[FENCE + length / 8..].fill(fence);
         let parcel = NonNull::new(memory[FENCE..].as_mut_ptr().cast::<u8>()).expect("no null");
         let put = |at: usize, value: u32| {
-            // SAFETY: a place inside the parcel.
+            // SAFETY: `at` is inside the parcel.
             unsafe { parcel.byte_add(at).cast::<u32>().write_unaligned(value) };
         };
         put(ORDER_AT + offset_of!(Order, descriptors), count);
@@ -65,7 +65,7 @@ pub(crate) mod fuzzed {
         for n in 0..numbers.len() {
             put(ORDER_AT + offset_of!(Order, patches) + n * 4, number());
         }
-        // SAFETY: as many bytes as there are from the arena on.
+        // SAFETY: the parcel has this many bytes from the arena's start on.
         let to = unsafe { std::slice::from_raw_parts_mut(parcel.byte_add(ARENA_AT).as_ptr(), length - ARENA_AT) };
         to.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
         if flags & 0x40 != 0 {
@@ -73,7 +73,7 @@ pub(crate) mod fuzzed {
             put(ARENA_AT + offset_of!(Header, magic), MAGIC);
             put(ARENA_AT + offset_of!(Header, version), VERSION);
         }
-        // SAFETY: the parcel is this function's own, and as long as said.
+        // SAFETY: the parcel is this function's own memory, of `length` bytes.
         unsafe {
             if patch(parcel, length, &numbers) {
                 let _ = arena(parcel, length);

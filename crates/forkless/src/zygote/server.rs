@@ -1,7 +1,7 @@
-//! The helper: a process with one thread that waits for parcels and clones children for its parent.
+//! The helper: a process with one thread that waits for parcels and clones children for the caller, its parent.
 //!
 //! After a launch it keeps only the parcel's mapping. It closes the received descriptors as soon as the child has its
-//! copies, and reports errors in the parcel. It ends when its parent has closed the socket or has ended.
+//! copies, and reports errors in the parcel. It ends when the caller has closed the socket or has ended.
 
 use super::message::{
     MAX_PATCHES, Message, MessageKind, Order, OverSocket, PARCEL_AT, Parcel, WORDS, failure, refusal,
@@ -38,7 +38,6 @@ pub(super) const SOCKET: RawFd = 3;
 /// Whether this process has called [`serve_if_asked`].
 static HAS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this program has called [`serve_if_asked`].
 pub(super) fn has_asked() -> bool {
     HAS_ASKED.load(Ordering::Relaxed)
 }
@@ -48,8 +47,8 @@ pub(super) fn has_asked() -> bool {
 ///
 /// Call it first in `main`, before threads are started and files are opened.
 ///
-/// If somebody else runs the program with the environment variable of a helper, it serves only its own parent, over a
-/// socket that this parent has made. It does not serve if its exec gave it privileges (setuid, file capabilities).
+/// If another process runs the program with the environment variable of a helper, the program serves only its own parent,
+/// over a socket that this parent has made. It does not serve if its exec gave it privileges (setuid, file capabilities).
 ///
 /// ```no_run
 /// use forkless::zygote::{Registry, serve_if_asked};
@@ -72,7 +71,7 @@ fn parents_socket() -> Option<OwnedFd> {
     use rustix::net::{SocketType, sockopt};
     // SAFETY: the descriptor is only examined, unless it is a helper's socket.
     let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(SOCKET) };
-    // A parent that is outside of this PID namespace has the number 0 in both.
+    // If the parent is outside of this PID namespace, both are 0.
     let is_parents = kernel::peer(socket) == Ok(sys::getppid());
     if !is_parents || sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
         return None;
@@ -87,7 +86,7 @@ fn is_privileged() -> bool {
         fn getauxval(kind: c_ulong) -> c_ulong;
     }
     const AT_SECURE: c_ulong = 23;
-    // SAFETY: reads a number.
+    // SAFETY: any argument is valid, and the function only returns a number.
     unsafe { getauxval(AT_SECURE) != 0 }
 }
 
@@ -97,7 +96,7 @@ struct Mapped {
     length: usize,
 }
 
-/// A borrowed view: the server owns the memory.
+/// The lender of a stack whose memory the server owns, so dropping it returns nothing.
 struct Served;
 
 impl Lender for Served {}
@@ -113,7 +112,7 @@ struct Server<'a> {
     /// The attributes that a child of this process inherits from it.
     own: Box<Adopt>,
     has_clone3: bool,
-    /// Whether it was dumpable at the start: it is not if its user may not read the program.
+    /// Whether this process was dumpable at its start: it is not if its user may not read the program.
     is_dumpable: bool,
     /// The address at which libc stores the thread's ID; 0: not known.
     thread_number: u64,
@@ -144,7 +143,7 @@ impl<'a> Server<'a> {
         }
         match Owner::of(self.socket.as_raw_fd()) {
             Some(owner) => self.owner = owner,
-            // A filter refuses to say who sends.
+            // A filter refuses SO_PASSCRED, with which each message names its sender.
             None => sys::exit(1),
         }
         self.settle_down();
@@ -252,14 +251,14 @@ impl<'a> Server<'a> {
                     let _ = unsafe { munmap(parcel.memory.as_ptr().cast(), parcel.length) };
                 }
             }
-            // A message of another version: no answer would be understood.
+            // A message of another version: its sender would not understand a reply.
             Some(MessageKind::Hello) | None => sys::exit(3),
         }
     }
 
     fn launch(&mut self, memory: NonNull<u8>, length: usize) {
         let parcel = memory.as_ptr().wrapping_byte_add(PARCEL_AT).cast::<Parcel>();
-        // As soon as the child exists, the owner may use the parcel for the next launch.
+        // Without an error nothing more is written: the owner may already use the parcel for the next launch.
         if let Err((why, error)) = self.try_launch(memory, length, parcel) {
             // SAFETY: a mapped parcel without a child. Its owner waits for the futex word, and reads only atomics.
             let Parcel { sent, order } = unsafe { &*parcel };
@@ -413,7 +412,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Runs in the child with its own memory.
+    /// The child with its own memory: takes on the caller's attributes, and plays the plan with the functions.
     unsafe fn run(&self, parcel: &Parcel, list: &[u8]) -> ! {
         let Parcel { sent, order } = parcel;
         // SAFETY: this is the child.

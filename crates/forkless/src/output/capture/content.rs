@@ -71,8 +71,7 @@ impl Deref for Content {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             ContentBytes::Read(bytes) => bytes,
-            // SAFETY: mapped as long as this lives, and sealed: nobody can change it or make it shorter; not
-            // longer than the mapping.
+            // SAFETY: mapped as long as this lives, `seen` bytes at least, and sealed: no process can change or truncate it.
             ContentBytes::Mapped { at, seen, .. } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *seen) },
         }
     }
@@ -103,7 +102,7 @@ impl fmt::Debug for Content {
 impl Drop for Content {
     fn drop(&mut self) {
         if let ContentBytes::Mapped { at, len, .. } = self.0 {
-            // SAFETY: the whole mapping, to which nobody refers any more.
+            // SAFETY: the whole mapping, to which no reference exists any more.
             let _ = unsafe { munmap(at.as_ptr().cast(), len) };
         }
     }

@@ -32,7 +32,7 @@ impl Timing {
 pub(crate) struct Drive {
     pub(crate) readers: [Option<Reader>; 2],
     pub(crate) input: Option<Input>,
-    /// Bytes for which there is no pipe.
+    /// Bytes of the input, if there is no pipe for it.
     pub(crate) input_left: usize,
     pub(crate) timing: Timing,
     /// Whether the children's ends matter, and not only those of their streams.
@@ -110,9 +110,9 @@ enum Stage {
 
 /// What the loop does next.
 pub(crate) enum Next {
-    /// Nothing. Does another process hold the streams open?
+    /// Nothing. Whether another process holds the streams open.
     Done(bool),
-    /// A turn, which may take so long.
+    /// A turn, of at most this duration.
     Turn(Option<Duration>),
 }
 
@@ -124,12 +124,12 @@ pub(crate) struct CaptureRun<'a> {
     timed_out: bool,
     input_left: usize,
     sent: Option<i32>,
-    /// What was polled last, and what was reported of it. Kept because a turn is short, and an allocation would not be.
+    /// What was polled last, and its events. Kept to save an allocation in each turn.
     polled: Vec<(What, PollFlags)>,
     /// When the last child was found to have ended.
     ended: Option<Instant>,
-    /// A child has no pidfd, or a readable one and cannot be reaped yet, because its tracer is notified first. So all are looked at again
-    /// and again.
+    /// A child has no pidfd, or a readable one and cannot be reaped yet, because its tracer is notified first. So all
+    /// children are checked at intervals.
     is_blind: bool,
 }
 
@@ -198,7 +198,7 @@ impl<'a> CaptureRun<'a> {
         }
     }
 
-    /// Before the first turn.
+    /// Prepares the streams for the first turn.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         if let Some(input) = &self.drive.input {
             ioctl_fionbio(&input.pipe, true)?;
@@ -271,7 +271,7 @@ impl<'a> CaptureRun<'a> {
         }
     }
 
-    /// How long the next turn may take. Ends the children when their time has come.
+    /// How long the next turn may take. Ends the children at the timeout.
     fn patience(&mut self) -> io::Result<Option<Duration>> {
         let now = Instant::now();
         if let Some(ended) = self.ended {
@@ -377,7 +377,7 @@ impl<'a> CaptureRun<'a> {
         Ok(has_happened)
     }
 
-    /// How long a turn may take, if so long is left.
+    /// Limits the duration of a turn while children are checked at intervals.
     pub(crate) fn limited(&self, patience: Option<Duration>) -> Option<Duration> {
         const POLL_INTERVAL: Duration = Duration::from_millis(20);
         let is_looked_at = self.is_blind && self.ended.is_none();

@@ -249,7 +249,6 @@ impl Capture {
         self
     }
 
-    /// Runs a plan.
     pub(crate) fn run(&self, plan: &Arc<Plan>) -> io::Result<Captured> {
         let Begun { child, drive, files } =
             self.begin(plan, Pidfd::Unless(self.is_watching() || is_sigchld_ignored()))?;
@@ -259,7 +258,6 @@ impl Capture {
         finish(&mut child, driven, files)
     }
 
-    /// Starts the program.
     pub(crate) fn begin(&self, plan: &Arc<Plan>, pidfd: Pidfd) -> io::Result<Begun> {
         if self.merged && plan.fds.stdio[1] == PlannedStream::Compiled && plan.fds.stdio[2] == PlannedStream::Unset {
             let why =
@@ -273,7 +271,7 @@ impl Capture {
         let stderr = if self.merged { DefaultStream::AsStdout } else { file(1).unwrap_or(DefaultStream::Piped) };
         let stdin = if self.input.is_some() { DefaultStream::Piped } else { DefaultStream::Null };
         let defaults = Defaults::Each([stdin, file(0).unwrap_or(DefaultStream::Piped), stderr]);
-        // Only before it is reaped can be seen whether a filter killed it in exec.
+        // Whether a filter killed the child in exec can be seen only before it is reaped.
         let form = if plan.place.is_filtered { LaunchForm::Spawn } else { LaunchForm::Launch };
         let mut child = Start::new(form).with(defaults).pidfd(pidfd).child(plan)?;
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];

@@ -18,14 +18,14 @@ pub(super) struct Descriptors {
     pub(super) keep: Vec<i32>,
     pub(super) sockets: Vec<RawFd>,
     pub(super) highest_source: RawFd,
-    /// Some of the parent's descriptors that are passed are not in `owned`.
+    /// Some of the caller's descriptors that are passed are not in `owned`.
     pub(super) borrows: bool,
     pub(super) owned: Vec<Arc<OwnedFd>>,
     // Descriptors that the child uses before exec, by their numbers in the child:
     pub(super) program: Option<RawFd>,
     pub(super) ruleset: Option<RawFd>,
     pub(super) trees: Vec<RawFd>,
-    /// The socket over which the child sends descriptors to the parent.
+    /// The socket over which the child sends descriptors to the caller.
     pub(super) back: Option<RawFd>,
     /// The socket of the init that executes the program.
     pub(super) init: Option<RawFd>,

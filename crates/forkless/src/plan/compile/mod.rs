@@ -151,7 +151,7 @@ fn has_ids(command: &Command) -> bool {
     command.setup.has_ids() || command.setup.has_calls_for_ids() || sandbox::opens(command).is_some()
 }
 
-/// Whether the child may be unable to look at its parent, because it is in another user or PID namespace.
+/// Whether the child may be unable to inspect the caller, because it is in another user or PID namespace.
 fn is_foreign(command: &Command) -> bool {
     let sandbox = &command.sandbox;
     [Namespace::User, Namespace::Pid].into_iter().any(|kind| sandbox.has_new(kind) || sandbox.has_joined(kind))
@@ -390,7 +390,7 @@ fn files(command: &Command, steps: &mut Steps<'_>) {
     }
 }
 
-/// The redirections of a shell line. They come last, because a shell applies them to the descriptors that it has got.
+/// The redirections of a shell line. They come last, because a shell applies them to the descriptors that it has.
 fn redirections(command: &Command, steps: &mut Steps<'_>) {
     for redirection in command.ready.iter().flat_map(|ready| &ready.redirections) {
         match redirection {

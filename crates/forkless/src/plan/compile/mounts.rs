@@ -73,7 +73,7 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
                 let start = steps.ops.len();
                 attach(steps, Arg::Number(tree as u64), &object, target, NOT_FOLLOWED);
                 steps.belong(start);
-                // It may be a copy of a shared mount. What is mounted below the one would appear below the other.
+                // The tree may be a copy of a shared mount: what is mounted below one would appear below the other.
                 let attached = steps.ops.len();
                 make_private(steps);
                 steps.fail_as(None, attached);
@@ -150,8 +150,8 @@ fn keep_before(steps: &mut Steps<'_>, object: &str) {
     }
 }
 
-/// Where the source of a bind mount is looked up. The copy of all mounts is mounted on the root, where no process sees it: Linux
-/// before 6.15 copies nothing of a detached mount.
+/// Where the source of a bind mount is looked up. The copy of all mounts is mounted on the root, where no process sees
+/// it: Linux before 6.15 copies nothing of a detached mount.
 fn source_at(steps: &mut Steps<'_>, source: &Path, object: &str) -> [Arg; 2] {
     let Some(before) = steps.places.before.filter(|_| steps.places.inside(source).is_none()) else {
         return [HERE, steps.path(source)];
@@ -231,8 +231,8 @@ fn bind_read_only(steps: &mut Steps<'_>, source: &Path, target: &Path) {
     tree_at(steps, source, OPEN_TREE_CLONE | AT_RECURSIVE, ATTR_READ_ONLY, &object, target);
 }
 
-/// A recursive bind mount of `source` at `target` with these attributes. The source's path was resolved before, so a link in it
-/// has replaced a part of it since.
+/// A recursive bind mount of `source` at `target` with these attributes. The source's path was resolved before: a symbolic
+/// link in it has replaced a part since, and is refused.
 fn show(steps: &mut Steps<'_>, source: &Path, target: &Path, set: u64) {
     const RESOLVE_NO_SYMLINKS: u64 = 4;
     let object = format!("{source:?} at {target:?}{}", steps.places.describe(target));
@@ -413,7 +413,7 @@ fn make_dir(steps: &mut Steps<'_>, target: &Path, mode: u32) {
     });
 }
 
-/// An existing file stays as it is: it may be one of the host.
+/// Makes an empty file to mount upon. An existing file stays as it is: it may be one of the host.
 fn make_mount_point(steps: &mut Steps<'_>, target: &Path) {
     make(steps, Step::Mount, &format!("a mount point at {target:?}"), target, |steps, object, directory, name| {
         let args = [directory, name, Arg::Number(REGULAR_FILE), NOTHING];

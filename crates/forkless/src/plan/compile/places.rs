@@ -107,7 +107,7 @@ impl Places {
     /// The new root, if a change of mounts does not reach it: it is outside, and none of the `later` steps copies it.
     pub(super) fn misses(&self, step: &MountStep, later: &[MountStep]) -> Option<&Path> {
         let root = self.new_root.as_ref().filter(|_| step.has_mount() || step.has_restriction())?;
-        // What links stand for may change until then, so a path is related if it is in one of its two forms.
+        // Links may change until then, so a path is related if it is so in one of two forms: as written, or resolved now.
         let forms = |path: &Path| {
             let path = self.base.join(path);
             [Some(plain(&path)), path.canonicalize().ok()].into_iter().flatten().collect::<Vec<_>>()

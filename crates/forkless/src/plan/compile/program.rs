@@ -60,8 +60,8 @@ pub(crate) fn candidates(command: &Command, resolve: bool) -> Result<Candidates<
                     paths.move_to_front(n);
                     break;
                 }
-                // The child may be another user, who may execute what the caller may not even see. And without such
-                // a user, the order decides which failure is reported.
+                // A child with another user may be able to execute what the caller cannot even see. With the same user,
+                // the order decides which failure is reported.
                 FoundFile::Other => break,
                 FoundFile::Absent => {}
             }
@@ -80,8 +80,8 @@ fn search_path(environment: &EnvironmentChanges) -> OsString {
     path.unwrap_or_else(|| DEFAULT_PATH.into())
 }
 
-/// Whether the child may see other files than the caller at the entries of PATH. What the caller finds there says nothing
-/// about them: then the child tries the entries in their order, each time.
+/// Whether the child may see other files than the caller at the entries of PATH. Then what the caller finds there does
+/// not count: each child tries the entries in their order.
 fn has_other_files(command: &Command) -> bool {
     let (setup, sandbox) = (&command.setup, &command.sandbox);
     let changes_root = setup.chroot.is_some() || sandbox.pivot_root.is_some();
@@ -91,7 +91,7 @@ fn has_other_files(command: &Command) -> bool {
     changes_root || mounts || steps || !command.actions.is_empty()
 }
 
-/// Examines the file at a path.
+/// What [`examine`] finds at a path.
 enum FoundFile {
     Executable,
     Absent,

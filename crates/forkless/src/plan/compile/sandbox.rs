@@ -17,7 +17,7 @@ use forkless_core::sys::{errno, prctl, uapi};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// The ID maps that the parent must write, if the command has any.
+/// The ID maps that the caller must write, if the command has any.
 pub(super) fn id_maps(command: &Command) -> Option<IdMaps> {
     let lines = |maps: &[[u32; 3]]| maps.iter().map(|[a, b, c]| format!("{a} {b} {c}\n")).collect::<String>();
     let sandbox = &command.sandbox;
@@ -256,8 +256,8 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     }
 }
 
-/// Whether this kernel knows the capability. If a filter refuses the question, yes: then the child's steps fail. They would
-/// be left out, and nothing dropped, if no capability were known.
+/// Whether this kernel has the capability. True if a filter refuses the call: then the child's steps fail. Otherwise no
+/// capability would exist, and none would be dropped.
 fn exists(number: u64) -> bool {
     let answer = kernel::prctl(Prctl::IsInBoundingSet, number as usize);
     answer != Err(errno::EINVAL)
@@ -342,11 +342,11 @@ fn ranges(bits: u64) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The capabilities that this kernel knows.
+/// The capabilities that this kernel has.
 fn known() -> u64 {
     static KNOWN: Once<u64> = Once::new();
     *KNOWN.get_or(|| {
-        // They have no gaps, so a few questions find the last one.
+        // The numbers have no gaps, so a binary search finds the last one.
         let (mut there, mut count) = (0, 64);
         while there < count {
             let middle = (there + count) / 2;

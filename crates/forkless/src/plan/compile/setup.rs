@@ -36,14 +36,14 @@ impl Steps<'_> {
         self.ops.push(Op { flags: op.flags | flags, ..op });
     }
 
-    /// Adds the opening of a file at number `to`. `kind`: flags of the op.
+    /// Adds an op that opens a file at number `to`. `kind`: flags of the op.
     pub(super) fn open(&mut self, to: RawFd, path: &CStr, flags: i32, mode: u32, kind: u32) {
         let a = self.arena.text(path.to_bytes());
         let op = Op { flags: kind, a, b: flags as u32, c: mode, set: to as u64, ..Op::new(OpCode::Open) };
         self.op(Step::Open, op);
     }
 
-    /// Adds a system call. `object`: what errors say after the step.
+    /// Adds a system call. `object`: what follows the step's name in errors.
     pub(super) fn call(&mut self, step: Step, object: &str, number: u32, args: &[Arg]) {
         self.call_into(step, object, number, args, None);
     }
@@ -67,7 +67,7 @@ impl Steps<'_> {
         self.add(step, object, a);
     }
 
-    /// Stores the only argument.
+    /// Adds an op that stores its only argument in the variable `result`.
     fn store(&mut self, step: Step, object: &str, args: &[Arg], result: Option<u32>) {
         let a = self.arena.call(0, args, result, 0);
         self.arena.store(a);
@@ -90,7 +90,7 @@ impl Steps<'_> {
 
     fn add(&mut self, step: Step, object: &str, call: u32) {
         let c = match (&self.sandbox.init, &self.sandbox.pivot_root) {
-            // Of its paths, those in the new root are what the caller knows.
+            // The caller names paths as they are in the sandbox, so the prefix of the new root is removed from them.
             (Some(_), Some(root)) if object.contains('"') => {
                 let root = root.to_string_lossy();
                 let inside = object.replace(&format!(", looked up inside \"{root}\""), ", inside the sandbox");
@@ -236,7 +236,7 @@ impl Ids {
         self.uid.is_some_and(|uid| uid != 0)
     }
 
-    /// Looks names up in the parent: the C library's look-up may read files, talk to daemons, allocate and take
+    /// Looks names up in the caller: the C library's look-up may read files, talk to daemons, allocate and take
     /// locks, which the child must not do.
     pub(super) fn look_up(command: &Command) -> Result<Self, Error> {
         let setup = &command.setup;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 impl Command {
     /// Selects how the child is made (default: [`Launcher::Clone`]).
     ///
-    /// All launchers play the same plan, and the program finds the same. What one of them cannot do is refused when the
-    /// plan is made.
+    /// All launchers play the same plan, and the program starts in the same state. What one of them cannot do is
+    /// refused when the plan is made.
     ///
     /// - [`Launcher::Fork`]: the child has a copy of the caller's memory (`fork(3)`), at a cost that grows with that
     ///   memory. Handlers of `pthread_atfork(3)` run. It is for [`pre_exec`](Self::pre_exec), and for systems on which

@@ -68,11 +68,11 @@ pub(crate) use setup::{Name, Setup};
 ///   [`inherit_signal_mask`](Self::inherit_signal_mask).
 /// - **User and group ids**: [`uid`](Self::uid), [`gid`](Self::gid), [`groups`](Self::groups), [`user`](Self::user),
 ///   [`group_name`](Self::group_name).
-/// - **GroupLimits and scheduling**: [`rlimit`](Self::rlimit), [`nice`](Self::nice), [`scheduler`](Self::scheduler),
+/// - **Limits and scheduling**: [`rlimit`](Self::rlimit), [`nice`](Self::nice), [`scheduler`](Self::scheduler),
 ///   [`cpu_affinity`](Self::cpu_affinity), [`io_priority`](Self::io_priority), [`timer_slack`](Self::timer_slack),
-///   [`oom_score_adj`](Self::oom_score_adj), [`personality`](Self::personality), [`memory_policy`](Self::memory_policy),
-///   [`memory_deny_write_execute`](Self::memory_deny_write_execute).
-/// - **GroupLimits of the child with all that it starts**: [`memory_max`](Self::memory_max), [`tasks_max`](Self::tasks_max),
+///   [`oom_score_adj`](Self::oom_score_adj), [`personality`](Self::personality),
+///   [`memory_policy`](Self::memory_policy), [`memory_deny_write_execute`](Self::memory_deny_write_execute).
+/// - **Limits of the child with all that it starts**: [`memory_max`](Self::memory_max), [`tasks_max`](Self::tasks_max),
 ///   [`cpu_max`](Self::cpu_max), [`io_max`](Self::io_max), [`cgroup_parent`](Self::cgroup_parent).
 /// - **Session and terminal**: [`setsid`](Self::setsid), [`process_group`](Self::process_group),
 ///   [`controlling_terminal`](Self::controlling_terminal), [`foreground`](Self::foreground), [`pty`](Self::pty).
@@ -108,9 +108,9 @@ pub(crate) use setup::{Name, Setup};
 /// # In the child
 /// The settings take effect in this order, whatever the order of the calls:
 /// 1. Namespaces and cgroup, in which the child is born; the directory as a descriptor; namespaces to join.
-/// 2. A private descriptor table; the descriptors, each to its number. The child waits for the parent to write the id maps.
+/// 2. A private descriptor table; the descriptors, each to its number. The child waits for the caller to write the id maps.
 /// 3. Time namespace, host name, mounts.
-/// 4. GroupLimits, scheduling, `oom_score_adj`.
+/// 4. Limits, scheduling, `oom_score_adj`.
 /// 5. Session or process group, then the terminal.
 /// 6. The root directory: `chroot` or `pivot_root`.
 /// 7. Bounding set and securebits; then groups, group, user.
@@ -172,7 +172,7 @@ pub struct Command {
     pub(crate) cloner: Option<ClonerHandle>,
 }
 
-/// Environment, paths and redirections that this crate has worked out instead of a shell.
+/// Environment, paths and redirections in final form, from a shell line or [`Command::exactly`].
 #[derive(Clone)]
 pub(crate) struct Ready {
     /// The whole environment, in this order.
@@ -265,8 +265,8 @@ impl Command {
         }
     }
 
-    /// Makes a command of one of std's, with what std lets others read: program, arguments, variables that are set or removed,
-    /// and working directory.
+    /// Makes a command of one of std's, with what std's functions return: program, arguments, variables that are set or
+    /// removed, and working directory.
     ///
     /// **Not taken over, because std has no function that reads it**: `env_clear`, `stdin`, `stdout` and `stderr`, `arg0`,
     /// ids and groups, `process_group`, closures of `pre_exec`. Set these again. After `env_clear` of std's command, the
@@ -722,9 +722,9 @@ impl Command {
     /// Kills the child with SIGKILL when its [`Child`](crate::Child) is dropped before it has ended (default: false).
     /// A later launch, or [`reap_orphans`](crate::reap_orphans), reaps it, as any dropped child.
     ///
-    /// The child alone is killed, not what it has started, which [`kill_tree`](Self::kill_tree) adds. If this process ends without dropping the handle, the child
-    /// is not killed: [`pidfd_autokill`](Self::pidfd_autokill) and [`parent_death_signal`](Self::parent_death_signal)
-    /// are for that.
+    /// The child alone is killed, not what it has started, which [`kill_tree`](Self::kill_tree) adds. If this process
+    /// ends without dropping the handle, the child is not killed: [`pidfd_autokill`](Self::pidfd_autokill) and
+    /// [`parent_death_signal`](Self::parent_death_signal) are for that.
     ///
     /// ```
     /// use forkless::Command;
@@ -737,14 +737,14 @@ impl Command {
         self
     }
 
-    /// The process launches nothing else, so a child that tests the kernel's features would cost more than it saves.
+    /// Announces that no other launch follows: probing the kernel's features would then cost more than it saves.
     #[doc(hidden)]
     pub fn launched_once(&mut self, once: bool) -> &mut Self {
         self.once = once;
         self
     }
 
-    /// Gives [`Child::exec_pipe`](crate::Child::exec_pipe) after a [`launch`](Self::launch).
+    /// Makes [`Child::exec_pipe`](crate::Child::exec_pipe) available after a [`launch`](Self::launch).
     #[doc(hidden)]
     pub fn exec_pipe(&mut self, on: bool) -> &mut Self {
         self.exec_pipe = on;
@@ -772,8 +772,7 @@ impl Command {
 
     /// Runs an executable file that is no program, and no script with `#!` (ENOEXEC), by `/bin/sh`, as `execvp(3)` does
     /// (default: false, an error). A binary, such as a program for another machine, stays an error, as in shells. `std`
-    /// makes it an error too, except for its children by fork, such as those with
-    /// `pre_exec`.
+    /// makes it an error too, except for its children by fork, such as those with `pre_exec`.
     ///
     /// # Errors
     /// [`Step::Check`](crate::Step::Check): together with [`program_fd`](Self::program_fd) or

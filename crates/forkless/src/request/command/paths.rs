@@ -13,7 +13,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// For this many paths, of this many bytes together.
+    /// Reserves memory for this many paths, of this many bytes together.
     pub(crate) fn with_capacity(count: usize, bytes: usize) -> Self {
         Self { text: Vec::with_capacity(bytes), ends: Vec::with_capacity(count) }
     }

@@ -51,16 +51,16 @@ impl Command {
         self
     }
 
-    /// Tries the next place of `PATH`, or the next program of [`or_else`](Self::or_else), whatever the failure of one
-    /// was (ENOEXEC, ELOOP, E2BIG …), as CPython does. If none works, the error is the first failure that is not "no
-    /// such program". By default any failure but that and EACCES is final.
+    /// Tries the next entry of `PATH`, or the next program of [`or_else`](Self::or_else), after any failure (ENOEXEC,
+    /// ELOOP, E2BIG …), as CPython does. If none works, the error is the first failure that is not "no such program".
+    /// By default any failure but that and EACCES is final.
     pub fn try_all(&mut self, all: bool) -> &mut Self {
         self.tries_all = all;
         self
     }
 
-    /// As [`scripts_by_shell`](Self::scripts_by_shell), also for binaries that the kernel does not know: as `execvp(3)` and
-    /// libuv have it. The shell then prints an error.
+    /// [`scripts_by_shell`](Self::scripts_by_shell), also for binaries that the kernel cannot execute, as `execvp(3)`
+    /// and libuv do. The shell then prints an error.
     pub fn any_file_by_shell(&mut self, by_shell: bool) -> &mut Self {
         (self.scripts_by_shell, self.any_by_shell) = (by_shell, by_shell);
         self

@@ -16,7 +16,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// These settings as the caller gave them: nothing is looked up or checked yet.
+/// These settings as the user gave them: nothing is looked up or checked yet.
 #[derive(Clone, Default)]
 pub(crate) struct Isolation {
     pub(crate) unshare: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Isolation {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GroupLimits {
     pub(crate) files: BTreeMap<&'static str, String>,
-    /// What is wrong with values, by the file.
+    /// The errors in values, by file.
     pub(crate) bad: BTreeMap<&'static str, String>,
     pub(crate) parent: Option<PathBuf>,
     /// Makes the cgroup of one launch. `None`: there are no limits.
@@ -92,7 +92,7 @@ pub(crate) struct SandboxInit {
 /// A system call of a sandbox.
 #[derive(Clone)]
 pub(crate) struct IsolationCall {
-    /// What errors say: the step, and what it was about.
+    /// For errors: the step, and its object.
     pub(crate) step: crate::step::Step,
     pub(crate) object: &'static str,
     /// `None`: the result is the first argument.
@@ -109,11 +109,11 @@ pub(crate) enum IsolationArg {
     /// The address of a copy of these bytes, which are followed by a NUL byte.
     Bytes(Vec<u8>),
     Variable(IsolationVariable),
-    /// The address of the variable, which the others follow.
+    /// The address of the variable. Those after it follow in memory.
     Address(IsolationVariable),
 }
 
-/// Where such calls store results. Each has a number that the caller cannot name.
+/// Variables for the results of such calls, with numbers above those that [`Command::call`] accepts.
 #[derive(Clone, Copy)]
 pub(crate) enum IsolationVariable {
     Kept,
@@ -121,7 +121,7 @@ pub(crate) enum IsolationVariable {
     File,
 }
 
-/// A sandbox that is ready: it makes the command that runs in it.
+/// A prepared sandbox: it makes the command that runs in it.
 pub(crate) trait Confinement: Send + Sync + std::panic::RefUnwindSafe {
     /// The command with the settings of the sandbox.
     ///
@@ -176,7 +176,7 @@ pub(crate) struct NewFile {
     pub(crate) place: FilePlace,
 }
 
-/// Where such a file is.
+/// The location of such a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilePlace {
     /// At the path itself.
@@ -1015,7 +1015,7 @@ impl Command {
 /// The kind of file system that gets another option in a user namespace.
 pub(crate) const OVERLAY: &str = "overlay";
 
-/// A path as overlayfs reads it: commas separate options, and colons the lower directories.
+/// Escapes a path for overlayfs: commas separate options, and colons the lower directories.
 fn overlay_escaped(path: &Path, is_listed: bool) -> Vec<u8> {
     let mut text = Vec::new();
     for &byte in path.as_os_str().as_bytes() {

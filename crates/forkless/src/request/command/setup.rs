@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// These settings as the caller gave them: nothing is looked up or checked yet.
+/// These settings as the user gave them: nothing is looked up or checked yet.
 #[derive(Clone, Default)]
 pub(crate) struct Setup {
     /// Those of one value.
@@ -36,7 +36,7 @@ pub(crate) struct Setup {
     pub(crate) best_effort: BTreeSet<u32>,
 }
 
-/// A system call as the caller gave it.
+/// A system call as the user gave it.
 #[derive(Clone)]
 pub(crate) struct RawCall {
     pub(crate) number: u32,
@@ -68,7 +68,7 @@ impl From<&str> for CallArg {
     }
 }
 
-/// A user or group as the caller gave it.
+/// A user or group as the user gave it.
 #[derive(Debug, Clone)]
 pub(crate) enum Name {
     Id(u32),
@@ -535,7 +535,7 @@ impl Setup {
         self.user.is_some() || self.group.is_some() || self.groups.is_some() || self.simple.has_ids()
     }
 
-    /// Does one of the caller's own system calls change them?
+    /// Does one of the user's own system calls change ids, capabilities or namespaces?
     pub(crate) fn has_calls_for_ids(&self) -> bool {
         self.calls.iter().any(|call| CREDENTIALS.contains(&call.number))
     }
@@ -546,7 +546,7 @@ impl Setup {
     }
 }
 
-/// A setting's type, whether it says anything, and its range.
+/// Expands to a setting's type, to the value that is stored, or to the check of its range.
 macro_rules! kind {
     (type word($type:ty)) => {
         $type
@@ -603,7 +603,7 @@ macro_rules! simple {
         )* }
         passed $passed:tt
     ) => {
-        /// What was asked for.
+        /// The values of the settings; `None`: not set.
         #[derive(Clone, Debug, Default)]
         pub(crate) struct Simple {
             $(pub(crate) $name: Option<kind!(type $kind $(($($more)*))?)>,)*
@@ -621,25 +621,25 @@ macro_rules! simple {
         }
 
         impl Simple {
-            /// What is outside its range, in words.
+            /// The error for a value outside its range.
             pub(crate) fn out_of_range(&self) -> Option<&'static str> {
                 $(kind!(check $kind $(($($more)*))? $name self.$name);)*
                 None
             }
 
-            /// A setting that changes the memory of who makes the call, by its name.
+            /// The name of a setting whose call changes the memory of the process that makes it.
             pub(crate) fn of_own_memory(&self) -> Option<&'static str> {
                 [$((verdict!($memory) && self.$name.is_some(), stringify!($name))),*]
                     .into_iter()
                     .find_map(|(is, name)| is.then_some(name))
             }
 
-            /// Is the child somebody else by one of them?
+            /// Does one of them change the child's ids?
             pub(crate) fn has_ids(&self) -> bool {
                 [$(verdict!($ids) && self.$name.is_some()),*].contains(&true)
             }
 
-            /// Would a shell feel one of them otherwise than the programs that it starts?
+            /// Does one of them affect a shell itself, not only the programs that it starts?
             pub(crate) fn has_effect_on_shell(&self) -> bool {
                 [$(verdict!($shell) && self.$name.is_some()),*].contains(&true)
             }

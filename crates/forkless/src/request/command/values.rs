@@ -1,4 +1,4 @@
-//! What settings are given: resources, policies, classes.
+//! Types for the values of settings: resources, policies, classes.
 
 use crate::procfs;
 use forkless_core::sys::mempolicy;
@@ -20,7 +20,7 @@ macro_rules! resources {
             /// All of them, by their numbers, which are those of `RLIMIT_CPU` and so on.
             pub const ALL: [Self; 16] = [$(Self::$name),*];
 
-            /// What `prlimit(1)` calls it.
+            /// The name that `prlimit(1)` uses.
             ///
             /// ```
             /// use forkless::Resource;
@@ -39,7 +39,7 @@ macro_rules! resources {
     };
 }
 
-// The one list of them: every front end and every test has its own from here.
+// The only list of resources: front ends and tests derive theirs from it.
 resources! {
     Cpu = 0 "cpu", "the CPU time, in seconds";
     FileSize = 1 "fsize", "the size of the files that the process writes, in bytes";
@@ -116,11 +116,11 @@ enum Mode {
     Local = mempolicy::MPOL_LOCAL as isize,
 }
 
-/// No kernel has more.
+/// No kernel supports more nodes.
 const MOST_NODES: usize = 1024;
 
 impl MemoryPolicy {
-    /// From the node of the CPU that asks for it: MPOL_LOCAL.
+    /// From the node of the CPU that allocates it: MPOL_LOCAL.
     pub fn local() -> Self {
         Self { mode: Mode::Local, nodes: BTreeSet::new() }
     }
@@ -144,7 +144,7 @@ impl MemoryPolicy {
         self.mode as u32
     }
 
-    /// A bit for each node; a node that cannot be is the bit behind all that can, which the kernel refuses.
+    /// A bit for each node. A number above the maximum sets the bit after the last valid one, which the kernel refuses.
     pub(crate) fn mask(&self) -> Vec<u64> {
         let mut mask = vec![0; MOST_NODES / 64 + 1];
         for &node in &self.nodes {
@@ -154,7 +154,7 @@ impl MemoryPolicy {
         mask
     }
 
-    /// How many bits of the mask the kernel is to read, plus one: it reads one less than it is told.
+    /// The argument `maxnode`: the kernel reads one bit less than that.
     pub(crate) fn bits(&self) -> u64 {
         if self.nodes.is_empty() { 1 } else { MOST_NODES as u64 + 2 }
     }

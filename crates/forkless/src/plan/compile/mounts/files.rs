@@ -11,7 +11,7 @@ use crate::step::Step;
 use forkless_core::sys::uapi;
 use std::path::Path;
 
-/// Its file is not followed if it is a symbolic link, because the link could lead out of the new root.
+/// Does not follow a symbolic link at the end of the path, because it could lead out of the new root.
 pub(super) fn set_mode(steps: &mut Steps<'_>, path: &Path, mode: u32) {
     const FLAGS: u32 = uapi::O_NOFOLLOW | uapi::O_NONBLOCK | uapi::O_CLOEXEC;
     make(steps, Step::Mount, &format!("mode {mode:o} of {path:?}"), path, |steps, object, directory, name| {
@@ -50,8 +50,8 @@ fn write(steps: &mut Steps<'_>, object: &str, content: &NewFile, data: Arg, [dir
     steps.close(Step::Mount, object, file);
 }
 
-/// A tmpfs with the file is mounted on the directory of the path for a moment: the kernel copies only mounts that are attached. Then
-/// the copy of the file alone is mounted on the path.
+/// A tmpfs with the file is mounted on the directory of the path for a moment: the kernel copies only mounts that are
+/// attached. Then the copy of the file alone is mounted on the path.
 fn mount_file(steps: &mut Steps<'_>, object: &str, content: &NewFile, data: Arg, attributes: u64) {
     let start = steps.ops.len();
     let (tree, file) = (Arg::Variable(TREE), Arg::Variable(SECOND_TREE));
