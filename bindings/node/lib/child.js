@@ -15,7 +15,7 @@ const { ChildProcess } = childProcess;
 const kFailure = Symbol('forkless.failure');
 const kTree = Symbol('forkless.tree');
 
-// With these the kill of a child is one of all that it has started.
+// With these settings, kill() kills all that the child has started.
 const TREES = ['killTree', ...LIMITS];
 
 /** A child process: Node's ChildProcess, and a promise of its end. */
@@ -33,7 +33,7 @@ class Child extends ChildProcess {
     this.pty = undefined;
   }
 
-  // Node makes the error of a failed launch from its errno; this one says more.
+  // Node makes the error of a failed launch from its errno; the LaunchError also has the step and its object.
   emit(name, ...args) {
     if (name === 'error' && this[kFailure] && args[0]?.syscall?.startsWith('spawn')) args[0] = this[kFailure];
     return super.emit(name, ...args);
@@ -42,7 +42,7 @@ class Child extends ChildProcess {
   /** A promise of `{ code, signal }`. It is rejected if the launch failed. Output that nobody reads may delay the end. */
   wait() {
     if (this.pid === undefined) {
-      // The caller hears of the failure by the promise; an event without a listener would end the process.
+      // The promise reports the failure; an event without a listener would end the process.
       this.once('error', () => {});
       return Promise.reject(this[kFailure]);
     }
@@ -55,7 +55,7 @@ class Child extends ChildProcess {
   /** Kills the child and what is left of its process group, if it leads one. */
   killGroup(signal = 'SIGKILL') {
     if (this.pid === undefined || this._handle === null) return false;
-    // Below an init, or with a cgroup of its own, the kill must go by the handle.
+    // Below an init, or with a cgroup of its own, only the handle kills all that the child has started.
     if (this[kTree] && (signal === 9 || `${signal}`.toUpperCase() === 'SIGKILL')) return this.kill(signal);
     try {
       return process.kill(-this.pid, signal);
@@ -84,7 +84,7 @@ function noNul(text, name) {
   return text;
 }
 
-// As child_process does, this takes inherited variables, too.
+// As child_process does, this takes inherited properties of `env`, too.
 function variablesOf(env) {
   const pairs = [];
   for (const name in env) {
@@ -108,7 +108,7 @@ function toOptions(caller, file, args, options) {
   checkId(`${caller}uid`, uid);
   checkId(`${caller}gid`, gid);
   checkObject(`${caller}env`, env);
-  // A limit that is ignored would be none.
+  // A limit would otherwise be ignored silently.
   const strange = OF_RUN.find((name) => others[name] != null && others[name] !== false);
   if (strange !== undefined) throw new TypeError(`${caller}${strange} is an option of run()`);
   let words = args.map((arg, at) => noNul(`${arg}`, `args[${at}]`));
@@ -127,13 +127,13 @@ function toOptions(caller, file, args, options) {
     ...(pty ? onTerminal(caller, pty, stdio) : { stdio: stdio ?? 'pipe' }),
     serialization: serialization ?? 'json',
     settings: settingsOf(caller, sandbox ? { ...others, sandbox: Sandbox.toSetting(sandbox, env == null) } : others),
-    // Its number is valid as long as the object exists.
+    // Kept, because its number is valid only as long as the object exists.
     sandbox,
     ...others,
   };
 }
 
-// The standard streams that are not set otherwise are the terminal; Node takes them for `ignore`.
+// The standard streams that are not set otherwise are the terminal; Node gets `ignore` for them.
 function onTerminal(caller, pty, stdio) {
   if (pty !== true && typeof pty !== 'object') throw wrongType(`${caller}pty`, 'true, nor an object with rows and columns', pty);
   const given = typeof stdio === 'string' ? [stdio, stdio, stdio] : Array.from(stdio ?? []);
@@ -142,13 +142,13 @@ function onTerminal(caller, pty, stdio) {
   return { stdio: given, terminal: { size: pty, streams } };
 }
 
-// The addon names settings with underscores; its error has them in the caller's spelling.
+// The addon names settings with underscores; this error has the caller's spelling.
 function failed({ file, args, settings }, failure) {
   const message = failure.step === 'check' ? respelled(failure.message, Object.keys(settings ?? {})) : failure.message;
   return new LaunchError(file, args, { ...failure, message });
 }
 
-// `launch(request)` starts it by the addon; `request()` is what the addon is asked for.
+// `launch(request)` starts the child by the addon; `request()` returns the request for the addon.
 function start(options, launch) {
   // This throws Node's own error.
   if (!mayLaunch()) {
@@ -170,7 +170,7 @@ function start(options, launch) {
     return failure.errno;
   };
   try {
-    // Node changes what it is given.
+    // A copy, because Node changes the array.
     ChildProcess.prototype.spawn.call(child, { ...options, envPairs: [...options.envPairs] });
   } catch (error) {
     throw child[kFailure] ?? error;
@@ -239,13 +239,13 @@ function spawn(file, args, given) {
   }
 }
 
-// Where a child has pipes, or there is no child yet.
+// Refuses `pty` where a child has pipes, or where no child exists yet.
 function noTerminal(options) {
   if (options?.terminal ?? options?.pty) throw new TypeError('pty is an option of spawn()');
   return options;
 }
 
-// The same for run(), beside the event loop where the launch takes long: a promise of the child.
+// startNow() for run(), with the launch in another thread: returns a promise of the child.
 async function spawnAhead(options) {
   if (!mayLaunch()) return start(options);
   const low = { ...options, stdio: options.stdio.map((type) => ({ type })) };
@@ -253,7 +253,7 @@ async function spawnAhead(options) {
   return start(options, () => ahead.launch());
 }
 
-// A program to its end, while the event loop stands still.
+// Runs a program to its end while the event loop is blocked.
 function endSync(options, { input, timeout, maxBuffer, killSignal }) {
   if (!mayLaunch()) {
     // This throws Node's own error.

@@ -58,7 +58,7 @@ function checkAmount(name, unit, value) {
   if (value != null && !(typeof value === 'number' && value >= 0)) throw wrongNumber(name, `a number of ${unit} from 0 to Infinity`, value);
 }
 
-// The addon would make 0, which is root, of NaN.
+// The addon would convert NaN to 0, which is root.
 function checkId(name, value) {
   if (value != null && !(Number.isInteger(value) && value >= 0 && value <= LARGEST_ID)) throw wrongNumber(name, `an integer from 0 to ${LARGEST_ID}`, value);
 }
@@ -71,7 +71,7 @@ function checkAbort(name, value) {
   if (value != null && typeof value.addEventListener !== 'function') throw wrongType(name, 'an AbortSignal', value);
 }
 
-// kill() would throw in the callback of a timer.
+// Otherwise kill() would throw later, in the callback of a timer.
 function checkSignal(signal) {
   const { signals } = os.constants;
   const isNumber = Object.values(signals).includes(signal);

@@ -2,7 +2,7 @@
 
 // Puts forkless under Node's own process handle: the object `_handle` of a ChildProcess, whose functions call libuv.
 //
-// Node's JavaScript around it stays: streams, IPC, AbortSignal, timeouts and errors. The handle's `spawn(options)` answers with 0
+// Node's JavaScript around it stays: streams, IPC, AbortSignal, timeouts and errors. The handle's `spawn(options)` returns 0
 // or a negated errno, sets `pid`, opens the pipes in `options.stdio`, and calls `onexit(code, signal)` at the end.
 
 const fs = require('node:fs');
@@ -18,14 +18,14 @@ const PIPE = -2;
 // Of a file's name, in bytes (limits.h).
 const NAME_MAX = 255;
 
-// The number by which the addon knows the child.
+// The number by which the addon identifies the child.
 const kProcess = Symbol('forkless.process');
 const kOurs = Symbol('forkless.ours');
-// A function that is told which limits were reached.
+// A function to call with the limits that were reached.
 const kLimits = Symbol('forkless.limits');
 
 const SIGNALS = new Map(Object.entries(os.constants.signals).map(([name, number]) => [number, name]));
-// SIGABRT and SIGIO have second names, which libuv does not use.
+// These signals have second names, which libuv does not use.
 for (const name of ['SIGABRT', 'SIGIO', 'SIGSYS']) SIGNALS.set(os.constants.signals[name], name);
 
 function signalName(number) {
@@ -79,7 +79,7 @@ function spawnByLibuv(handle, file, stdio, uid, gid) {
 const { EACCES, EAGAIN, ENOENT, ENOEXEC, ESRCH } = os.constants.errno;
 
 // Whether libuv runs a file without `#!` by /bin/sh: where it forks, it does; by posix_spawn(3), which 1.53 uses unless IDs change,
-// it does not. It is asked when that matters, and once for launches with and without IDs.
+// it does not. libuv is tried when that matters, once for each combination of IDs.
 const byShell = new Map();
 
 function changesOf({ uid, gid }) {
@@ -124,7 +124,7 @@ function release(handle) {
     spawnByLibuv(handle, ...refused);
     return;
   }
-  // It stays, but keeps nothing else: neither the ChildProcess, nor its streams.
+  // The handle stays, but keeps nothing else alive: neither the ChildProcess, nor its streams.
   for (const key of Reflect.ownKeys(handle)) delete handle[key];
 }
 
@@ -136,7 +136,7 @@ let closing = [];
 let timer;
 
 function closeLater(handle) {
-  // Not the rest: the callback that runs may have its asynchronous context there.
+  // Only these properties: the running callback may have its asynchronous context in the others.
   handle.onexit = undefined;
   for (const key of Object.getOwnPropertySymbols(handle)) if (handle[key] instanceof ChildProcess) handle[key] = undefined;
   if (closing.push(handle) >= MOST) closeAll();
@@ -157,12 +157,12 @@ if (mayLaunch()) {
   probe.close();
 }
 
-// What libuv's options are for the addon. Undefined: something that only libuv can do.
+// Converts libuv's options to a request for the addon. Undefined: only libuv can do it.
 function toRequest(options, settings) {
   const { file, args, envPairs, cwd, detached, uid, gid } = options;
   // Node accepts a Buffer, which its binding reads in one way for spawn and in another for spawnSync.
   if (cwd != null && typeof cwd !== 'string') return undefined;
-  // For libuv, no arguments are none at all, and no variables are those of the process.
+  // For libuv, a missing list of arguments is empty, and missing variables are those of the process.
   if (!Array.isArray(args) || !Array.isArray(envPairs)) return undefined;
   const stdio = [];
   for (const one of options.stdio ?? []) {
@@ -246,14 +246,14 @@ function openClosed(stdio, failure) {
   return failure;
 }
 
-// Starts a child for a handle by `launch()`, and once more if the file has no `#!` and `again()` says so. Returns 0, or the addon's
-// description of the failure.
+// Starts a child for a handle by `launch()`, and once more if the file has no `#!` and `again()` returns true.
+// Returns 0, or the addon's description of the failure.
 function begin(handle, stdio, launch, again) {
   handle[kOurs] = true;
   let ends = launch();
   if (ends.errno === -ENOEXEC && again?.()) ends = launch();
   if (!Array.isArray(ends)) return REPORTED.has(ends.errno) ? openClosed(stdio, ends) : ends;
-  // The child goes on to its program meanwhile. If that fails, the other ends of these pipes are closed.
+  // The child executes its program meanwhile. If that fails, the other ends of these pipes are closed.
   let next = 0;
   for (const one of stdio) {
     if (toDescriptor(one) === PIPE) one.handle.open(ends[next++]);
@@ -278,7 +278,8 @@ function coldReason(handle) {
   return (handle[kProcess] !== undefined && native.coldReason(handle[kProcess])) || undefined;
 }
 
-// Has the request run a file without `#!` by /bin/sh if libuv is known to do so. Otherwise returns what asks libuv, and then has it so.
+// Sets whether the request runs a file without `#!` by /bin/sh, as far as it is known whether libuv does. Returns a function
+// that tries libuv, changes the request accordingly, and returns true if the launch is to be repeated.
 function scripted(request, options) {
   request.scriptsByShell = byShell.get(changesOf(options)) ?? false;
   return () => !request.scriptsByShell && (request.scriptsByShell = runsScripts(options));
@@ -327,7 +328,7 @@ const ours = {
   },
 };
 
-// Node's permission model is about what the process may do, whoever does it.
+// Node's permission model applies to launches by forkless, too.
 function mayLaunch() {
   return process.permission?.has('child') !== false;
 }

@@ -13,8 +13,8 @@ let installed = false;
 let ownSync;
 let ownKill;
 
-// The object whose `spawn` child_process.spawnSync and its relatives call. Undefined where Node does not give it out: they then
-// stay Node's.
+// The object whose `spawn` child_process.spawnSync and its relatives call. Undefined where Node does not expose it:
+// they then stay Node's.
 function syncBinding() {
   const quiet = process.noDeprecation;
   try {
@@ -87,7 +87,7 @@ function install() {
 /** Gives child_process back to libuv. Children that run are still reported. */
 function uninstall() {
   if (!installed) return;
-  // The others know whose child a handle has.
+  // The other functions distinguish the children of forkless from those of libuv.
   Process.prototype.spawn = own.spawn;
   if (ownSync) syncBinding().spawn = ownSync;
   ownSync = undefined;

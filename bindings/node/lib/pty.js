@@ -42,7 +42,7 @@ class Pty extends tty.ReadStream {
     this.#native.sendEof();
   }
 
-  // At the end, what libuv has left.
+  // Before the end, adds what libuv has not read.
   push(chunk, ...more) {
     if (chunk === null && !this.destroyed) {
       const rest = this.#native.rest();
@@ -51,7 +51,7 @@ class Pty extends tty.ReadStream {
     return super.push(chunk, ...more);
   }
 
-  // Of a terminal that nobody has open, the kernel reports an error.
+  // A read fails with EIO when no process has the other side open: that is the end of the stream.
   destroy(error) {
     if (error?.code === 'EIO' && error.syscall === 'read') {
       this.push(null);

@@ -10,7 +10,7 @@ const { LONGEST, after, endSync, noTerminal, spawnAhead, startNow, toOptions } =
 
 const MAX_BUFFER = 1024 * 1024;
 
-// What streams write, up to a limit that all streams of a run share.
+// Collects what streams write, up to a limit that all streams of a run share.
 function collect(streams, room, onFull) {
   const chunks = [];
   for (const stream of streams) {
@@ -42,7 +42,7 @@ function endGroup(pid) {
   }
 }
 
-// What would otherwise throw only when the program runs: it would be left alone, and the promise would never be settled.
+// Checks what would otherwise throw while the program runs: that would be left alone, and the promise never settled.
 function check(caller, { input, timeout, maxBuffer, killSignal, grace, encoding }) {
   checkSignal(killSignal);
   checkAmount(`${caller}timeout`, 'milliseconds', timeout);
@@ -155,7 +155,7 @@ async function* lines(file, args, options) {
   const [started, how] = begin(caller, file, args, { ...options, check: options.check ?? true });
   const child = started instanceof Promise ? await started : started;
   const ended = complete([child], { ...how, isRead: true }, ([end]) => [file, end]);
-  // It was not started for want of descriptors, or writes elsewhere.
+  // The child was not started for want of descriptors, or its output goes elsewhere.
   if (!child.stdout) return void (await ended);
   const interface_ = require('node:readline').createInterface({ input: child.stdout.setEncoding(how.encoding), crlfDelay: Infinity });
   // At a limit the stream is destroyed: its end, for which the lines would wait, does not come.

@@ -4,7 +4,7 @@
 
 const { isList, wrongNumber, wrongType } = require('./error.js');
 
-// What run() understands, and no launch.
+// Options of run() that a launch does not have.
 const OF_RUN = ['check', 'encoding', 'grace', 'input', 'killGroup', 'maxBuffer', 'show'];
 
 // What child_process and this package understand themselves.
@@ -20,7 +20,7 @@ function underscored(name) {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-// The addon refuses wrong values by name, but cannot be given these.
+// The addon refuses wrong values by name, but these have no JSON form.
 function toJson(value, setting) {
   if (Number.isNaN(value) || value === -Infinity || typeof value === 'function' || typeof value === 'symbol') throw wrongNumber(setting, 'a number, text, list or object', value);
   if (typeof value === 'bigint') return value.toString();

@@ -5,7 +5,7 @@
 const { checkObject } = require('./error.js');
 const { runAs } = require('./run.js');
 
-// What a shell would read, and the program would get as it is.
+// Characters that a shell would interpret, and the program would get literally.
 const OF_SHELLS = /["'`\\|&;<>()$*?]|(?<=^|\s)[~#]/;
 
 function textOf(value, at) {

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
-/// Those that are open, of all threads.
+/// The open terminals of all threads.
 static OPEN: Mutex<(u32, BTreeMap<u32, Pty>)> = Mutex::new((0, BTreeMap::new()));
 
 /// A pseudo-terminal. `lib/pty.js` has the class that is public.

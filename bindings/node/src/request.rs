@@ -64,7 +64,7 @@ impl FromNapiValue for Request {
             *at += 1;
             list.get(*at - 1)?.ok_or_else(|| napi::Error::from_reason("a request is too short"))
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: `env` is live and `value` belongs to it, as the trait requires of the caller.
         let list = unsafe { Array::from_napi_value(env, value) }?;
         let at = &mut 0;
         Ok(Self {
@@ -91,7 +91,7 @@ const NULL: i32 = -1;
 /// One end of a pair of sockets, of which the caller gets the other.
 const PIPE: i32 = -2;
 
-/// So many pairs of sockets the library makes for any command; if there are more, all are made here.
+/// The most socket pairs that the library makes for a command; if there are more, all are made here.
 const MOST_PAIRS: usize = 16;
 
 /// The shells whose lines may run without them: that of `exec` and `shell: true`, and those that a caller names.
@@ -155,15 +155,15 @@ impl Request {
             .is_some_and(|value| value.as_bool() != Some(false))
     }
 
-    /// Whether the program is executed by the init of a sandbox. It takes the files that the kernel takes.
+    /// Whether the init of a sandbox executes the program, and so only files that the kernel executes.
     fn has_init(&self) -> bool {
         sandbox::of(self.settings.as_ref()).is_ok_and(|found| found.is_some_and(|(sandbox, _)| sandbox.has_init))
     }
 
-    /// The line, if this is what `exec` and `shell: true` start, and nothing in it is between the shell and its program:
-    /// the caller of a session kills its group, and further descriptors are the shell's too.
+    /// The line, if this is what `exec` and `shell: true` start, and no option makes the shell itself observable: a
+    /// session is killed as a group, and further descriptors are open in the shell, too.
     fn line(&self) -> Result<Option<&[u8]>, Refusal> {
-        // They are for the shell, too.
+        // These settings apply to the shell, too.
         if ["sandbox", "pty", "kill_tree", "merged"].iter().any(|name| self.is_on(name)) {
             return Ok(None);
         }
@@ -273,7 +273,7 @@ pub struct Launched {
     line: Option<(Line, ShellCommand)>,
     /// The caller's ends of the pipes, by the child's descriptor.
     pub(crate) pipes: Vec<(RawFd, OwnedFd)>,
-    /// The loop has had turns since, so SIGCHLD may have come.
+    /// The loop has had turns since the launch, so SIGCHLD may have come.
     pub(crate) is_ahead: bool,
 }
 
@@ -359,7 +359,7 @@ fn is_shell(file: &str) -> bool {
     file.rsplit_once('/').is_some_and(|(_, name)| SHELLS.contains(&name))
 }
 
-/// More strings than JavaScript has joined: one of them contains a NUL byte.
+/// Fails if there are more strings than JavaScript has joined: then one of them contains a NUL byte.
 fn has_no_nul(found: usize, joined: u32) -> Result<(), Refusal> {
     if found == joined as usize { Ok(()) } else { Err(Refusal::Nul) }
 }
@@ -397,7 +397,7 @@ fn blocking(fd: RawFd, number: RawFd) {
     if number > 2 {
         return;
     }
-    // SAFETY: as for the stream itself.
+    // SAFETY: as in `Request::fill`: a descriptor that the JavaScript caller has named as its own.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     if let Ok(flags) = fcntl_getfl(fd)
         && flags.contains(OFlags::NONBLOCK)

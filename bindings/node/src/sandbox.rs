@@ -97,7 +97,7 @@ pub(crate) fn of(settings: Option<&Map<String, Value>>) -> Result<Option<(NodeSa
     found.map(|kept| Some((kept, inherits))).ok_or("sandbox: not a Sandbox, nor options of one".to_owned())
 }
 
-/// As Node names it.
+/// The error's code, as Node names it.
 pub(crate) fn code(error: &io::Error) -> String {
     let name = match (forkless::internal::errno(error), error.kind()) {
         (_, io::ErrorKind::Unsupported) => "EOPNOTSUPP",

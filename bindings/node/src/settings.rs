@@ -14,7 +14,7 @@ use std::time::Duration;
 
 type Done<T = ()> = Result<T, String>;
 
-/// Sets one.
+/// Applies a setting.
 pub(crate) fn apply(command: &mut Command, name: &str, value: &Value) -> Done {
     match set(command, name, value) {
         Ok(true) => Ok(()),
@@ -23,7 +23,7 @@ pub(crate) fn apply(command: &mut Command, name: &str, value: &Value) -> Done {
     }
 }
 
-/// False: there is none of that name.
+/// False: no setting has the name.
 fn set(command: &mut Command, name: &str, value: &Value) -> Done<bool> {
     match name {
         "inherit_all" => _ = command.inherit_all(flag(value)?),
@@ -92,7 +92,7 @@ fn sandbox(command: &mut Command, name: &str, value: &Value) -> Done<bool> {
     Ok(true)
 }
 
-/// What a kind of value in the library's table of settings is in JSON.
+/// Converts a JSON value to the type in the library's table of settings.
 macro_rules! value {
     (flag $value:ident) => {
         flag($value)?
@@ -123,7 +123,7 @@ macro_rules! value {
     };
 }
 
-/// Those of the table.
+/// The settings of the table.
 macro_rules! simple {
     (
         played { $($(#[$doc:meta])* $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) $row:tt)* }
@@ -266,7 +266,7 @@ fn owned(value: &Value) -> Done<OwnedFd> {
             if fd < 0 {
                 return Err(format!("{fd} is not a descriptor"));
             }
-            // SAFETY: a descriptor that the JavaScript caller has named as its own. It is only copied.
+            // SAFETY: not -1, and used for a single call, in which the kernel checks whether it is open.
             rustix::io::fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(fd) }, 3)
         }
     };

@@ -161,7 +161,7 @@ impl Run {
             self.pipes.iter_mut().for_each(Pipe::close_if_done);
             let status = match self.status {
                 Some(status) if self.pipes.iter().all(|pipe| pipe.socket.is_none()) => status,
-                // Nothing but the end is waited for, and no limit.
+                // Only the end is waited for, without a limit.
                 None if self.is_quiet() => {
                     let status = self.child.wait()?;
                     self.end(status)
@@ -182,7 +182,7 @@ impl Run {
         self.pipes.iter().all(|pipe| pipe.socket.is_none()) && (self.deadline.is_none() || self.is_killed)
     }
 
-    /// Waits until something happens, and does what it asks for.
+    /// Waits for events, and handles them.
     fn step(&mut self) -> io::Result<()> {
         let mut watched = Vec::with_capacity(self.pipes.len() + 1);
         let mut owners = Vec::with_capacity(self.pipes.len() + 1);
@@ -225,10 +225,10 @@ impl Run {
         Ok(())
     }
 
-    /// The child has ended.
+    /// The status of an ended child; of a line, the status that the shell would have had.
     fn end(&mut self, status: ExitStatus) -> ExitStatus {
         let Some(line) = self.line.take() else { return status };
-        // This makes room for the shell's message. A socket holds less than so many pieces, so it ends if another process writes, too.
+        // Makes room for the shell's message. A socket holds less than 16 reads; the loop ends even if others write, too.
         for _ in 0..16 {
             if line.has_to_wait(status) {
                 (0..self.pipes.len()).for_each(|index| self.serve(index));

@@ -37,7 +37,7 @@ const UV_IDLE: c_int = 6;
 const UV_SIGNAL: c_int = 16;
 /// The highest number of a watch: JavaScript has it as a small integer.
 const HIGHEST: u32 = i32::MAX as u32;
-/// So many ends are read from the epoll instance by one call.
+/// The most ends that are read from the epoll instance by one call.
 const AT_ONCE: usize = 64;
 
 /// What libuv calls for a handle.
@@ -64,14 +64,14 @@ unsafe extern "C" {
 /// A child whose end is reported to JavaScript.
 pub(crate) struct Watch {
     env: sys::napi_env,
-    /// By which JavaScript knows it.
+    /// By which JavaScript identifies the watch.
     number: u32,
     /// None when it has ended, or the environment has.
     child: RefCell<Option<Child>>,
     line: RefCell<Option<Line>>,
     /// The turns of the loop in which the message of the line's shell could not be written.
     turns: Cell<u32>,
-    /// At the ends of so many more turns a line's end is not reported yet.
+    /// How many more turns of the loop end before the end of a line is reported.
     turns_left: Cell<u32>,
     /// Does it keep the loop alive?
     is_ref: Cell<bool>,
@@ -124,7 +124,7 @@ struct Registry {
     launched: Option<Launched>,
     /// Handles whose memory libuv still uses.
     closing: usize,
-    /// Set when the environment ends: what must be told that nothing is left.
+    /// Set when the environment ends: the hook to remove when nothing is left.
     ending: Option<sys::napi_async_cleanup_hook_handle>,
 }
 
@@ -154,7 +154,7 @@ fn of<T>(env: sys::napi_env, call: impl FnOnce(&mut Registry) -> T) -> T {
     })
 }
 
-/// Has the ends of children seen. Called before a launch, whose child may end at once.
+/// Prepares to see the ends of children. Called before a launch, whose child may end at once.
 ///
 /// # Errors
 /// When descriptors or memory are lacking.
@@ -264,7 +264,7 @@ impl Watch {
         let is_line = self.line.borrow().is_some();
         let waited = self.child.borrow_mut().as_mut().map_or(Ok(None), Child::try_wait);
         let result = match waited {
-            // A debugger has it first. When that lets it go, SIGCHLD comes again, and the pidfd becomes readable again
+            // A tracer has it first. When that lets it go, SIGCHLD comes again, and the pidfd becomes readable again
             // (do_notify_parent() in kernel/signal.c).
             Ok(None) => return Next::Signal,
             Ok(Some(status)) if self.is_waiting_for_room(status) => return Next::Turn,
@@ -277,7 +277,7 @@ impl Watch {
         };
         self.result.set(Some(result));
         self.limit_events.set(self.child.borrow().as_ref().and_then(Child::limit_events));
-        // libuv has no more use for the pidfd. It is closed before JavaScript is called, which may need the number for a launch.
+        // The pidfd is no longer needed. It is closed before JavaScript is called, which may need the number for a launch.
         drop(self.child.take());
         // A line's end of the standard error is closed now. JavaScript shall see that in the next turn, and the end in the one after
         // that, as from a shell that ends.
@@ -345,7 +345,7 @@ impl Watch {
         self.child.borrow().as_ref()?.cold_reason().map(str::to_owned)
     }
 
-    /// Does the child keep the loop alive?
+    /// Sets whether the child keeps the loop alive.
     pub(crate) fn set_ref(&self, on: bool) {
         if self.is_ref.replace(on) == on {
             return;
@@ -358,7 +358,7 @@ impl Watch {
                 (1, 0) => uv_unref,
                 _ => return,
             };
-            // When the environment ends, it may be closed already.
+            // When the environment ends, the handle may be closed already.
             if !registry.signal.is_null() {
                 // SAFETY: an open handle, in the thread of its loop.
                 unsafe { change(registry.signal) };
@@ -396,7 +396,7 @@ fn loop_of(env: sys::napi_env) -> Option<*mut sys::uv_loop_s> {
 }
 
 impl Registry {
-    /// Makes what sees the ends of children, if that has not been done.
+    /// Makes the epoll instance and libuv's handles, if that has not been done.
     fn prepare(&mut self, env: sys::napi_env) -> io::Result<()> {
         if self.ends.is_some() {
             return Ok(());
@@ -419,7 +419,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Has the end of a child seen, and returns the number of its watch.
+    /// Adds the child's pidfd to the epoll instance, and returns the number of the watch.
     fn add(&mut self, child: &Child) -> io::Result<u32> {
         // After two thousand million launches the numbers begin again.
         loop {
@@ -441,7 +441,7 @@ impl Registry {
         let mut numbers = Vec::new();
         let mut events = [const { MaybeUninit::uninit() }; AT_ONCE];
         while let Some(ends) = &self.ends {
-            // It does not wait, and each end is there once.
+            // The call does not wait, and returns each end once.
             let Ok((read, _)) = epoll::wait(ends, &mut events, Some(&Timespec::default())) else { break };
             numbers.extend(read.iter().filter_map(|event| u32::try_from(event.data.u64()).ok()));
             if read.len() < AT_ONCE {
@@ -453,7 +453,7 @@ impl Registry {
 
     /// Has [`turn_ended`] called in the next turn of the loop, which does not wait.
     fn turn_again(&mut self) {
-        // Each time again: libuv runs the check that was started last first, so before the callbacks of setImmediate.
+        // Restarted each time: libuv runs the check that was started last first, so before the callbacks of setImmediate.
         // SAFETY: initialized handles that are not being closed. With a callback these calls cannot fail.
         unsafe {
             uv_check_stop(self.check);
@@ -473,7 +473,7 @@ fn of_uv(code: c_int) -> io::Result<()> {
 /// A handle in the loop of an environment, which is its data.
 fn made(env: sys::napi_env, kind: c_int, init: Init) -> io::Result<*mut Handle> {
     let uv_loop = loop_of(env).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-    // SAFETY: malloc of the size that libuv names; null is checked for. Then memory for the handle, and the loop of this thread.
+    // SAFETY: `handle` is memory of the size that libuv names, checked for null, and `uv_loop` is the loop of this thread.
     unsafe {
         let handle: *mut Handle = libc::malloc(uv_handle_size(kind)).cast();
         if handle.is_null() {
@@ -498,7 +498,7 @@ unsafe extern "C" fn turn_begun(_: *mut Handle) {}
 
 /// Called by the loop at the end of a turn for which a line has waited.
 unsafe extern "C" fn turn_ended(check: *mut Handle) {
-    // SAFETY: as above. If a line waits still, they are started again.
+    // SAFETY: as in `some_ended`. If a line still waits, `turn_again` starts the handles again.
     let env = unsafe {
         uv_check_stop(check);
         env_of(check)
@@ -539,7 +539,7 @@ fn report_ends(env: sys::napi_env, mut numbers: Vec<u32>) {
 /// # Safety
 /// A handle of [`made`] that has not been freed.
 unsafe fn env_of(handle: *const Handle) -> sys::napi_env {
-    // SAFETY: the caller's promise.
+    // SAFETY: `handle` is one of [`made`] that has not been freed, as this function requires.
     unsafe { uv_handle_get_data(handle) }.cast()
 }
 
@@ -590,7 +590,7 @@ unsafe extern "C" fn clean_up(handle: sys::napi_async_cleanup_hook_handle, env: 
     }
 }
 
-/// Nothing of the environment is left.
+/// Removes the registry and the hook of an environment of which nothing is left.
 fn finish(env: sys::napi_env, handle: sys::napi_async_cleanup_hook_handle) {
     REGISTRIES.with_borrow_mut(|all| all.remove(&env));
     // SAFETY: the handle that Node gave to the hook, and gives up here.
@@ -606,6 +606,6 @@ pub(crate) fn has_pidfds() -> bool {
         unsafe { libc::close(fd) };
         return true;
     }
-    // Too many open files is no answer; a launch will report that.
+    // A lack of descriptors or memory does not show that pidfds are missing; a launch will report it.
     matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }

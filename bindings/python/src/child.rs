@@ -142,7 +142,7 @@ impl Child {
         Ok(status.map(code))
     }
 
-    /// The return code, without checking: None if neither `poll` nor `wait` has seen the child's end.
+    /// The return code if the child has ended, else None: the same as `poll()`.
     #[getter]
     fn returncode(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         self.poll(py)

@@ -170,14 +170,13 @@ pub(crate) fn items<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, 
     value.call_method0("items")?.try_iter()?.map(|pair| pair?.extract()).collect()
 }
 
-/// A time in seconds, not negative and not without end.
+/// A number of seconds, finite and not negative.
 pub(crate) fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let wrong = |_| PyValueError::new_err(format!("{value} is no number of seconds, or too large"));
     Duration::try_from_secs_f64(value.extract()?).map_err(wrong)
 }
 
-/// How long something may take, as the standard module has it: a time that is over is none at all, and one that never comes (not a
-/// number, too) has no end.
+/// A timeout as in the standard module: a negative one is zero, and one that is too large, or NaN, is no timeout.
 pub(crate) fn timeout(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
     let seconds: f64 = value.extract()?;
     Ok(if seconds <= 0.0 { Some(Duration::ZERO) } else { Duration::try_from_secs_f64(seconds).ok() })

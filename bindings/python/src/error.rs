@@ -79,7 +79,7 @@ fn describe(py: Python<'_>, made: &PyErr, detail: &Error, program: Option<&Bound
     value.setattr("program", program)?;
     value.setattr("object", detail.object())?;
     value.setattr("detail", &words)?;
-    // A reason is in brackets at the end.
+    // A reason is in parentheses at the end.
     let is_plain = match detail.step() {
         Step::Check => true,
         Step::Exec | Step::Chdir => !words.ends_with(')'),
@@ -96,7 +96,7 @@ const WAIT: &str = "wait";
 /// The step of errors while sending a signal.
 pub(crate) const SIGNAL: &str = "send the signal";
 
-/// The same for an error that the library did not raise. Existing attributes are kept. `detail` is only set once the
+/// As [`describe`], for an error that the library did not raise. Existing attributes are kept. `detail` is only set once the
 /// program is known.
 pub(crate) fn tell(py: Python<'_>, made: &PyErr, program: Option<&Bound<'_, PyAny>>, step: &str, object: Option<&str>) {
     // Without these attributes it is still the right error.

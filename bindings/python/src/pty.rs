@@ -158,7 +158,7 @@ impl Pty {
             // Held open so that reads do not end while the child runs: it may close the terminal and open it again as /dev/tty.
             let _held = terminal.follower().map_err(|error| error::plain(py, error))?;
             loop {
-                // SAFETY: the child, which has it open, is borrowed.
+                // SAFETY: `terminal` and `child`, which is borrowed, keep the two descriptors open.
                 let watched =
                     [&terminal as &dyn AsRawFd, &pidfd].map(|fd| unsafe { BorrowedFd::borrow_raw(fd.as_raw_fd()) });
                 let [has_bytes, has_ended] = ready(py, watched, deadline)?;
@@ -168,7 +168,7 @@ impl Pty {
                 if has_bytes {
                     bytes.extend_from_slice(self.read(py, 8192)?.as_bytes());
                 }
-                // Also of a program that writes without end.
+                // Checked here because a program may write without end.
                 if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                     let class = py.import("subprocess")?.getattr("TimeoutExpired")?;
                     let args = child.getattr("args").unwrap_or_else(|_| child.clone());

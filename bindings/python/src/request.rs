@@ -121,7 +121,7 @@ impl<'py> Request<'py> {
         for &fd in fds {
             // A redirection of a standard stream takes precedence over `pass_fds`.
             if usize::try_from(fd).ok().and_then(|fd| is_redirected.get(fd)) != Some(&true) {
-                // SAFETY: as for the streams.
+                // SAFETY: as in `stream`.
                 self.command.fd(unsafe { Stdio::fd(fd) }, fd);
             }
         }
@@ -212,7 +212,7 @@ pub(crate) fn place_fds(command: &mut Command, fds: &Bound<'_, PyAny>) -> PyResu
         let Int(target) = target.extract::<Int<RawFd>>()?;
         let stdio = match number(&source)? {
             DEVNULL => Stdio::null(),
-            // SAFETY: as for the streams.
+            // SAFETY: as in `Request::stream`.
             fd if fd >= 0 => unsafe { Stdio::fd(fd) },
             other => return Err(PyValueError::new_err(format!("fd {target}: {other} is not a file descriptor"))),
         };

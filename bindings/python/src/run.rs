@@ -93,7 +93,7 @@ pub(crate) fn run<'py>(
     completed(py, args, finished).map(Some)
 }
 
-/// The same for a line, without the shell where the result is the same. The environment is copied at the launch, so the GIL is held.
+/// Runs a line, without the shell where the result is the same. The environment is copied at the launch, so the GIL is held.
 fn line_to_its_end<'py>(
     py: Python<'py>,
     mut line: ShellCommand,
@@ -102,7 +102,7 @@ fn line_to_its_end<'py>(
 ) -> PyResult<Finished<'py>> {
     let (mut child, ending) = line.launch_captured().map_err(|error| names.error(error))?.into_parts();
     let is_direct = line.taken() == Some(&ShellRoute::Direct);
-    // Its ends of the pipes are held until then.
+    // The handle holds the child's ends of the pipes until then.
     match py.detach(|| child.wait_spawn()) {
         Ok(()) => finish(py, || Ok(child), names, input, |output| ending.output(output)),
         Err(error) if is_direct && is_for_the_shell(&error) => {
@@ -134,7 +134,7 @@ pub(crate) fn completed<'py>(
     COMPLETED.import(py, "subprocess", "CompletedProcess")?.call1((args, code, stdout, stderr))
 }
 
-/// The keywords that this function handles.
+/// The keywords that `run` handles.
 #[derive(Default)]
 struct Words<'py> {
     streams: [Option<i32>; 3],
@@ -199,7 +199,7 @@ pub(crate) fn to_the_end<'py>(
     finish(py, || prepared.launch(), names, input, Ok)
 }
 
-/// `start` starts it, without the GIL; `end` changes what has come of it.
+/// `start` starts the program, without the GIL; `end` changes its status and output.
 fn finish<'py>(
     py: Python<'py>,
     start: impl FnOnce() -> io::Result<Child> + Send,

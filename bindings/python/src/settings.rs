@@ -1,4 +1,4 @@
-//! What `subprocess` has no word for: each keyword a setting of `forkless::Command`.
+//! What `subprocess` has no keyword for: each name is that of a setting of `forkless::Command`.
 
 use crate::convert::{Text, amount, each, named, owned, pairs, seconds};
 use crate::error::{in_python, of_setting};
@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// Sets one; its value is not None.
+/// Applies a setting; its value is not None.
 pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     match set(command, name, value) {
         Ok(true) => Ok(()),
@@ -19,7 +19,7 @@ pub(crate) fn apply(command: &mut Command, name: &str, value: &Bound<'_, PyAny>)
     }
 }
 
-/// False: there is none of that name.
+/// False: no setting has the name.
 fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
         "fds" => request::place_fds(command, value)?,
@@ -47,7 +47,7 @@ fn set(command: &mut Command, name: &str, value: &Bound<'_, PyAny>) -> PyResult<
     Ok(true)
 }
 
-/// What a kind of value in the library's table of settings is in Python.
+/// Converts a Python value to the type in the library's table of settings.
 macro_rules! value {
     (flag $value:ident) => {
         $value.is_truthy()?
@@ -78,7 +78,7 @@ macro_rules! value {
     };
 }
 
-/// Those of the table.
+/// The settings of the table.
 macro_rules! simple {
     (
         played { $($(#[$doc:meta])* $name:ident($arg:ident: $kind:ident $(($($more:tt)*))?) $row:tt)* }

@@ -1,5 +1,5 @@
-//! The door to `forkless-bench`, a program of its own: `forkless bench` executes it, and the doctor, the man pages and the
-//! completions ask it.
+//! Runs `forkless-bench`, a separate program: `forkless bench` executes it; the doctor, the man pages and the completions
+//! read its output.
 
 use std::{
     env,
@@ -15,7 +15,7 @@ use forkless_runner::parallel::look_up;
 
 const NAME: &str = "forkless-bench";
 
-/// Executes it with the words after `forkless bench`. Returns only if that fails.
+/// Executes it with the arguments after `forkless bench`. Returns only if that fails.
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
     let error = match command() {
         Ok(mut command) => command.args(words).exec(),
@@ -25,10 +25,10 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     ExitCode::from(127)
 }
 
-/// What it prints, given these words.
+/// Returns its standard output with these arguments.
 ///
 /// # Errors
-/// If it is not installed, or fails. The message has its first line on standard error.
+/// If it is not installed, or fails. The message is then the first line of its standard error.
 pub(crate) fn ask<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> Result<Vec<u8>> {
     let output = command()?.args(words).output()?;
     if output.status.success() {

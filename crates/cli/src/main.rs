@@ -5,7 +5,7 @@
     rustdoc::broken_intra_doc_links,
     reason = "doc comments of options are help texts, in which [brackets] are no links"
 )]
-// The main function is in `start`. A test has that of the test harness, and musl gives the arguments to Rust's alone.
+// `start` has the main function. Tests need that of their harness, and musl gives the arguments to Rust's only.
 #![cfg_attr(all(not(test), target_env = "gnu"), no_main)]
 
 mod start;
@@ -69,9 +69,9 @@ fn main() -> ExitCode {
     begin()
 }
 
-/// The whole command.
+/// Parses the command line and runs the subcommand.
 fn begin() -> ExitCode {
-    // Empty, so there is nothing to drop: the code for that would be loaded by every start.
+    // Not dropped: an empty registry owns nothing, and every start would load the code that drops it.
     forkless::zygote::serve_if_asked(&ManuallyDrop::new(forkless::zygote::Registry::new()));
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let subcommand = words.get(1).cloned().unwrap_or_default();
@@ -93,7 +93,7 @@ fn begin() -> ExitCode {
         return run::main(&options);
     }
     let words = parallel::with_defaults(xargs::arguments(words.into_iter()).into_iter());
-    // The definitions of all options are built only for what the plain parsers do not know.
+    // The definitions of all options are built only for command lines that the plain parsers do not accept.
     let arguments = words.get(2..).unwrap_or_default();
     if subcommand == "xargs"
         && let Some(options) = xargs::plain(arguments)

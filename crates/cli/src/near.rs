@@ -5,7 +5,7 @@ pub(crate) fn did_you_mean<S: AsRef<str> + std::fmt::Debug>(word: &str, names: i
     near(word, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
 }
 
-/// The nearest of `names`, if few enough letters differ. Case counts less than letters. Of equally near names, one that begins with the same letter.
+/// The nearest of `names`, if few enough letters differ, ignoring case. Of equally near ones, that with the same initial.
 pub(crate) fn near<S: AsRef<str>>(word: &str, names: impl IntoIterator<Item = S>) -> Option<S> {
     let folded = word.to_ascii_lowercase();
     let measured = names.into_iter().filter_map(|name| {

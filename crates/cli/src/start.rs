@@ -23,7 +23,7 @@ extern "C" fn main() -> c_int {
     number(crate::begin())
 }
 
-/// Makes the process what Rust's runtime makes of it.
+/// Prepares the process as Rust's runtime does.
 pub(crate) fn prepare() {
     keep_standard_numbers();
     run::note_sigpipe();
@@ -35,16 +35,16 @@ pub(crate) fn prepare() {
 /// would be written to it. For programs the stream stays closed: exec closes it.
 fn keep_standard_numbers() {
     let mut streams = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
-    // SAFETY: an array of 3 entries.
+    // SAFETY: `streams` has 3 entries.
     unsafe { libc::poll(streams.as_mut_ptr(), 3, 0) };
     let closed = libc::O_CLOEXEC;
     for _ in streams.iter().filter(|stream| stream.revents & libc::POLLNVAL != 0) {
-        // SAFETY: a string; the lowest free number is that of the first closed stream.
+        // SAFETY: the path ends with NUL. The lowest free number, which open(2) returns, is that of the first closed stream.
         unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | closed) };
     }
 }
 
-/// Writes what is buffered, and returns the number of the exit code, which [`ExitCode`] does not give out.
+/// Writes what is buffered, and returns the number of the exit code, which [`ExitCode`] does not expose.
 #[cfg_attr(not(target_env = "gnu"), allow(dead_code, reason = "Rust's main function does this"))]
 fn number(code: ExitCode) -> c_int {
     // There is nowhere to report that the last output cannot be written.

@@ -7,7 +7,7 @@ import time
 from . import _run
 from ._output import CapturedProcess, LimitedPopen, Streams
 
-# The interval between two looks at a child whose end cannot be waited for, in seconds.
+# The interval between two checks of a child whose end cannot be waited for, in seconds.
 _LOOK = 0.02
 
 
@@ -38,7 +38,7 @@ def run_process_of(library, module):
         starting = _Starting(args, max_output, keywords)
         try:
             if keywords.get("sandbox"):
-                # To make it takes milliseconds.
+                # Making a sandbox takes milliseconds.
                 await library.in_thread(starting)
             else:
                 starting()

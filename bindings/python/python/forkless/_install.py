@@ -98,7 +98,7 @@ def fork_exec(*words):
     p2cread, c2pwrite, errwrite, errpipe = (given[name] for name in ("p2cread", "c2pwrite", "errwrite", "errpipe_write"))
     restore_signals, start_new_session, gid, gids, uid, umask, preexec_fn = (given[name] for name in _NEEDED[14:])
     process_group = given.get("pgid_to_set", -1)
-    # The error pipe is not passed on: errors are raised here.
+    # The child does not inherit the error pipe: errors are raised here.
     passed = [fd for fd in pass_fds if fd != errpipe]
     plain = preexec_fn is None and len(executables) == 1 and os.path.dirname(executables[0]) and not (
         start_new_session and process_group >= 0

@@ -36,7 +36,7 @@ class _Kept:
         room = self._head_room - len(self.head)
         self.head += data[:room]
         self._tail += data[room:] if room > 0 else data
-        # Twice the room, so that not each call moves the rest.
+        # Only at twice the room, so that not every call moves the rest.
         if len(self._tail) > 2 * self._tail_room + _CHUNK:
             self._trim()
 

@@ -9,7 +9,7 @@ from ._popen import Popen
 
 _NOT_OF_ONE = ("stdin", "stdout", "stderr", "pty")
 
-# The place of `errwrite` in the arguments of Popen._execute_child.
+# The index of `errwrite` in the arguments of Popen._execute_child.
 _ERRORS = 15
 
 
@@ -62,7 +62,7 @@ class Pipeline(LimitedPopen):
         self.args = [words["args"] for words in each]
 
     def _execute_child(self, *words):
-        # Here, where the place of all standard errors is known, and still open.
+        # Started here, where the descriptor of all standard errors is known, and still open.
         first, stdin = self._first
         stderr = None if words[_ERRORS] == -1 else words[_ERRORS]
         for (read, write), keywords in zip(self._links, first):

@@ -24,7 +24,7 @@ def makes_cgroup(settings):
 # In seconds.
 _DAY = 86400
 
-# The longest timeout of poll that it accepts, in milliseconds, less one.
+# The longest timeout that poll accepts, in milliseconds, less one.
 _LONGEST = 2**31 - 2
 
 
@@ -83,7 +83,7 @@ class Popen(subprocess.Popen):
             try:
                 threading.Thread(target=self._reap, daemon=True).start()
             except RuntimeError:
-                pass  # no thread can be made: then a wait sees it
+                pass  # no thread can be made: then a wait sees the end
 
     def _reap(self):
         try:
@@ -91,7 +91,7 @@ class Popen(subprocess.Popen):
                 pass
             self.poll()
         except OSError:
-            pass  # without a pidfd only a wait sees it
+            pass  # without a pidfd only a wait sees the end
 
     def _get_handles(self, stdin, stdout, stderr):
         try:
@@ -161,7 +161,7 @@ class Popen(subprocess.Popen):
         """
         if number == signal.SIGKILL and self._kills_tree:
             return self.send_signal(number)
-        # While the child is not reaped, its number is not reused. If another thread has the lock, it is waiting for the child, and this
+        # While the child is not reaped, its PID is not reused. If another thread has the lock, it is waiting for the child, and this
         # thread must not block on it.
         locked = self._waitpid_lock.acquire(False)
         try:
@@ -185,7 +185,7 @@ class Popen(subprocess.Popen):
 
     def _ended(self, deadline):
         """Sleeps until the child has ended; returns false at the deadline. Does not reap the child."""
-        # Its own descriptor, unless there is one: a Popen that has ended, and is still referred to, holds none.
+        # A new descriptor, unless fileno() has made one: a Popen that has ended, and is still referred to, holds none.
         pidfd = self._pidfd
         if pidfd is None:
             if self.returncode is not None:
@@ -239,7 +239,7 @@ class Popen(subprocess.Popen):
         try:
             pid, status, self._usage = _forkless.wait4(self.pid, wait_flags)
         except ChildProcessError:
-            # It was reaped by other code, or by the kernel because SIGCHLD is ignored. The standard class says 0, too.
+            # It was reaped by other code, or by the kernel because SIGCHLD is ignored. The standard class returns 0, too.
             return self.pid, self._kept_status(0)
         if not pid:
             return pid, status

@@ -83,7 +83,7 @@ def _program(popenargs, kwargs):
 
 def _run_text(args, input, capture_output, *, text=None, universal_newlines=None, encoding=None, errors=None, **kwargs):
     """The same with text streams. None if the standard class must handle it, or if no text streams were requested."""
-    # The standard class compares the two words for text.
+    # The standard class compares the two keywords for text.
     if not (text or universal_newlines or encoding or errors) or (text is not None and universal_newlines is not None):
         return None
     if not encoding and _launch.warns_of_encoding():

@@ -1,6 +1,6 @@
 """What a child can be given beside what `subprocess` knows."""
 
-# Types are words here, and looked at by type checkers only.
+# Annotations are strings here, which only type checkers evaluate.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Literal, Mapping, TypedDict

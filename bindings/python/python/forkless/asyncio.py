@@ -57,7 +57,7 @@ class PtyStream(asyncio.StreamReader):
         loop, left = asyncio.get_running_loop(), memoryview(data)
         async with self._writing:
             while left:
-                # Open as long as it is awaited.
+                # Keeps the descriptor open during the wait.
                 descriptor = self._fd
                 if descriptor is None:
                     raise ValueError("the stream has been closed")
@@ -114,7 +114,7 @@ async def _create(words, stdin, stdout, stderr, limit, kwargs):
         raise
     try:
         if not handle.stdin is handle.stdout is handle.stderr is None:
-            # The child goes on to its program meanwhile.
+            # The child executes its program meanwhile.
             connecting = loop.create_task(process._connect(handle, limit))
             try:
                 # Shielded from cancellation: uvloop would close a descriptor that the file object closes again.
@@ -255,7 +255,7 @@ class Process:
         try:
             code = self._handle.poll()
         except OSError:
-            # It was reaped by other code. asyncio warns in the same words and uses 255.
+            # It was reaped by other code. asyncio warns, too, and reports 255.
             warnings.warn(f"the exit status of process {self.pid} is lost: 255 is reported instead", RuntimeWarning, stacklevel=1)
             code = 255
         self._loop.remove_reader(self._pidfd)
@@ -289,7 +289,7 @@ class Process:
 
     async def communicate(self, input=None):
         """Writes standard input, reads both outputs until end of file, and waits for the child. Returns the outputs, None for one that is no pipe."""
-        # Only what goes on at once needs a task of its own.
+        # Only concurrent reads and writes need tasks of their own.
         if self.stdin is not None:
             _, stdout, stderr = await asyncio.gather(self._feed(input), _read(self.stdout), _read(self.stderr))
         elif self.stdout is not None and self.stderr is not None:
@@ -341,7 +341,7 @@ class _Screen(asyncio.StreamReaderProtocol):
         if isinstance(exc, OSError) and exc.errno == errno.EIO:
             exc = None
             try:
-                # Written between the kernel's two looks.
+                # Output that was written between the kernel's two checks.
                 while rest := self._pty.read():
                     self.data_received(rest)
             except (OSError, ValueError):
@@ -404,7 +404,7 @@ class _Asyncio:
         await asyncio.shield(task)
 
 
-# A loop has weak references to its tasks.
+# A loop has only weak references to its tasks.
 _ending = set()
 
 run_process = run_process_of(_Asyncio, __name__)

@@ -30,7 +30,6 @@ impl AdvisedMethod {
         }
     }
 
-    /// A short description.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Clone => "a child that shares the caller's memory until exec",
@@ -69,7 +68,6 @@ impl Question {
     /// The first question.
     pub(crate) const FIRST: Self = Self::Code;
 
-    /// All questions.
     pub(crate) const ALL: [Self; 5] = [Self::Code, Self::Small, Self::Shared, Self::Fits, Self::Allowed];
 
     /// A name that stays the same in all versions.
@@ -111,8 +109,7 @@ impl Question {
     }
 }
 
-/// What the choice of a method depends on beside the command: the machine, the process that launches, and its
-/// requirements.
+/// What the choice of a method depends on beside the command: the machine, the caller and its requirements.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Situation {
     /// What the kernel supports here.
@@ -152,7 +149,7 @@ impl Situation {
         Ok(situation)
     }
 
-    /// Another process on this machine as it is now, by its PID. Its open files count as three if the caller may not see them.
+    /// Another process on this machine as it is now, by its PID. Its open files count as three if they may not be listed.
     ///
     /// # Errors
     /// As for [`of_caller`](Self::of_caller); the process may not exist.
@@ -174,7 +171,7 @@ impl Situation {
         Ok(Self { threads: number("Threads").unwrap_or(1), memory, files, ..Self::small(support) })
     }
 
-    /// The method that suits this caller. `refusal`: what `posix_spawn` cannot do of the command, if there is anything.
+    /// The method that suits this caller. `refusal`: why `posix_spawn` cannot apply all settings, if it cannot.
     pub(crate) fn advise(&self, refusal: Option<&str>) -> Advice {
         let mut path = Vec::new();
         let mut question = Question::FIRST;
@@ -228,11 +225,8 @@ impl Situation {
 /// One question with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnsweredQuestion {
-    /// The question.
     pub(crate) question: Question,
-    /// The answer.
     pub(crate) yes: bool,
-    /// The reason for the answer.
     pub(crate) why: String,
 }
 

@@ -246,16 +246,16 @@ const AUTOREAP: u64 = 1 << 34;
 const NNP: u64 = 1 << 35;
 const PIDFD_AUTOKILL: u64 = 1 << 36;
 
-/// Clones into a cgroup that does not exist: a kernel that knows all the flags returns EBADF and creates no child.
+/// Clones into a cgroup that does not exist: a kernel that supports all the flags returns EBADF and creates no child.
 ///
 /// Source: `cgroup_css_set_fork()` in kernel/cgroup/cgroup.c.
 fn clone3_flags(flags: u64) -> Found {
     const CLONE_INTO_CGROUP: u64 = 1 << 33;
     let mut pidfd = -1_i32;
-    // Flags first, the pidfd's place second, the group eleventh and last: clone_args in linux/sched.h.
+    // Flags first, the address for the pidfd second, the cgroup eleventh and last: clone_args in linux/sched.h.
     let mut args = [0_u64; 11];
     (args[0], args[1], args[10]) = (CLONE_INTO_CGROUP | flags, &raw mut pidfd as u64, i32::MAX as u64);
-    // SAFETY: no memory is shared. If the kernel does create a child, it exits at once.
+    // SAFETY: without CLONE_VM no memory is shared. If the kernel does create a child, that child exits at once.
     let answer = unsafe {
         let answer = libc::syscall(libc::SYS_clone3, args.as_mut_ptr(), size_of_val(&args));
         if answer == 0 {
@@ -265,7 +265,7 @@ fn clone3_flags(flags: u64) -> Found {
     };
     match io::Error::last_os_error() {
         _ if answer > 0 => {
-            // SAFETY: a child of this process that no other code knows.
+            // SAFETY: waitpid accepts a null pointer for the status. No other code has the PID of this child.
             unsafe { libc::waitpid(answer as libc::pid_t, ptr::null_mut(), libc::__WALL) };
             Found::missing("the kernel ignores it")
         }
@@ -292,7 +292,7 @@ fn landlock() -> Found {
     if answer < 0 { Found::missing(io::Error::last_os_error()) } else { Found::here(format!("ABI {answer}")) }
 }
 
-/// `seccomp(2)`: may filters answer with an errno?
+/// `seccomp(2)`: can filters return an errno?
 fn seccomp() -> Found {
     const SECCOMP_GET_ACTION_AVAIL: u32 = 2;
     let action: u32 = libc::SECCOMP_RET_ERRNO;

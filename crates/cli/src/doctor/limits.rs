@@ -16,23 +16,22 @@ const NEAR: u64 = 90;
 
 /// The process whose limits are read.
 pub(crate) struct Holder {
-    /// `/`.
+    /// `/`, except in tests.
     pub(crate) root: PathBuf,
-    /// A running process, or this one.
+    /// `None`: the calling process.
     pub(crate) pid: Option<u32>,
     /// The number of its open files.
     pub(crate) files: u64,
 }
 
 impl Holder {
-    /// A file about it in /proc.
+    /// The text of a file in the process's directory in /proc.
     fn text(&self, name: &str) -> Option<String> {
         let process = self.pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         fs::read_to_string(self.root.join("proc").join(process).join(name)).ok()
     }
 }
 
-/// Reads them all.
 pub(crate) fn read(holder: &Holder) -> Vec<Limit> {
     let mut limits =
         vec![open_files(holder), resource(holder, "RLIMIT_NPROC", Resource::Nproc, "processes of the user").0];

@@ -21,7 +21,7 @@ const LAUNCHERS: &[(Option<AdvisedMethod>, &str)] = &[
     (Some(AdvisedMethod::Fork), "fork"),
 ];
 
-/// Seconds for all methods. Setup, and fork in a larger parent (the time of two methods), are extra.
+/// Seconds for all methods. Setup, and fork in a larger caller (the time of two methods), are extra.
 const TIME: &str = "1.8";
 
 /// What `forkless-bench --brief` prints.
@@ -32,7 +32,7 @@ struct Brief {
     debug_build: bool,
 }
 
-/// The cost of fork by the size of the parent.
+/// The cost of fork by the size of the caller.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct Parentage {
     /// Time for which the caller is blocked with little memory, in microseconds.
@@ -58,7 +58,7 @@ pub(crate) fn measure(shared_memory: bool, memory_mib: u64) -> (Measurements, Op
 
 fn ask(names: &[&str], memory_mib: u64) -> io::Result<Brief> {
     let (memory, launchers) = (memory_mib.to_string(), names.join(","));
-    // The interrupt key ends the measurement alone: forkless-bench gets the signal too.
+    // The interrupt key ends only forkless-bench, which gets SIGINT too; the report is still printed.
     let interrupt = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default());
     let json = bench::ask(["--brief", &memory, "--launchers", &launchers, "--time", TIME]);
     interrupt.map(signal_hook::low_level::unregister)?;

@@ -150,7 +150,7 @@ fn prepared(options: &DoctorOptions) -> Result<Option<Prepared>> {
     } else {
         look_up(program).with_context(|| format!("program {:?} not found in PATH", program.to_string_lossy()))?
     };
-    // By the effective ids, as exec.
+    // Checked with the effective IDs, as exec does.
     let may = accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS);
     may.with_context(|| format!("cannot run {}", path.display()))?;
     ensure!(!path.is_dir(), "cannot run {}: it is a directory", path.display());

@@ -76,7 +76,7 @@ impl Verdict {
 pub(crate) enum State {
     Here,
     Missing,
-    /// Not tried: it could not be, or it would not be used.
+    /// Not tried, because it cannot be, or because no launch would use it.
     Untried,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Launch {
     pub(crate) fork_us: Option<f64>,
 }
 
-/// The calling process.
+/// The caller that the launch is assumed to have.
 #[derive(Debug, Serialize)]
 pub(crate) struct Caller {
     pub(crate) pid: Option<u32>,
@@ -192,7 +192,7 @@ pub(crate) struct Measurements {
     pub(crate) debug_build: bool,
 }
 
-/// One method. Held: the time until the caller continues. Total: the time until the child has been waited for.
+/// One method. Held: the time until the caller continues. Total: the time until the child has been reaped.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// As in `launch.launcher`; null for the vfork baseline.

@@ -4,7 +4,7 @@ use std::{ffi::CStr, fs, path::Path};
 
 use super::report::System;
 
-/// Reads it below `root`, which is `/` except in tests.
+/// Reads all files below `root`, which is `/` except in tests.
 pub(crate) fn read(root: &Path) -> System {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     System {

@@ -12,13 +12,12 @@ const WIDTH: usize = super::chart::WIDTH;
 /// What is shown of the report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
-    /// The drawing of the choice.
     pub(crate) chart: bool,
     /// All features, measurements and limits.
     pub(crate) all: bool,
 }
 
-/// The report: the verdict and the launcher, and the parts asked for.
+/// The report: the verdict and the launcher, and the requested parts.
 pub(crate) fn render(report: &Report, chart: &str, parts: Parts, colour: bool) -> String {
     let mut out = format!("{}\n", report.verdict.words);
     report.verdict.losses.iter().for_each(|loss| out += &item("!", loss));
@@ -122,7 +121,6 @@ fn figure(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { thousands(value.round() as u64) }
 }
 
-/// Describes the caller.
 fn caller(caller: &Caller) -> String {
     let who = caller.pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
     let plural = |count: u64, one: &str| format!("{} {one}{}", thousands(count), if count == 1 { "" } else { "s" });

@@ -52,7 +52,7 @@ pub(crate) enum Trial {
 }
 
 impl Trial {
-    /// The memfd. It is not executable if `vm.memfd_noexec` is 2. An error where this module has no machine code.
+    /// The memfd. It is not executable if `vm.memfd_noexec` is 2. Fails on architectures for which this module has no code.
     pub(crate) fn in_memory() -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC;
         // Kernels before 6.3 neither know nor need EXEC.

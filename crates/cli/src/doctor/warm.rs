@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::text::thousands;
 
-/// The launches of each kind, and the time after which no further ones are begun.
+/// The number of cold and of warm launches, and the time after which no more are made.
 const ROUNDS: usize = 100;
 const TIME: Duration = Duration::from_secs(3);
 

@@ -57,7 +57,7 @@ pub(crate) fn complete(definition: Definition, options: &CompletionOptions) -> E
                 && !rest.is_empty()
             {
                 let asked = ["--complete".into()].into_iter().chain(rest.iter().cloned());
-                // Without the program there is nothing to complete.
+                // Without forkless-bench there is nothing to complete.
                 let text =
                     bench::ask(asked).unwrap_or_else(|_| Completions::of(CompletedBy::Nothing).text().into_bytes());
                 return written(&text);
@@ -90,7 +90,7 @@ enum CompletedBy {
     Commands,
     Users,
     Groups,
-    /// All that the program at this word would have at the cursor.
+    /// The completions that the program at this word has for the cursor.
     Command(usize),
 }
 
@@ -254,7 +254,7 @@ fn options(command: &Command, word: &str) -> Vec<(String, String)> {
     let mut options = Vec::new();
     for arg in visible(command) {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        // Values follow at once.
+        // The value must follow in the same word.
         let equals = if arg.is_require_equals_set() && arg.get_num_args().unwrap_or_default().min_values() > 0 {
             "="
         } else {
@@ -300,7 +300,7 @@ fn values(command: &Command, arg: &Arg, place: usize, before: &str, word: &str) 
     Completions { source, prefix: prefix + inner, values }
 }
 
-/// What the shell completes, by the name of a value, and the part of the word that is not it.
+/// What the shell completes for a value of this name, and the part of the word before that.
 fn completed_by<'w>(name: &str, word: &'w str) -> (CompletedBy, &'w str) {
     match name {
         "DIR" | "PARENT" | "WORKDIR" => (CompletedBy::Directories, ""),

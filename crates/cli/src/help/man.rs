@@ -33,7 +33,7 @@ pub(crate) struct ManOptions {
     page: Option<String>,
 }
 
-/// What the options do not say, by subcommand.
+/// The hand-written text of each page, by subcommand.
 const TEXTS: &[(&str, &str)] = &[
     ("forkless", include_str!("man/forkless.md")),
     ("run", include_str!("man/run.md")),
@@ -71,7 +71,7 @@ pub(crate) fn man(definition: Definition, options: &ManOptions) -> ExitCode {
 fn print(definition: Definition, name: &str) -> io::Result<()> {
     let pages = pages(definition);
     let names = || pages.iter().map(|page| page.short.as_str()).collect::<Vec<_>>().join(", ");
-    // Also as man(1) has the name: forkless-run.
+    // Also by the name of the man page: forkless-bench.
     if name.strip_prefix("forkless-").unwrap_or(name) == BENCH {
         return io::stdout().write_all(&bench::ask(["--man"])?);
     }
@@ -87,7 +87,7 @@ fn write_all(definition: Definition, directory: &Path) -> io::Result<()> {
         let path = directory.join(format!("{}.1", page.name));
         fs::write(&path, page.text).map_err(|error| failed(&path, error))?;
     }
-    // A package that has the program has its page.
+    // Only a package with forkless-bench has its page.
     if let Ok(page) = bench::ask(["--man"]) {
         let path = directory.join(format!("forkless-{BENCH}.1"));
         fs::write(&path, page).map_err(|error| failed(&path, error))?;
@@ -158,7 +158,7 @@ fn page(command: &Command, name: &str, version: &str, others: &[String]) -> Stri
     let all = ["forkless".to_owned()];
     let related: Vec<String> =
         all.iter().chain(others).filter(|other| *other != name).map(|other| format!("`{other}`(1)")).collect();
-    // The text ends with the section, if it has other pages to name.
+    // A text that has this section ends with it.
     let see_also = if text.contains("## SEE ALSO") { "," } else { "\n\n## SEE ALSO\n\n" };
     markdown::document(&mut page, &format!("{text}{see_also} {}\n", related.join(", ")));
     page.render()
@@ -309,7 +309,7 @@ fn flush(page: &mut Roff, text: &mut String) {
     }
 }
 
-/// The text of the section whose heading begins so; empty if there is none.
+/// The text of the section whose title begins with `heading`; empty if there is none.
 fn section(document: &str, heading: &str) -> String {
     let lines = document.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
     lines.take_while(|line| !line.starts_with("## ")).flat_map(|line| [line, "\n"]).collect()
@@ -328,7 +328,7 @@ fn without(document: &str, heading: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// Today, or the day that a reproducible build gives.
+/// Today, or the day of SOURCE_DATE_EPOCH, which makes builds reproducible.
 fn date() -> String {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse().ok());
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -100,12 +100,12 @@ pub(super) fn tag(page: &mut Roff, words: &Words) {
     page.control("TP", []).text(words.iter().map(|(font, word)| inline(*font, word)).collect::<Vec<_>>());
 }
 
-/// A paragraph, with the marks of Markdown.
+/// A paragraph of Markdown.
 pub(super) fn paragraph(page: &mut Roff, text: &str) {
     fill(page, &split_words(text));
 }
 
-/// A paragraph as it is.
+/// Paragraphs of plain text.
 pub(super) fn plain(page: &mut Roff, text: &str) {
     for (number, part) in text.split("\n\n").filter(|part| !part.is_empty()).enumerate() {
         if number > 0 {

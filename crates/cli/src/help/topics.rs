@@ -2,7 +2,7 @@
 
 use clap::{Arg, Command};
 
-/// The topic that is everything.
+/// The topic with all options.
 pub(super) const ALL: &str = "all";
 
 /// A part of the options.
@@ -101,7 +101,7 @@ const SHOWN: usize = 20;
 /// The number of headings that makes topics worth while.
 const MANY: usize = 3;
 
-/// Has the subcommand so many options that help has topics?
+/// Has the subcommand so many headings that help has topics?
 pub(super) fn has_topics(command: &Command) -> bool {
     let mut headings: Vec<&str> = visible(command).filter_map(Arg::get_help_heading).collect();
     headings.sort_unstable();
@@ -125,7 +125,7 @@ pub(super) fn of(command: &Command) -> Vec<Topic> {
     topics
 }
 
-/// The topic of this name, or the only one that begins so.
+/// The topic of this name, or the only one that begins with `word`.
 pub(super) fn find(command: &Command, word: &str) -> Option<Topic> {
     let topics = of(command);
     let begin = |topic: &&Topic| topic.name.starts_with(word);
@@ -134,7 +134,7 @@ pub(super) fn find(command: &Command, word: &str) -> Option<Topic> {
 }
 
 fn topic(heading: &str) -> Topic {
-    // What follows a parenthesis explains the values.
+    // The parenthesis of a heading explains the values.
     let title = heading.split(" (").next().unwrap_or(heading);
     let row = TOPICS.iter().find(|(_, start, _)| title.starts_with(start));
     let first = || title.split(' ').next().unwrap_or(title).to_lowercase();
@@ -152,7 +152,6 @@ pub(super) fn common(command: &Command) -> Vec<&'static str> {
     ids.iter().copied().filter(|id| exists(id)).take(SHOWN).collect()
 }
 
-/// The better-known name of an option.
 pub(super) fn better_known(id: &str) -> Option<&'static str> {
     BETTER_KNOWN.iter().find(|(option, _)| *option == id).map(|(_, name)| *name)
 }

@@ -9,19 +9,19 @@ use std::{collections::BTreeSet, fs, io};
 use forkless_core::sys;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Whether the numbers in /proc are those of this process's PID namespace.
+/// Are the PIDs in /proc those of this process's PID namespace?
 fn has_own_numbers() -> bool {
     fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == sys::getpid().to_string().as_str())
 }
 
 /// From now on, processes whose parent ends become children of forkless.
 pub(super) fn adopt() {
-    // Without it, the timeout misses processes whose parent has ended.
+    // If this fails, the timeout misses processes whose parent has ended.
     let _ = rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1));
 }
 
-/// Sends a signal to all descendants but the program itself, until there are no new ones. Twice none: of a process that ends
-/// between two looks, the children move to forkless, where the next search finds them.
+/// Sends a signal to all descendants but the program itself, until two searches in a row find no new ones: if a process ends
+/// during a search, its children move to forkless, where the next search finds them.
 pub(super) fn signal_others(program: u32, signal: i32) {
     if !has_own_numbers() {
         return;
@@ -37,7 +37,7 @@ pub(super) fn signal_others(program: u32, signal: i32) {
         }
         for (pid, parent) in new {
             seen.insert(pid);
-            // It may have ended by now, or may be one that its own user does not let be signalled.
+            // The process may have ended, or may belong to a user whose processes forkless may not signal.
             let _ = send(pid, parent, signal);
         }
     }
@@ -73,7 +73,7 @@ fn children(pid: i32) -> Vec<i32> {
     lists.flat_map(|list| list.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// By a pidfd, whose process is compared: the number may be another process's by now.
+/// Signals by a pidfd, and only if the parent is the expected one: the PID may have been reused.
 fn send(pid: i32, parent: i32, signal: i32) -> io::Result<()> {
     let number = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
     let pidfd = pidfd_open(number, PidfdFlags::empty())?;
@@ -83,7 +83,7 @@ fn send(pid: i32, parent: i32, signal: i32) -> io::Result<()> {
     if !after_name.split(' ').nth(2).and_then(|word| word.parse().ok()).is_some_and(is_ours) {
         return Err(io::ErrorKind::NotFound.into());
     }
-    // SAFETY: a signal number that the command line or the kernel has checked.
+    // SAFETY: the number is from 1 to 64: that of --signal, which its parser has checked, KILL or CONT.
     pidfd_send_signal(&pidfd, unsafe { Signal::from_raw_unchecked(signal) })?;
     Ok(())
 }

@@ -6,7 +6,6 @@ use forkless::Launcher;
 
 use super::{failure::Failure, options::RunOptions, parent::Reason, request::Asked, sandbox::Sandbox};
 
-/// Prints the plan.
 pub(super) fn explain(
     mut asked: Asked,
     options: &RunOptions,

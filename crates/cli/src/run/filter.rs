@@ -1,4 +1,4 @@
-//! What a seccomp filter answers to a system call: the kernel does not report which call a filter refused.
+//! What a seccomp filter returns for a system call: the kernel does not report which call a filter refused.
 
 use forkless::BpfInstruction;
 
@@ -19,13 +19,13 @@ const START: [(&str, i64); 7] = [
 /// The calls that execute the program.
 const EXECUTE: [(&str, i64); 2] = [("execve", libc::SYS_execve), ("execveat", libc::SYS_execveat)];
 
-/// The answer of a filter.
+/// What a filter decides about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilterVerdict {
     Allow,
     Errno(i32),
     Kill,
-    /// Another program decides, or the arguments of the call do.
+    /// Undecided: it depends on a tracer or supervisor, or on the arguments of the call.
     Open,
 }
 

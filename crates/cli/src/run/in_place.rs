@@ -35,7 +35,7 @@ pub(super) fn run(mut asked: Asked, options: &RunOptions) -> Failure {
         drop(black_box(Vec::<u8>::with_capacity(RESERVE)));
     }
     let failure = Failure::from(asked.settings().exec());
-    // A limit of file sizes, or a process group in the background, must not end forkless before its message is written.
+    // A limit of file sizes must not end forkless before its message is written, nor a background process group stop it.
     for signal in [libc::SIGXFSZ, libc::SIGTTOU] {
         // SAFETY: an ignored signal runs no code.
         unsafe { libc::signal(signal, libc::SIG_IGN) };

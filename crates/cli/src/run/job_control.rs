@@ -22,7 +22,7 @@ use rustix::{
 
 /// The controlling terminal, whose foreground forkless lends to the program's process group.
 ///
-/// It is given back when this is dropped, however forkless ends.
+/// Dropping this value takes the foreground back.
 #[derive(Debug)]
 pub(crate) struct Foreground {
     /// None: forkless has no controlling terminal.
@@ -126,7 +126,7 @@ pub(crate) fn wake_at(deadline: Option<Instant>) -> Option<Timer> {
     let left = deadline?.saturating_duration_since(Instant::now());
     let event = SigEvent::new(SigevNotify::SigevSignal { signal: Signal::SIGCONT, si_value: 0 });
     let mut timer = Timer::new(ClockId::CLOCK_MONOTONIC, event).ok()?;
-    // Zero would turn the timer off. Again later: a signal that arrives before forkless has stopped has no effect.
+    // Zero would disarm the timer. It repeats, because a SIGCONT that arrives before forkless has stopped has no effect.
     let (left, later) = (left.max(Duration::from_nanos(1)), Duration::from_millis(100));
     timer.set(Expiration::IntervalDelayed(left.into(), later.into()), TimerSetTimeFlags::empty()).ok()?;
     Some(timer)

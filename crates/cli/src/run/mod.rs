@@ -1,7 +1,7 @@
 //! `forkless run`: runs one program with the settings of the library and exits with its exit code.
 //!
-//! `request` makes a [`Command`](forkless::Command) of the options. `parent` decides whether it needs a parent. If not,
-//! `in_place` makes forkless the program; otherwise `supervised` starts a child and waits for it.
+//! `request` makes a [`Command`](forkless::Command) of the options. `parent` decides whether the program needs a parent. If
+//! not, `in_place` makes forkless the program; otherwise `supervised` starts a child and waits for it.
 
 mod captured;
 mod descendants;
@@ -76,7 +76,7 @@ fn check_user(options: &RunOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns only if the program was run by a child, was explained, or could not be run.
+/// Returns only if a child ran the program, or the program was explained or could not be run.
 fn run(options: &RunOptions, reports: &mut Reports) -> Result<Outcome, Failure> {
     check_user(options)?;
     let sandbox = Sandbox::of(options)?;

@@ -1,6 +1,6 @@
 //! Which settings need a parent.
 //!
-//! All others forkless applies to itself, and becomes the program. That costs no child, leaves no process between the
+//! Forkless applies all others to itself, and becomes the program. That costs no child, leaves no process between the
 //! program and its caller, and needs no rules for signals.
 
 use std::fmt;
@@ -36,10 +36,10 @@ pub(super) fn reasons(options: &RunOptions) -> Vec<Reason> {
 
 type Row = (bool, &'static str, &'static str);
 
-/// While the program runs.
+/// What forkless does while the program runs.
 fn during(options: &RunOptions) -> Vec<Row> {
     let times_out = options.timeout.is_some_and(|time| !time.is_zero());
-    // From a script or a Makefile. The job of an interactive shell has its group already.
+    // True in a script or a Makefile. An interactive shell has already made forkless the leader of a group.
     let leaves_terminal =
         options.child.session_and_group() == SessionAndGroup::OwnGroup && getpgrp() != getpid() && has_terminal();
     vec![
@@ -54,7 +54,7 @@ fn during(options: &RunOptions) -> Vec<Row> {
     ]
 }
 
-/// When the program has ended, or could not be started.
+/// What forkless does when the program has ended or could not be started.
 fn after(options: &RunOptions) -> Vec<Row> {
     let (filters, limits) = (&options.filters, &options.limits);
     vec![

@@ -33,7 +33,7 @@ pub(crate) fn is_inherited(number: i32) -> bool {
     flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }
 
-/// Words for an error.
+/// The error for a descriptor that forkless has not inherited.
 pub(crate) fn not_inherited(number: i32) -> String {
     format!("fd {number} is not open; open it for forkless, as the shell does with {number}<FILE")
 }
@@ -66,7 +66,6 @@ pub(crate) enum SignalChoice {
 }
 
 impl SignalChoice {
-    /// The numbers of the signals.
     pub(crate) fn numbers(self) -> Vec<i32> {
         match self {
             Self::One(number) => vec![number],
@@ -239,7 +238,7 @@ pub(crate) fn duration(word: &str) -> Result<Duration, String> {
     units(word).or_else(|why| floating(word).ok_or(why))
 }
 
-/// A number as strtod(3) reads it, with one unit at most. What the clock cannot reach is no limit.
+/// A number as strtod(3) reads it, with one unit at most. A time that is too large means no limit.
 fn floating(word: &str) -> Option<Duration> {
     let text = std::ffi::CString::new(word).ok()?;
     let mut end = std::ptr::null_mut();

@@ -33,7 +33,7 @@ pub(crate) fn describe(failure: &Failure, options: &RunOptions) -> String {
     }
 }
 
-/// What a seccomp filter has to do with the program's death, if one is set. The kernel reports the call only in its log.
+/// Explains the program's death by a tight --as or a seccomp filter. The kernel reports the refused call only in its log.
 pub(crate) fn of_death(program: &OsStr, status: ExitStatus, options: &RunOptions) -> Option<String> {
     /// The exit code of dynamic loaders that cannot load a library.
     const NOT_LOADED: i32 = 127;
@@ -62,7 +62,7 @@ pub(crate) fn of_death(program: &OsStr, status: ExitStatus, options: &RunOptions
     Some(format!("{program:?} {died}; {why}"))
 }
 
-/// The same for a program that another subcommand has started without any settings.
+/// As [`of`], for a program that another subcommand has started without any settings.
 pub(crate) fn of_program(error: &std::io::Error) -> String {
     Error::of(error).map_or_else(String::new, |error| of(error, &RunOptions::default()))
 }
@@ -70,7 +70,7 @@ pub(crate) fn of_program(error: &std::io::Error) -> String {
 /// The end of the message for a failed launch: `; ` and the remedy, or nothing.
 pub(crate) fn of(error: &Error, options: &RunOptions) -> String {
     if options.limits.has_memory_limit() {
-        // forkless itself has this limit by now, if it was to become the program: a search could abort it.
+        // If forkless was to become the program, it has this limit by now: a search for a remedy could abort it.
         return String::new();
     }
     let errno = error.errno().unwrap_or(0);
@@ -82,7 +82,7 @@ pub(crate) fn of(error: &Error, options: &RunOptions) -> String {
     remedy.map_or_else(String::new, |words| join(&words))
 }
 
-/// An unknown user or group, or a setting that the launcher has not.
+/// An unknown user or group, or a setting that the launcher does not support.
 fn check(error: &Error) -> Option<String> {
     let text = error.to_string();
     if text.contains("Launcher::") {
@@ -102,7 +102,7 @@ fn check(error: &Error) -> Option<String> {
     Some(did_you_mean(&word, super::options::names(file))).filter(|words| !words.is_empty())
 }
 
-/// What a clone with namespaces is about.
+/// The object of an error of a clone into namespaces.
 pub(super) const INTO_NAMESPACES: &str = "into namespaces";
 
 /// Remedies for steps other than exec, by step and errno.
@@ -176,7 +176,7 @@ fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
     })
 }
 
-/// The path that does not exist, of a mount.
+/// Names the path of a mount that does not exist.
 fn missing_path(error: &Error, options: &RunOptions) -> Option<String> {
     let object = error.object().unwrap_or_default().trim_end_matches(", inside the sandbox");
     let paths = quoted_paths(object);
@@ -245,7 +245,7 @@ fn execution(error: &Error, errno: i32, options: &RunOptions) -> Option<String> 
         return Some(words);
     }
     let program = error.program();
-    // Other roots, mounts and users see other files than forkless does.
+    // With another root, mounts or working directory, the program's paths may not be those of forkless.
     let sees_the_same = !options.has_root() && !options.mounts.has_any() && options.chdir.is_none();
     let tried = quoted_paths(error.object().unwrap_or_default()).into_iter().next();
     let path = options.child.fexec().cloned().or(tried).unwrap_or_else(|| PathBuf::from(program));
@@ -330,7 +330,7 @@ fn not_found(program: &OsStr, path: &Path, options: &RunOptions, sees_the_same: 
     if near.is_empty() { relative } else { Some(near) }
 }
 
-/// The words as a part of a message that goes on.
+/// The words as the continuation of a message.
 fn join(words: &str) -> String {
     if words.is_empty() || words.starts_with("; ") { words.to_owned() } else { format!("; {words}") }
 }
@@ -366,7 +366,7 @@ fn executables(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The file exists, so that what is missing is its interpreter.
+/// The file exists, so its interpreter is missing: names that.
 fn interpreter(path: &Path) -> Option<String> {
     let start = beginning(path)?;
     if let Some(line) = start.strip_prefix(b"#!") {

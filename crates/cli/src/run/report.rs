@@ -32,7 +32,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Opens them before the program is started: a report that cannot be written is an error at once.
+    /// Opens the files before the program is started: one that cannot be opened is an error at once.
     pub(super) fn open(options: &RunOptions) -> Result<Self, Failure> {
         // `--explain` runs nothing, and must not truncate the file.
         let status = options.json_status_fd.filter(|_| !options.explain);
@@ -64,7 +64,7 @@ impl Reports {
         }
     }
 
-    /// One object on one line, with a blank after the colon: scripts search for it as bwrap(1) prints it.
+    /// One object on one line, with a blank after the colon: scripts match the format of bwrap(1).
     fn tell(&mut self, key: &str, value: u32) {
         let Some(file) = &mut self.status else { return };
         if let Err(error) = writeln!(file, "{{\"{key}\": {value}}}") {

@@ -163,7 +163,7 @@ fn stdio(source: &FdSource, number: RawFd, flag: &str) -> Result<Stdio, Failure>
         FdSource::Fd(ours) if !parse::is_inherited(*ours) => {
             return Err(Failure::before(format_args!("{flag}: {}", parse::not_inherited(*ours))));
         }
-        // SAFETY: the descriptor was inherited from the caller of this program, who asks to pass it on.
+        // SAFETY: the arm above has checked that the descriptor is open and was inherited, so nothing in forkless owns it.
         FdSource::Fd(ours) => unsafe { Stdio::fd(*ours) },
         FdSource::SameAs(other) if *other == number => Stdio::inherit(),
         FdSource::SameAs(other) => Stdio::dup_of(*other),

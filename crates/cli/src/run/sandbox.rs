@@ -1,4 +1,4 @@
-//! `--sandbox`: the sandbox of the library, the options that change it, and words about what does not fit.
+//! `--sandbox`: the sandbox of the library, the options that change it, and messages about what does not fit.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -20,7 +20,7 @@ use super::{
     options::{Ids, Profile, RunOptions},
 };
 
-/// Where the program is executed that is given by a descriptor.
+/// The path of the program of `--exec-fd` and `--fexec` in the sandbox.
 const PROGRAM: &str = "/run/forkless-program";
 
 /// The preset with the options that change it.
@@ -93,7 +93,7 @@ impl<'a> Sandbox<'a> {
     /// The working directory.
     fn directory(&self) -> Result<PathBuf, Failure> {
         let directory = match &self.options.chdir {
-            // That of forkless may have been removed, or may be outside of its root.
+            // Does not need that of forkless, which may have been removed, or may be outside of its root.
             Some(given) if given.is_absolute() => given.clone(),
             given => {
                 let here = std::env::current_dir().map_err(|error| failed("working directory", error))?;
@@ -153,7 +153,7 @@ impl<'a> Sandbox<'a> {
         line
     }
 
-    /// Is the path visible to the program? The places that the preset shows, and those of the options that mount.
+    /// Is the path visible to the program, because the preset or an option that mounts shows it?
     fn is_shown(&self, path: &Path) -> bool {
         let path = plain(path);
         is_shown(&path) || self.options.mounts.targets().map(absolute).any(|target| path.starts_with(target))
@@ -217,7 +217,7 @@ fn failed(part: &str, why: impl std::fmt::Display) -> Failure {
     Failure::before(format_args!("sandbox: {part}: {why}"))
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell where needed.
 fn word(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);

@@ -1,4 +1,4 @@
-//! Takes signals with `signalfd(2)`, which reports who sent each of them, and sends them on.
+//! Takes signals with `signalfd(2)`, which reports the sender of each, and forwards them.
 //!
 //! The signals stay blocked while forkless supervises its program, so no handler ever runs, and none is lost between the
 //! launch and the first wait.
@@ -88,8 +88,8 @@ impl Arrived {
     }
 }
 
-/// Did a SIGCONT arrive after the last stop signal? The one discards the other where both wait (signal(7)), so those that
-/// were taken arrived in the order in which they were taken.
+/// Did a SIGCONT arrive after the last stop signal? Each discards the other while that is pending (signal(7)), so they are
+/// taken in the order in which they arrived.
 pub(crate) fn has_continued(arrived: &[Arrived]) -> bool {
     let mut last =
         arrived.iter().rev().filter(|signal| signal.number == libc::SIGCONT || STOPS.contains(&signal.number));
@@ -100,7 +100,7 @@ pub(crate) fn has_continued(arrived: &[Arrived]) -> bool {
 #[derive(Debug)]
 pub(crate) struct Signals {
     file: OwnedFd,
-    /// The mask of before.
+    /// The previous signal mask.
     mask: u64,
     taken: u64,
 }
@@ -119,12 +119,12 @@ impl Signals {
         let taken = signals.map(bit).fold(0, |set, bit| set | bit);
         let flags = (libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) as usize;
         let args = [usize::MAX, &raw const taken as usize, size_of_val(&taken), flags, 0, 0];
-        // SAFETY: the kernel reads the set; -1 asks for a new descriptor.
+        // SAFETY: the kernel only reads the 8 bytes of `taken`; -1 requests a new descriptor.
         let file = unsafe { sys::syscall(uapi::__NR_signalfd4, args) }.map_err(io::Error::from_raw_os_error)?;
         // SAFETY: the kernel has just returned this descriptor, so nothing else owns it.
         let file = unsafe { OwnedFd::from_raw_fd(file as i32) };
         if is_ignored(libc::SIGCHLD) {
-            // Ignored, it would not report that the program has stopped. The program still ignores it: `leave_to`.
+            // Ignored, it would report no stop of the program. The program still ignores it: `SignalOptions::apply`.
             default(libc::SIGCHLD);
         }
         let mask = sys::signal_mask().map_err(io::Error::from_raw_os_error)?;
@@ -132,7 +132,7 @@ impl Signals {
         Ok(Self { file, mask, taken })
     }
 
-    /// Starts the program with the signal mask of before. `inherits`: with that mask, otherwise with an empty one.
+    /// Starts the program with the previous signal mask if `inherits`, otherwise with an empty one.
     pub(crate) fn leave_to(&self, command: &mut Command, inherits: bool) {
         command.inherit_signal_mask(false);
         if inherits {
@@ -151,11 +151,11 @@ impl Signals {
         all
     }
 
-    /// Stops forkless, or its whole process group, by one of [`STOPS`], until it is continued. The kernel discards it if no
-    /// shell watches the group ("orphaned"), or if forkless has inherited it as ignored; then this returns at once.
+    /// Stops forkless, or its whole process group, by one of [`STOPS`], until it is continued. Returns at once if the kernel
+    /// discards the signal: in a group that no shell watches ("orphaned"), or if forkless has inherited it as ignored.
     pub(crate) fn stop(&self, signal: i32, whole_group: bool) {
         let everybody = if whole_group { 0 } else { sys::getpid() };
-        // Blocked, so that it takes effect below.
+        // The signal is blocked, and takes effect below.
         let _ = sys::kill(everybody, signal);
         let _ = sys::set_signal_mask((self.mask | self.taken) & !bit(signal));
         let _ = sys::set_signal_mask(self.mask | self.taken);
@@ -220,7 +220,7 @@ impl Recipient {
         }
         let flags = if self.leads { PIDFD_SIGNAL_PROCESS_GROUP } else { 0 };
         let args = [pidfd.as_raw_fd() as usize, signal as usize, record.as_ptr() as usize, flags, 0, 0];
-        // SAFETY: the kernel reads the structure.
+        // SAFETY: the kernel only reads `record`, a whole siginfo_t.
         unsafe { sys::syscall(uapi::__NR_pidfd_send_signal, args) }.is_ok()
     }
 }
@@ -228,7 +228,7 @@ impl Recipient {
 /// Ends forkless by the signal that its program died of, without a second core dump. Returns only if the kernel keeps this
 /// process from dying, as the first process of a PID namespace.
 pub(crate) fn die_by(signal: i32) {
-    // The limit of core dumps does not hold where a program takes them.
+    // RLIMIT_CORE does not hold for core dumps that are piped to a program: core(5).
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     default(signal);
     let _ = sys::kill(sys::getpid(), signal);

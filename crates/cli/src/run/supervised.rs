@@ -79,7 +79,7 @@ pub(super) fn run(
     let trouble = group.as_ref().and_then(OwnGroup::trouble);
     let group_usage = group.as_ref().map(OwnGroup::usage).unwrap_or_default();
     let group_end = group.map(OwnGroup::end);
-    // From here on, a signal ends forkless: nobody may read what it writes.
+    // From here on, a signal ends forkless: its output may block for ever if it is not read.
     drop(watch);
     if let Some(captured) = captured.filter(|_| outcome != Outcome::Code(0) || options.capture == Some(When::Always)) {
         let failed = |error| Failure::before(format_args!("cannot write the captured output: {error}"));
@@ -125,7 +125,7 @@ fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
     let is_sandboxed = options.sandbox.sandbox.is_some();
     let mut place = if is_sandboxed { SessionAndGroup::BelowInit } else { options.child.session_and_group() };
     // A timeout is to end all that the program has started, as that of timeout(1). On a terminal, a group of its own would
-    // part it from the other commands of a pipeline.
+    // separate the program from the other commands of a pipeline.
     let ends_all = patience(options).timeout.is_some() && place == SessionAndGroup::Beside;
     if ends_all && !has_terminal() {
         asked.settings().process_group(0);
@@ -137,7 +137,7 @@ fn watch(asked: &mut Asked, options: &RunOptions) -> Result<Watch, Failure> {
         watch.end_descendants();
     }
     watch.leave_mask_to(asked.settings(), !options.signals.empty_signal_mask);
-    // It would need a shell where the line needs none.
+    // The parent-death signal would need a shell where the line needs none.
     let is_direct = matches!(asked.line_route(), Some(ShellRoute::Direct));
     // A sandbox ends with forkless in any case.
     if !is_direct && !is_sandboxed {

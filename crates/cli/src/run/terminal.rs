@@ -129,12 +129,12 @@ impl Terminal {
         }
     }
 
-    /// Before a stop of forkless, whose shell needs the modes of the terminal as they were.
+    /// Restores the modes of the terminal of forkless, for its shell. To be called before forkless stops.
     pub(crate) fn restore_modes(&mut self) {
         self.raw = None;
     }
 
-    /// After a stop, the shell has changed the modes of the terminal, and its size may have changed.
+    /// To be called after a stop: the shell has changed the modes of the terminal, and the size may have changed.
     pub(crate) fn continued(&mut self) -> io::Result<()> {
         if let Input::Keys { raw } = &mut self.input {
             *raw = false;
@@ -279,7 +279,7 @@ impl Terminal {
         }
     }
 
-    /// Returns the number of bytes.
+    /// Reads once without blocking; returns the number of bytes.
     fn read_pty(&mut self) -> io::Result<usize> {
         let Some(pty) = &mut self.pty else { return Ok(0) };
         let mut buffer = [0; 4 * AT_ONCE];

@@ -38,7 +38,7 @@ pub(crate) struct Patience {
     pub(crate) signal: i32,
     /// The time from that signal to KILL.
     pub(crate) kill_after: Option<Duration>,
-    /// How long output is read that other processes hold open when the program has ended.
+    /// How long to read output that other processes hold open after the program has ended.
     pub(crate) linger: Duration,
 }
 
@@ -67,11 +67,11 @@ pub(crate) struct Watch {
     signals: Signals,
     place: SessionAndGroup,
     to: Recipient,
-    /// As far as reported.
+    /// Is the program stopped, according to the last report?
     is_stopped: bool,
     /// The signals that have arrived so far.
     seen: BTreeSet<i32>,
-    /// Was the program told that the shell of its terminal has gone?
+    /// Has the program got SIGHUP, because no shell would continue it?
     hung_up: bool,
     /// Does a timeout also end what the program has started? In a process group of the program the signal reaches all.
     signals_descendants: bool,
@@ -83,7 +83,7 @@ impl Watch {
     /// # Errors
     /// If no file descriptor is left.
     pub(crate) fn new(place: SessionAndGroup, pty: bool, wants_terminal: bool) -> io::Result<Self> {
-        // With `--pty` forkless itself reads its terminal. Where these signals are blocked, that fails in the background.
+        // With `--pty` forkless itself reads its terminal, which fails in the background if these signals are blocked.
         let left = if pty { &[SIGTTIN, SIGTTOU][..] } else { &[] };
         let signals = Signals::take(left)?;
         let lends = place == SessionAndGroup::OwnGroup || place == SessionAndGroup::OtherGroup && wants_terminal;
@@ -112,7 +112,7 @@ impl Watch {
         self.signals_descendants = true;
     }
 
-    /// Starts the program with the signal mask of before.
+    /// As [`Signals::leave_to`].
     pub(crate) fn leave_mask_to(&self, command: &mut Command, inherits: bool) {
         self.signals.leave_to(command, inherits);
     }
@@ -141,7 +141,7 @@ impl Watch {
     /// The status of a child that a signal for the program has killed before it could execute the program.
     ///
     /// # Errors
-    /// The given error, if it is another one.
+    /// The given error, if it has another cause.
     pub(crate) fn killed_early(&mut self, error: io::Error, sent: Option<i32>) -> io::Result<ExitStatus> {
         // A terminal may have signalled both.
         self.seen.extend(self.signals.arrived().iter().map(|signal| signal.number).chain(sent));
@@ -164,8 +164,8 @@ impl Watch {
         }
         // The size may have changed since the terminal was opened.
         terminal.as_ref().map_or(Ok(()), Terminal::fit)?;
-        // The terminal may have sent these before the program existed. If it has got them too, they are one: it has not run
-        // yet.
+        // The terminal may have sent these before the program existed, so they are forwarded. If the program has got them
+        // too, both count as one, because it has not run yet.
         let mut arrived = self.signals.arrived();
         let mut is_early = true;
         loop {
@@ -175,7 +175,7 @@ impl Watch {
             is_early = false;
             clock.strike(self.to, child, self.signals_descendants);
             if let Some(status) = self.pause(child, clock.deadline, terminal.as_mut(), captured.as_deref_mut())? {
-                // Before the rest of the output, which nobody may read.
+                // Before the rest of the output, which may never be read.
                 self.foreground = None;
                 terminal.map_or(Ok(()), |terminal| self.finish(terminal))?;
                 if let Some(captured) = captured {
@@ -216,7 +216,7 @@ impl Watch {
                 if continues && !is_early {
                     return self.stopped_or_continued(signal, child, clock, terminal);
                 }
-                // Continued, a program that reads the terminal would forget about the stop that it just got.
+                // Lending sends a SIGCONT, which would discard the stop signal that the program has just got.
                 let is_to_stop = STOPS.into_iter().any(has);
                 if self.can_lend_for(signal) && !is_to_stop && self.lend(child) {
                     return Ok(Vec::new());
@@ -236,7 +236,7 @@ impl Watch {
         }
     }
 
-    /// The program was found stopped when a SIGCONT had arrived. If a terminal has just stopped it again, it stays so.
+    /// The program was found stopped when a SIGCONT had arrived. If a terminal has just stopped it again, it stays stopped.
     fn stopped_or_continued(
         &mut self,
         signal: i32,
@@ -281,7 +281,7 @@ impl Watch {
     }
 
     fn is_for_program(&self, signal: &Arrived, is_early: bool, child: &Child) -> bool {
-        // It has signalled its own group, and gets the signal anyway.
+        // The program has signalled its own group, and gets the signal anyway.
         let is_from_program = self.place == SessionAndGroup::Beside && signal.is_sent() && signal.sender == child.id();
         // Such as PIPE, when forkless itself writes to a closed pipe.
         let is_own = signal.is_sent() && signal.sender == std::process::id();
@@ -315,7 +315,7 @@ impl Watch {
     fn lend(&mut self, child: &mut Child) -> bool {
         let done = self.foreground.as_mut().is_some_and(Foreground::lend);
         if done {
-            // SIGCONT discards the stop signals that wait: signal(7). A Ctrl-Z among them is sent again. (One that is pressed
+            // SIGCONT discards pending stop signals: signal(7). A Ctrl-Z among them is sent again. (One that is pressed
             // between these two lines is lost, as one is that is pressed while a shell continues a job.)
             let is_to_stop = is_pending(child.id(), SIGTSTP);
             let _ = self.to.send(child, SIGCONT, None);
@@ -339,13 +339,13 @@ impl Watch {
         let had_terminal = self.foreground.as_mut().is_some_and(Foreground::take_back);
         terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
         let timer = wake_at(clock.deadline);
-        // Nobody may be there to continue forkless after a SIGSTOP, which the kernel does not discard.
+        // The kernel discards no SIGSTOP, even if no shell exists that would continue forkless.
         let by = if STOPS.contains(&signal) { signal } else { SIGTSTP };
         let mut arrived = Vec::new();
         loop {
             // The terminal signals a whole job.
             self.signals.stop(by, (had_terminal || is_use_of_terminal) && by == signal);
-            // Before the timer is deleted, with its signal.
+            // Read before the timer is deleted, which may discard its signal.
             let later = self.signals.arrived();
             // A stop signal discards a SIGCONT that was not taken yet (signal(7)): forkless was continued, and at once
             // stopped again.
@@ -371,7 +371,7 @@ impl Watch {
             return;
         }
         if is_use_of_terminal && !self.hung_up {
-            // As the kernel does with a stopped group when its shell goes. Once: a program may ignore it.
+            // As the kernel does when a stopped group becomes orphaned. Only once, because a program may ignore it.
             self.hung_up = true;
             let _ = self.to.send(child, SIGHUP, None);
             let _ = self.to.send(child, SIGCONT, None);
@@ -381,7 +381,7 @@ impl Watch {
     /// Stops forkless and its program in another session, where the kernel discards the other stop signals, until forkless
     /// is continued.
     fn stop_both(&mut self, child: &mut Child, mut terminal: Option<&mut Terminal>) -> io::Result<()> {
-        // A SIGSTOP would stop only init, which stops the program instead.
+        // A SIGSTOP would stop only the init; on SIGTSTP the init stops the program.
         let stop = if self.place == SessionAndGroup::BelowInit { SIGTSTP } else { SIGSTOP };
         let _ = self.to.send(child, stop, None);
         terminal.iter_mut().for_each(|terminal| terminal.restore_modes());
@@ -425,7 +425,7 @@ impl Watch {
         }
     }
 
-    /// After the program has ended: reads on while other processes have its output open, for so long at most, or until a
+    /// After the program has ended: reads on while other processes have its output open, for `limit` at most, or until a
     /// signal arrives that would have killed forkless.
     fn linger(&self, captured: &mut Captured, limit: Duration) -> io::Result<()> {
         // A time that the clock cannot reach means no limit.
@@ -521,7 +521,7 @@ fn news(child: &mut Child) -> io::Result<Option<News>> {
     }
 }
 
-/// Does the signal wait for the process? False without a procfs.
+/// Is the signal pending for the process? False without a procfs.
 fn is_pending(pid: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));

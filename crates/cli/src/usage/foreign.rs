@@ -6,7 +6,7 @@ pub(crate) fn hint(option: &str) -> Option<(&'static str, &'static str)> {
     Some((tool, hint))
 }
 
-/// What may be meant by a value that this option does not take: an end of a message, or nothing.
+/// The end of a message about a value that the option refuses: what may be meant by it. Empty if that is unknown.
 pub(crate) fn value_hint(option: &str, value: &str) -> &'static str {
     match option {
         "--cpu" if value.ends_with('%') => "; for a share of the CPU time, use --cpu-quota",

@@ -23,10 +23,10 @@ use forkless_runner::message::say;
 
 use self::scan::{Scan, Use, scan};
 
-/// Prints the error, or the text that was asked for by an option such as `--help`.
+/// Prints the error, or the text that an option such as `--help` requests.
 ///
 /// # Errors
-/// The text that was asked for could not be written.
+/// If the requested text cannot be written.
 pub(crate) fn print(error: &clap::Error, all: fn() -> Command) -> std::io::Result<()> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match error.use_stderr().then(|| message(error, all(), &words)).flatten() {
@@ -303,7 +303,7 @@ impl<'a> UsagePlace<'a> {
         if is_program { format!("; an option of {program:?} is written after it") } else { String::new() }
     }
 
-    /// A value that begins with `-` is taken for an option.
+    /// The message if a value that begins with `-` was taken for an option.
     fn hyphen_value(&self, arg: &str) -> Option<String> {
         let is_it = |word: &OsString| word.to_str().is_some_and(|text| text == arg || text.starts_with(arg));
         let hungry = |used: &&Use<'_>| {

@@ -16,8 +16,8 @@ use super::{super::parse, privileges::open_fd};
 /// Maximum number of words of all descriptors.
 const MOST: usize = 9000;
 
-/// The arguments of `forkless run` with the words that each `--args FD` stands for. `definition`: that of `forkless run`, which says
-/// how many values an option has, and so where the program begins. It is made only if the option may be there.
+/// The arguments of `forkless run` with the words that each `--args FD` stands for. `definition` is called only if there may
+/// be one: the number of values that each option has shows where the program begins.
 ///
 /// # Errors
 /// If a descriptor cannot be read, or if its words are not options with all their values.
@@ -33,7 +33,7 @@ pub(crate) fn expand(words: Vec<OsString>, definition: impl FnOnce() -> Command)
             let given = parse::split(&word, b'=').map(|(_, number)| number);
             match given.map_or_else(|| left.value(&word, is_read), |number| Ok(Some(number)))? {
                 Some(number) => left.read(&number)?,
-                // The parser says what is missing.
+                // The parser reports what is missing.
                 None => expanded.push(word),
             }
         } else if word.as_bytes().starts_with(b"-") && word.len() > 1 && word != "--" {
@@ -77,7 +77,7 @@ impl Left {
         read.or_else(|| Some((self.line.pop_front()?, false)))
     }
 
-    /// A value of the option. It must come from where the option is: a word of the command line could be the program.
+    /// A value of the option. It must come from the source of the option: a word of the command line could be the program.
     fn value(&mut self, option: &OsStr, is_read: bool) -> Result<Option<OsString>, String> {
         if !is_read {
             return Ok(self.line.pop_front());

@@ -81,7 +81,7 @@ pub(crate) struct ChildOptions {
     #[arg(help_heading = EXPERT, long, value_name = "DURATION", value_parser = parse::duration, conflicts_with = "sandbox")]
     retry_busy: Option<Duration>,
 
-    // The list comes from the library, so that it is the one that it accepts.
+    // The list comes from the library, which refuses all other steps.
     #[arg(help_heading = EXPERT, long, value_name = "STEP", value_delimiter = ',', value_parser = step,
           help = format!("Continue if one of these steps fails, and report it at the end: {}", step_names().join(", ")), conflicts_with = "sandbox")]
     best_effort: Vec<Step>,
@@ -138,7 +138,7 @@ pub(crate) enum SessionAndGroup {
     Beside,
     /// A new group.
     OwnGroup,
-    /// A group that was there before.
+    /// An existing group.
     OtherGroup,
     /// A new session.
     OwnSession,
@@ -167,10 +167,9 @@ impl ChildOptions {
         self.pdeathsig.is_some_and(|DeathSignal(signal)| signal.is_some())
     }
 
-    /// The signal that the program gets when its parent dies. By default KILL, where forkless supervises it: a program
-    /// that nobody waits for any more would run on unseen.
+    /// Sets KILL as the default parent-death signal of a supervised program, which would otherwise run on unseen.
     pub(crate) fn supervised(&self, command: &mut Command, joins_pids: bool) {
-        // The library refuses it for these, and autokill does more.
+        // The library refuses the signal for the first two, and autokill does more.
         let cannot = joins_pids || self.launcher() == ByName::PosixSpawn || self.pidfd_autokill;
         if self.pdeathsig.is_none() && !cannot {
             command.parent_death_signal(libc::SIGKILL);
@@ -250,7 +249,7 @@ impl ChildOptions {
         if self.ctty {
             command.controlling_terminal(0);
         }
-        // From the background it would take the terminal from another job.
+        // In the background, forkless would take the terminal from another job.
         if self.foreground && !(self.is_in_foreground() && is_in_background()) {
             command.foreground(0);
         }

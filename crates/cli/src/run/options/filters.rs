@@ -42,7 +42,7 @@ pub(crate) struct Filters {
 #[derive(Clone, Debug)]
 struct SystemCalls {
     program: Vec<BpfInstruction>,
-    /// It refuses calls that any program makes, such as those of the loader and those of forkless itself.
+    /// It may refuse calls that any program makes, such as those of the loader and those of forkless itself.
     may_kill: bool,
 }
 
@@ -57,7 +57,7 @@ struct Rule {
 }
 
 /// The calls that the C library makes before `main`, or forkless to report that the program cannot be executed. A program
-/// that is refused one of them usually dies without a word. (The list need not be complete: such a filter is a mistake.)
+/// that is refused one of them usually dies without a message. (The list need not be complete: such a filter is a mistake.)
 const VITAL: [&str; 24] = [
     "access",
     "arch_prctl",
@@ -150,7 +150,7 @@ impl Filters {
 
 const NO_LANDLOCK: &str = "this kernel has no Landlock, or it is not enabled";
 
-/// The part of `denied` that the kernel can deny. With anything left over it is an error, except with `best_effort`.
+/// The part of `denied` that the kernel can deny. Anything left over is an error, except with `best_effort`.
 fn deniable(
     denied: BitFlags<AccessFs>,
     can_deny: impl Fn(AccessFs) -> bool,
@@ -167,7 +167,7 @@ fn deniable(
     Err(format!("this kernel's Landlock cannot deny {lacking}"))
 }
 
-/// Does this kernel know the access right?
+/// Can this kernel deny the access?
 fn can_deny(one: AccessFs) -> bool {
     Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(one).is_ok()
 }
@@ -197,7 +197,7 @@ impl FromStr for SystemCalls {
         });
         let machine = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
         let mut programs = compile_from_json(text.to_string().as_bytes(), machine).map_err(|error| {
-            // The compiler does not report the name apart from its own words.
+            // The compiler reports the name only within its message.
             let wrong = listed.clone().find(|name| !is_call(name, machine));
             wrong.map_or_else(|| error.to_string(), |name| unknown_call(name, machine))
         })?;
@@ -231,12 +231,11 @@ fn unknown_call(name: &str, machine: TargetArch) -> String {
     format!("no system call {name:?}{hint}")
 }
 
-/// Spares a compilation for each name that cannot be meant.
+/// Saves a compilation for each name that cannot be meant.
 fn is_near(name: &str, known: &str) -> bool {
     name.len().abs_diff(known.len()) < 4
 }
 
-/// The names of the errors.
 fn errors() -> impl Iterator<Item = String> {
     (1..134).map(|number| format!("{:?}", nix::errno::Errno::from_raw(number)))
 }

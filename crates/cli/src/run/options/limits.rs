@@ -25,7 +25,7 @@ fn limits() -> Vec<Resource> {
 /// Our own soft and hard limit of this kind.
 pub(crate) fn ours(resource: Resource) -> (u64, u64) {
     let mut limit = libc::rlimit64 { rlim_cur: RLIM_INFINITY, rlim_max: RLIM_INFINITY };
-    // SAFETY: the kernel writes the two numbers, and changes nothing.
+    // SAFETY: the kernel writes only to `limit`.
     unsafe { libc::getrlimit64(resource as _, &mut limit) };
     (limit.rlim_cur, limit.rlim_max)
 }
@@ -42,7 +42,7 @@ struct ResourceLimit {
 pub(crate) struct Limits(Vec<(Resource, ResourceLimit)>);
 
 impl Limits {
-    /// Is this long option one of them?
+    /// Is this long option that of a limit?
     pub(crate) fn has_option(option: &str) -> bool {
         Resource::ALL.iter().any(|one| flag(*one) == option)
     }
@@ -52,7 +52,7 @@ impl Limits {
         self.has(Resource::AddressSpace) || self.has(Resource::Data)
     }
 
-    /// An address space in which the kernel may not even load a program, which it then kills: its limit in bytes.
+    /// The limit of the address space, if it is so small that the kernel may kill the program while it loads it.
     pub(crate) fn is_tight(&self) -> Option<u64> {
         const TIGHT: u64 = 1 << 20;
         let found = self.0.iter().find(|(one, _)| *one == Resource::AddressSpace);
@@ -86,7 +86,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Sets the limit with this name. `None`: there is none, it was set before, or the value is wrong.
+    /// Sets the limit with this name. `None`: no limit has the name, or the value is invalid.
     pub(super) fn set(&mut self, name: &str, word: &str) -> Option<()> {
         let resource = *Resource::ALL.iter().find(|one| flag(**one) == name)?;
         let place = self.0.iter().position(|(one, _)| flag(*one) >= name).unwrap_or(self.0.len());

@@ -227,7 +227,7 @@ impl RunOptions {
         self.signals.apply(command);
         self.child.apply(command, self.sandbox.sandbox.is_some())?;
         if self.sandbox.sandbox.is_some() {
-            // The sandbox changes the IDs, and its namespaces and mounts are those of the sandbox.
+            // The sandbox changes the IDs, and has its own namespaces and mounts.
             self.identity.set_umask(command);
             self.privileges.apply(command, true)?;
         } else {
@@ -248,7 +248,7 @@ impl RunOptions {
         self.words.first().is_some_and(|word| parse::split(word, b'=').is_some())
     }
 
-    /// How long processes are waited for that the program has left behind.
+    /// How long to wait for processes that the program has left behind.
     pub(crate) fn linger(&self) -> Duration {
         const DEFAULT: Duration = Duration::from_millis(200);
         self.linger.unwrap_or(DEFAULT)
@@ -292,7 +292,7 @@ impl RunOptions {
         stream.is_some() || self.fd.iter().chain(&self.open).any(|request| request.number == number)
     }
 
-    /// Describes what the program has from its start, for `--explain`. `how`: what creates it.
+    /// Describes the namespaces and the cgroup that the program starts in, for `--explain`. `how`: what creates it.
     pub(crate) fn birth_words(&self, how: &str) -> String {
         self.namespaces.describe(self.mounts.has_any(), how) + &self.control_group.describe()
     }

@@ -323,7 +323,7 @@ impl Flags {
             paths.chunks_exact(2).map(|two| Word::Mount(new(two[0].clone(), two[1].clone()))).collect()
         };
         let tried = |paths: &[PathBuf], new: fn(PathBuf, PathBuf) -> Mount| -> Vec<Word> {
-            // Other errors than that are those of the mount.
+            // Any other error is reported by the mount.
             let is_absent = |path: &Path| matches!(path.try_exists(), Ok(false));
             let word = |word, two: &[PathBuf]| if is_absent(&two[0]) { Word::Absent } else { word };
             two(paths, new).into_iter().zip(paths.chunks_exact(2)).map(|(one, two)| word(one, two)).collect()
@@ -415,7 +415,7 @@ fn with_modifiers(words: impl Iterator<Item = Word>) -> Result<Vec<Mount>, Strin
     Ok(mounts)
 }
 
-/// Of two, it is not clear which one is meant.
+/// A modifier that is given twice is an error, because it is unclear which one is meant.
 fn once<T>(flag: &str, before: Option<T>) -> Result<(), String> {
     before.map_or(Ok(()), |_| Err(format!("{flag} is given twice for one mount; keep one")))
 }
@@ -496,7 +496,7 @@ fn attach(words: &[OsString]) -> Result<Word, String> {
     Ok(Word::Mount(Mount::Attach(number as u32, PathBuf::from(&words[1]))))
 }
 
-/// `FD DST`, twice as long as there are uses.
+/// The uses of an option with `FD DST`: `words` has two for each.
 fn files(flag: &str, words: &[OsString], mode: u32, place: FilePlace) -> Result<Vec<Word>, String> {
     let file = |two: &[OsString]| {
         let number = super::super::parse::fd_number(&two[0]).map_err(|why| format!("{flag}: {why}"))? as u32;
@@ -505,7 +505,7 @@ fn files(flag: &str, words: &[OsString], mode: u32, place: FilePlace) -> Result<
     words.chunks_exact(2).map(file).collect()
 }
 
-/// What the descriptor has, to its end, in a memfd, with its length: one system call of the child copies it.
+/// The content of the descriptor, in a memfd, and its length: one system call of the child copies it.
 fn content(number: u32, place: FilePlace) -> Result<(OwnedFd, usize), Failure> {
     const LESS_THAN: u64 = 0x7fff_f000;
     let flag = match place {

@@ -1,9 +1,9 @@
 //! Options that are defined to clap only if the command line mentions them.
 //!
-//! To define every option takes longer than to execute the program. So `forkless run` first tries [`plain`], which knows
-//! the most common options without clap. Then it parses with the groups of options that the command line mentions. If that fails in any way, it parses again with all of them, which makes the
-//! message. An option that is not defined is an error, so the first parse cannot succeed with another result: a test
-//! compares both.
+//! To define every option takes longer than to execute the program. So `forkless run` first tries [`plain`], which parses
+//! the most common options without clap. If that fails, it parses with the groups of options that the command line mentions.
+//! If that fails, too, it parses with all groups, which makes the message. An option that is not defined is an error, so
+//! the earlier parses cannot succeed with another result: a test compares them.
 
 use std::{cell::Cell, ffi::OsString, ops::Deref, os::unix::ffi::OsStrExt};
 
@@ -100,15 +100,15 @@ impl<T: Group> FromArgMatches for OnDemand<T> {
     }
 }
 
-/// Parses the arguments of `forkless run` with as few definitions as possible. `None`: only a parse with all of them tells
-/// what is meant, or what is wrong.
+/// Parses the arguments of `forkless run` with as few definitions as possible. `None`: this needs a parse with all
+/// definitions, which also finds what is wrong.
 pub(crate) fn quick(words: &[OsString]) -> Option<Box<RunOptions>> {
     plain::parse(words).or_else(|| by_groups(words))
 }
 
 /// Parses with the groups of options that the command line mentions.
 fn by_groups(words: &[OsString]) -> Option<Box<RunOptions>> {
-    // Words of the program count too, which defines more than is needed.
+    // Arguments of the program count too, so more may be defined than is needed.
     let options = words.iter().filter_map(|word| word.as_bytes().strip_prefix(b"--"));
     let names = options.filter_map(|word| str::from_utf8(word.split(|byte| *byte == b'=').next()?).ok());
     parse(words, names.fold(0, |groups, name| groups | needed(name)))

@@ -1,6 +1,6 @@
 //! Parses the most common options without clap.
 //!
-//! Whatever this module does not know, clap parses: other options, other forms of these, and every mistake. To define the
+//! Clap parses what this module does not accept: other options, other forms of these, and every mistake. To define the
 //! options to clap and to parse with them takes as long as to execute a small program. The values are parsed by the same
 //! functions, and a test compares the results of both parsers.
 
@@ -39,7 +39,7 @@ pub(super) fn parse(words: &[OsString]) -> Option<Box<RunOptions>> {
             None => {
                 let (value, after) = rest.split_first()?;
                 rest = after;
-                // It may be the next option.
+                // A word that begins with - may be the next option.
                 (!value.as_bytes().starts_with(b"-")).then_some(value.as_os_str())?
             }
         };
@@ -75,7 +75,7 @@ fn of_letter(word: &OsStr) -> Option<&'static str> {
     })
 }
 
-/// Whether this is the name of an option without a value.
+/// Sets the option of this name, if it takes no value; otherwise returns false.
 fn set_flag(options: &mut RunOptions, name: &str) -> bool {
     let flag = match name {
         "ignore-environment" => &mut options.ignore_environment,

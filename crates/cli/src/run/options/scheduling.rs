@@ -39,7 +39,7 @@ pub(crate) struct Scheduling {
 impl Scheduling {
     pub(crate) fn apply(&self, command: &mut Command) {
         if let Some(adjustment) = self.nice {
-            // As nice(1), which goes to the end of the range where the sum is beyond it.
+            // As nice(1): a sum beyond the range becomes the end of the range.
             let now = rustix::process::getpriority_process(None).unwrap_or(0);
             command.nice(now.saturating_add(adjustment).clamp(-20, 19));
         }
@@ -59,10 +59,10 @@ impl Scheduling {
     }
 }
 
-/// Ours.
+/// The execution domain of forkless.
 fn personality() -> u32 {
     const ASK: libc::c_ulong = 0xffff_ffff;
-    // SAFETY: this value asks and changes nothing.
+    // SAFETY: with this value, personality(2) changes nothing and only returns the current one.
     unsafe { libc::personality(ASK) as u32 }
 }
 

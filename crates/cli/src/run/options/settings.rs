@@ -9,7 +9,7 @@ use forkless::*;
 #[derive(Clone, Default)]
 pub(crate) struct Settings(Option<ArgMatches>);
 
-/// How a kind of value is read.
+/// Adds to a flag how clap parses its value.
 macro_rules! read {
     ($arg:expr, $value:literal, flag) => {
         $arg.action(clap::ArgAction::SetTrue)
@@ -25,7 +25,7 @@ macro_rules! read {
     };
 }
 
-/// The type that is kept.
+/// The Rust type of a value.
 macro_rules! kind {
     (flag) => {
         bool
@@ -89,7 +89,7 @@ macro_rules! settings {
         passed $passed:tt
     ) => {
         impl Settings {
-            /// Is this long option one of them?
+            /// Is this long option one of these flags?
             pub(crate) fn has_option(option: &str) -> bool {
                 false $(|| is_named!(option, $run))*
             }

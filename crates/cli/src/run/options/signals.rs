@@ -45,7 +45,7 @@ impl SignalOptions {
         let numbers = |signals: &[SignalChoice], all: bool| -> Vec<i32> {
             signals.iter().filter(|s| (**s == SignalChoice::All) == all).flat_map(|s| s.numbers()).collect()
         };
-        // Also where forkless itself no longer ignores it when it starts the program.
+        // SIGCHLD stays ignored in the program, although a supervising forkless resets it: `Signals::take`.
         let ignores_chld = is_ignored(libc::SIGCHLD);
         if ignores_chld {
             command.signal_ignore(libc::SIGCHLD);
@@ -77,10 +77,9 @@ pub(crate) fn has_ignored_sigpipe() -> bool {
     PIPE_WAS_IGNORED.load(Ordering::Relaxed)
 }
 
-/// Whether SIGPIPE was ignored when forkless was started.
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Notes whether SIGPIPE is ignored. Called before forkless ignores it.
+/// Notes whether SIGPIPE is ignored. Must be called before forkless ignores it.
 pub(crate) fn note_sigpipe() {
     PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
