@@ -20,7 +20,7 @@ pub(crate) unsafe fn to_status(error: *mut Error, work: impl FnOnce() -> Result<
     -failure.errno()
 }
 
-/// Runs the work of a function that returns as libc's of the same name does: `failed`, with errno set.
+/// Runs the work of a replacement for a libc function: on failure, sets errno and returns `failed`.
 pub fn as_libc<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
     shielded(work).unwrap_or_else(|failure| {
         set_errno(failure.errno());

@@ -8,7 +8,7 @@ use libc::{c_char, c_int, size_t};
 use std::os::fd::{AsFd, AsRawFd};
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_own(text: *mut c_char, size: size_t, error: *mut Error) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `text` is null or has `size` bytes; `error` is null or writable (forkless.h).
     unsafe { to_status(error, || handle::path_out(&Cgroup::own()?, text, size)) }
 }
 #[unsafe(no_mangle)]
@@ -18,13 +18,13 @@ unsafe extern "C" fn forkless_cgroup_hand_down(
     error: *mut Error,
 ) -> c_int {
     let hand_down = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `directory` is null or a string; `controllers` is null or a list that ends in a null pointer (forkless.h).
         let (directory, controllers) = unsafe { (text(directory)?, list(controllers)?) };
         let names: Option<Vec<&str>> = controllers.into_iter().map(|name| name.to_str()).collect();
         let names = names.ok_or(Failure::Refused(libc::EILSEQ, "the name of a controller is not UTF-8"))?;
         Ok(Cgroup::hand_down(directory, &names).map(|()| 0)?)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `error` is null or writable (forkless.h).
     unsafe { to_status(error, hand_down) }
 }
 #[unsafe(no_mangle)]
@@ -34,7 +34,7 @@ unsafe extern "C" fn forkless_cgroup_create(
     cgroup: *mut *mut Cgroup,
     error: *mut Error,
 ) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `parent` and `name` are null or strings; `cgroup` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || give(cgroup, || Ok(out(Cgroup::create(text(parent)?, utf8(name)?)?)))) }
 }
 #[unsafe(no_mangle)]
@@ -45,7 +45,7 @@ unsafe extern "C" fn forkless_cgroup_with_limits(
     error: *mut Error,
 ) -> c_int {
     let make = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `parent` is null or a string; `limits` is null or a list that ends in a null pointer (forkless.h).
         let (parent, words) = unsafe { (if parent.is_null() { None } else { Some(text(parent)?) }, list(limits)?) };
         let words: Option<Vec<&str>> = words.into_iter().map(|word| word.to_str()).collect();
         let words = words.ok_or(Failure::Refused(libc::EILSEQ, "a limit is not UTF-8"))?;
@@ -59,37 +59,37 @@ unsafe extern "C" fn forkless_cgroup_with_limits(
         };
         Ok(out(made?))
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `cgroup` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || give(cgroup, make)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_free(cgroup: *mut Cgroup) {
-    // SAFETY: the header's contract.
+    // SAFETY: `cgroup` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { free(cgroup) };
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_remove(cgroup: *mut Cgroup, error: *mut Error) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `cgroup` is null or a live handle, and is not used afterwards; `error` is null or writable (forkless.h).
     unsafe { consume(cgroup, Cgroup::remove, error) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_cgroup_end(cgroup: *mut Cgroup, error: *mut Error) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `cgroup` is null or a live handle, and is not used afterwards; `error` is null or writable (forkless.h).
     unsafe { consume(cgroup, Cgroup::end, error) }
 }
 
 /// # Safety
-/// The header's contract: the handle is not used afterwards, whatever the result.
+/// `cgroup` is null or a live handle, and is not used afterwards, whatever the result. `error` is null or writable.
 unsafe fn consume(cgroup: *mut Cgroup, work: fn(Cgroup) -> std::io::Result<()>, error: *mut Error) -> c_int {
     let consume = || {
         if cgroup.is_null() {
             return Err(bad("the handle is a null pointer"));
         }
-        // SAFETY: see the function.
+        // SAFETY: not null, and the caller's contract.
         let taken = unsafe { Box::from_raw(cgroup) };
         Ok(work(*taken).map(|()| 0)?)
     };
-    // SAFETY: see the function.
+    // SAFETY: the caller's contract.
     unsafe { to_status(error, consume) }
 }
 
@@ -98,7 +98,7 @@ macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $cgroup:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(cgroup: *const Cgroup, $($arg: $kind,)* error: *mut Error) -> c_int {
-            // SAFETY: the header's contract: pointers are null or what it says they are.
+            // SAFETY: `cgroup` is null or live; other pointers are null or valid, `text` for `size` bytes (forkless.h).
             unsafe {
                 to_status(error, || {
                     let $cgroup = shared(cgroup)?;

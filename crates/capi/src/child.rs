@@ -15,7 +15,7 @@ pub(crate) fn raw(status: std::io::Result<std::process::ExitStatus>) -> Result<c
     Ok(status?.into_raw())
 }
 
-/// Empty for a moment, when a wait set takes the child out of it.
+/// `None` only while a wait set or forkless_child_release takes the child out, before the handle is freed.
 pub(crate) type ChildHandle = Handle<Option<Child>>;
 
 /// # Safety
@@ -33,7 +33,7 @@ macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $error:expr, $child:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(child: *mut ChildHandle, $($arg: $kind),*) -> c_int {
-            // SAFETY: the header's contract: pointers are null or what it says they are.
+            // SAFETY: `child` is null or live; other pointers are null or writable, `text` for `size` bytes (forkless.h).
             unsafe { to_status($error, || with(child, |$child| $work)) }
         }
     )* };
@@ -79,7 +79,7 @@ methods! {
     fn forkless_child_wait_timeout(timeout_ms: i64, status: *mut c_int, error: *mut Error) error, child => {
         ended(status, || match limit(timeout_ms) {
             Some(limit) => Ok(child.wait_timeout(limit)?.map(ExitStatusExt::into_raw)),
-            // As in the other functions, but the child's standard input stays open.
+            // No timeout, as in the other functions. Unlike `wait`, this leaves the child's standard input open.
             None => loop {
                 if let Some(status) = child.wait_timeout(duration(timeout_ms))? {
                     break Ok(Some(status.into_raw()));
@@ -105,15 +105,15 @@ methods! {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_pid(child: *mut ChildHandle) -> pid_t {
-    // SAFETY: the header's contract.
+    // SAFETY: `child` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || with(child, |child| Ok(child.id() as pid_t))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_release(child: *mut ChildHandle) -> pid_t {
     let release = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `child` is null or a live handle (forkless.h).
         let given_up = unsafe { handle::with(child, |child| child.take().ok_or(IN_SET)) }?;
-        // SAFETY: as above; the handle is empty.
+        // SAFETY: `child` is a live handle, now empty, that the caller does not use afterwards (forkless.h).
         unsafe { handle::free(child) };
         released(given_up)
     };
@@ -122,7 +122,7 @@ unsafe extern "C" fn forkless_child_release(child: *mut ChildHandle) -> pid_t {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_child_free(child: *mut ChildHandle) {
-    // SAFETY: the header's contract.
+    // SAFETY: `child` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { handle::free(child) };
 }
 #[unsafe(no_mangle)]
@@ -139,7 +139,7 @@ unsafe extern "C" fn forkless_set_dumpable(dumpable: c_int) -> c_int {
 
 const IN_SET: Failure = Failure::Refused(libc::EINVAL, "the child is in a wait set");
 
-/// The number of its launcher in the header.
+/// The FORKLESS_LAUNCHER_ number of a route.
 fn launcher(route: Route) -> c_int {
     match route {
         Route::Fork { .. } => 1,

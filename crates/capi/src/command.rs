@@ -10,15 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Defines setters of a command: their names, parameters, and their work.
-///
-/// All setters are defined with this macro, in this file and the next two. The first parameter is the handle, and the
+/// Defines setters of a command: their names, parameters, and their work. The first parameter of each is the handle, and the
 /// result is 0 or a negative errno.
 macro_rules! setters {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $command:ident => $work:block)*) => { $(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(command: *mut $crate::command::Settable, $($arg: $kind),*) -> c_int {
-            // SAFETY: the header's contract: pointers are null or what it says they are.
+            // SAFETY: handles are null or live; other pointers are null, or strings, lists or arrays (forkless.h).
             unsafe {
                 to_status(NULL, || {
                     $crate::command::set(command, |$command| {
@@ -33,8 +31,8 @@ macro_rules! setters {
 
 pub(crate) use setters;
 
-/// A command, and the first failure of a setter: without that setting it is not run. It is beside the lock, since a setter also fails while
-/// another thread has that.
+/// A command, and the first failure of a setter: after that the command is not run. `refused` is beside the lock, because a
+/// setter also fails while another thread holds it.
 pub(crate) struct Settable {
     command: Handle<Command>,
     refused: OnceLock<(c_int, String)>,
@@ -56,7 +54,7 @@ pub(crate) unsafe fn set(
 ) -> Result<c_int, Failure> {
     // SAFETY: the caller's contract.
     let Settable { command, refused } = unsafe { shared(command) }?;
-    // SAFETY: a reference.
+    // SAFETY: a reference is a valid pointer.
     unsafe { handle::with(command, work) }.inspect_err(|failure| {
         refused.get_or_init(|| (failure.errno(), failure.to_string()));
     })
@@ -75,31 +73,31 @@ pub(crate) unsafe fn run<R>(
     if let Some((errno, text)) = refused.get() {
         return Err(Failure::Before(*errno, text.clone()));
     }
-    // SAFETY: a reference.
+    // SAFETY: a reference is a valid pointer.
     unsafe { handle::with(command, work) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_new(program: *const c_char, command: *mut *mut Settable) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `program` is null or a string; `command` is null or writable (forkless.h).
     unsafe { to_status(NULL, || give(command, || Ok(out(Settable::new(Command::new(text(program)?)))))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_new_argv(argv: *const *const c_char, command: *mut *mut Settable) -> c_int {
     let make = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `argv` is null or a list that ends in a null pointer (forkless.h).
         let argv = unsafe { list(argv) }?;
         let (program, args) = argv.split_first().ok_or(bad("the list of arguments is empty"))?;
         let mut command = Command::new(program);
         command.args(args);
         Ok(out(Settable::new(command)))
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `command` is null or writable (forkless.h).
     unsafe { to_status(NULL, || give(command, make)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_free(command: *mut Settable) {
-    // SAFETY: the header's contract.
+    // SAFETY: `command` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { handle::free(command) };
 }
 

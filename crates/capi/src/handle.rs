@@ -33,7 +33,7 @@ pub(crate) unsafe fn with<T, R>(
     }
 }
 
-/// A handle that any number of threads may use at the same time.
+/// Dereferences a handle that any number of threads may use at the same time, or another required pointer.
 ///
 /// # Safety
 /// `handle` is null, or valid for as long as the reference is used.
@@ -64,7 +64,7 @@ pub(crate) fn out<T>(inside: T) -> *mut T {
 /// Frees a handle; does nothing with a null pointer.
 ///
 /// # Safety
-/// As for [`with`]; it is not used afterwards.
+/// As for [`with`]; the handle is not used afterwards.
 pub(crate) unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: allocated by `out`, and owned by this call.
@@ -112,8 +112,8 @@ pub unsafe fn list<'a>(list: *const *const c_char) -> Result<Vec<&'a OsStr>, Fai
     Ok(texts.collect())
 }
 
-/// The bytes of the largest array: Linux gives a process 2^56 bytes of addresses at most. A size near `isize::MAX` would
-/// make copies panic, which have a header or a NUL in addition.
+/// The size limit of an array, in bytes: Linux gives a process at most 2^56 bytes of addresses. A copy has a header or a NUL
+/// in addition, so a size near `isize::MAX` would make it panic.
 const LARGEST: usize = if usize::BITS == 64 { 1 << 56 } else { 1 << 30 };
 
 /// An array of the caller with `count` elements.
@@ -137,7 +137,7 @@ pub(crate) fn copy(fd: c_int) -> Result<OwnedFd, Failure> {
     if fd < 0 {
         return Err(Failure::Refused(libc::EBADF, "no descriptor"));
     }
-    // SAFETY: it is duplicated at once; a closed descriptor is an error of the duplication.
+    // SAFETY: the descriptor is only borrowed for the duplication, which fails if it is closed.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?)
 }
 
@@ -188,7 +188,7 @@ unsafe fn put_out(
     put: impl FnOnce(&mut [c_char]),
 ) -> Result<c_int, Failure> {
     if !room.is_null() && size > 0 {
-        // No more than the string takes: a caller may name a size that its buffer does not have.
+        // No longer than the string needs: a caller may pass a `size` that is larger than its buffer.
         // SAFETY: the caller's contract.
         put(unsafe { std::slice::from_raw_parts_mut(room, size.min(length + 1)) });
     } else if size > 0 {

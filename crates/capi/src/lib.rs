@@ -1,9 +1,10 @@
 //! The C library. `include/forkless.h` documents it; each function calls the Rust function of its name.
 //!
-//! Every exported function goes through [`entry`], which catches panics and disables thread cancellation, and every
-//! handle through [`handle`], which turns concurrent use of a handle into an error instead of a data race. What a pointer from C
-//! must be stands in `forkless.h`: comments call it the header's contract. `tests/c.rs` compares names, types and numbers of the
-//! header with the sources. The public modules are for the other C libraries of the project.
+//! Every exported function goes through [`boundary`], which catches panics and disables thread cancellation, and every
+//! handle through [`handle`], which turns concurrent use of a handle into an error instead of a data race. A `SAFETY`
+//! comment with "(forkless.h)" relies on a requirement of that header. A *live* handle was returned by this library and has
+//! not been freed. `tests/c.rs` compares names, types and numbers of the header with the sources. The public modules are for
+//! the other C libraries of the project.
 
 #[doc(hidden)]
 pub mod boundary;

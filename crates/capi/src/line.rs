@@ -11,7 +11,7 @@ use libc::{c_char, c_int, size_t};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// How the line was started, and what the shell would make of its program's status.
+/// How the line was started, and the translation of its program's status to the shell's.
 pub(crate) struct LineEnding {
     ending: ShellEnding,
     route: String,
@@ -24,7 +24,7 @@ unsafe extern "C" fn forkless_command_spawn_line(
     error: *mut Error,
 ) -> c_int {
     if child.is_null() || ending.is_null() {
-        // SAFETY: the header's contract.
+        // SAFETY: `error` is null or writable (forkless.h).
         return unsafe { to_status(error, || Err(bad("the pointer to the result is null"))) };
     }
     let spawn = |command: &mut Command| {
@@ -32,18 +32,18 @@ unsafe extern "C" fn forkless_command_spawn_line(
             let made = line.spawn_kept()?.into_parts();
             Ok((made, line.taken().map(ToString::to_string).unwrap_or_default()))
         })?;
-        // SAFETY: checked above, and the header's contract.
+        // SAFETY: neither is null (checked above), so both are writable (forkless.h).
         unsafe {
             child.write(run::child(Ok(made.0))?);
             ending.write(handle::out(LineEnding { ending: made.1, route }));
         }
         Ok(0)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `command` is null or a live handle; `error` is null or writable (forkless.h).
     unsafe { to_status(error, || command::run(command, spawn)) }
 }
 
-/// Works with the command as a line. Afterwards it is a command again.
+/// Calls `work` with the command as a line, and then turns the line back into the command.
 fn of_command<T>(
     command: &mut Command,
     work: impl FnOnce(&mut ShellCommand) -> Result<T, Failure>,
@@ -68,7 +68,7 @@ unsafe extern "C" fn forkless_ending_status(
     error: *mut Error,
 ) -> c_int {
     let translate = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `ending` is null or a live handle (forkless.h).
         let ending = &unsafe { shared(ending) }?.ending;
         let program = ExitStatus::from_raw(program);
         if !ending.has_room(program)? {
@@ -76,16 +76,16 @@ unsafe extern "C" fn forkless_ending_status(
         }
         Ok(ending.status(program)?.into_raw())
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `status` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || give(status, translate)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_ending_route(ending: *const LineEnding, text: *mut c_char, size: size_t) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `ending` is null or a live handle; `text` is null or has `size` bytes (forkless.h).
     unsafe { to_status(NULL, || handle::text_out(&shared(ending)?.route, text, size)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_ending_free(ending: *mut LineEnding) {
-    // SAFETY: the header's contract.
+    // SAFETY: `ending` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { free(ending) };
 }

@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A lock that records which [process](forkless::internal::generation) holds it. In a forked process the thread that held it does
-/// not exist, so the lock is taken over.
+/// A lock that records which [process](forkless::internal::generation) holds it. In a forked process the thread that held
+/// it does not exist, so the lock is taken over.
 pub struct Lock<T> {
     holder: AtomicU32,
     inside: UnsafeCell<T>,
@@ -29,7 +29,7 @@ impl<T> Lock<T> {
         done
     }
 
-    /// The same for data that may be inconsistent while the lock is held. `renew`: what is done first if it was held by a
+    /// The same for data that may be inconsistent while the lock is held. `renew` is called first if the lock was held by a
     /// thread that this process does not have.
     pub fn with_or_after<R>(&self, renew: impl FnOnce(&mut T), work: impl FnOnce(&mut T) -> R) -> R {
         let (_, taken_over) = self.lock();

@@ -114,7 +114,7 @@ fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
-/// The structure for what must be closed, cleared until something has been started.
+/// Clears the caller's structure for what must be closed, until something has been started.
 ///
 /// # Safety
 /// `place` is null or a valid pointer.
@@ -131,7 +131,7 @@ unsafe fn cleared<'a>(place: *mut PassToPclose) -> Result<&'a mut PassToPclose, 
 }
 
 /// Splits a line into words as the original does: at blanks and tabs, except between quotation marks of either kind,
-/// which are removed. A character that a shell would interpret is refused, wherever it is.
+/// which are removed. The characters below are refused, also between quotation marks. Patterns are not expanded.
 fn split(line: &[u8]) -> Result<Vec<OsString>, Failure> {
     let mut words = Vec::new();
     let (mut word, mut quote) = (None::<Vec<u8>>, None);
@@ -167,7 +167,7 @@ unsafe extern "C" fn popen_noshell(
     stderr_mode: c_int,
 ) -> *mut FILE {
     as_libc(null_mut(), || {
-        // SAFETY: the header's contract.
+        // SAFETY: strings and list are null or terminated; `pclose_arg` is null or writable (popen_noshell.h).
         unsafe {
             let place = cleared(pclose_arg)?;
             let argv = list(argv)?;
@@ -182,7 +182,7 @@ unsafe extern "C" fn popen_noshell_compat(
     pclose_arg: *mut PassToPclose,
 ) -> *mut FILE {
     as_libc(null_mut(), || {
-        // SAFETY: the header's contract.
+        // SAFETY: `command` and `mode` are null or strings; `pclose_arg` is null or writable (popen_noshell.h).
         let (place, line, end) = unsafe { (cleared(pclose_arg)?, text(command)?, End::of(mode)?) };
         let words = split(line.as_bytes())?;
         let argv: Vec<_> = words.iter().map(OsString::as_os_str).collect();
@@ -192,9 +192,9 @@ unsafe extern "C" fn popen_noshell_compat(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pclose_noshell(arg: *mut PassToPclose) -> c_int {
     as_libc(-1, || {
-        // SAFETY: the header's contract.
+        // SAFETY: `arg` is null or was initialized by an opening function (popen_noshell.h).
         let arg = unsafe { arg.as_mut() }.ok_or(bad("the structure is a null pointer"))?;
-        // SAFETY: the header's contract.
+        // SAFETY: the stream is null or open (popen_noshell.h), and its pointer is cleared below.
         let (closed, status) = unsafe { stream::close(arg.fp) }.ok_or(stream::NOT_OURS)?;
         arg.fp = null_mut();
         let status = status?;
@@ -203,8 +203,6 @@ unsafe extern "C" fn pclose_noshell(arg: *mut PassToPclose) -> c_int {
     })
 }
 
-/// # Safety
-/// None: a number.
 #[unsafe(no_mangle)]
 extern "C" fn popen_noshell_set_fork_mode(mode: c_int) {
     MODE.store(mode, Ordering::Relaxed);

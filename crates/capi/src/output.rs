@@ -205,7 +205,7 @@ impl Options {
 /// Reads the options and captures output.
 ///
 /// # Safety
-/// As the header says.
+/// `options` is null or points to options whose `input` is null or has `input_size` bytes.
 pub(crate) unsafe fn capture(
     options: *const Options,
     run: impl FnOnce(&Capture) -> std::io::Result<Captured>,
@@ -213,9 +213,9 @@ pub(crate) unsafe fn capture(
     if options.is_null() {
         return Ok(OutputHandle::captured(run(&Capture::new())?, false));
     }
-    // SAFETY: the header's contract.
+    // SAFETY: not null, and the caller's contract.
     let options = unsafe { shared(options) }?;
-    // SAFETY: the header's contract.
+    // SAFETY: the caller's contract.
     let how = unsafe { options.read() }?;
     Ok(OutputHandle::captured(run(&how)?, options.flags & MEMORY_FILE != 0))
 }
@@ -226,7 +226,7 @@ unsafe extern "C" fn forkless_command_capture(
     output: *mut *mut OutputHandle,
     error: *mut Error,
 ) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `command` is null or live, `options` null or initialized, `output` and `error` null or writable (forkless.h).
     unsafe {
         let run = |command: &mut Command| give(output, || capture(options, |how| command.capture(how)));
         to_status(error, || command::run(command, run))
@@ -239,7 +239,7 @@ unsafe extern "C" fn forkless_prepared_capture(
     output: *mut *mut OutputHandle,
     error: *mut Error,
 ) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `prepared` is null or live, `options` null or initialized, `output` and `error` null or writable (forkless.h).
     unsafe {
         let run = |prepared: &Prepared| give(output, || capture(options, |how| prepared.capture(how)));
         to_status(error, || run(shared(prepared)?))
@@ -247,6 +247,6 @@ unsafe extern "C" fn forkless_prepared_capture(
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_output_free(output: *mut OutputHandle) {
-    // SAFETY: the header's contract.
+    // SAFETY: `output` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { handle::free(output) };
 }

@@ -11,10 +11,8 @@ use forkless::{Pipeline, PipelineStatus, Prepared};
 use libc::{c_int, size_t};
 use std::os::unix::process::ExitStatusExt;
 
-/// Used by one thread at a time.
 type PipelineHandle = Handle<PipelinePrograms>;
 
-/// A pipeline and the number of its programs.
 #[derive(Default)]
 pub(crate) struct PipelinePrograms {
     pipeline: Pipeline,
@@ -22,12 +20,12 @@ pub(crate) struct PipelinePrograms {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_new(pipeline: *mut *mut PipelineHandle) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or writable (forkless.h).
     unsafe { to_status(NULL, || give(pipeline, || Ok(out(Handle::new(PipelinePrograms::default()))))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_free(pipeline: *mut PipelineHandle) {
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { free(pipeline) };
 }
 #[unsafe(no_mangle)]
@@ -37,23 +35,23 @@ unsafe extern "C" fn forkless_pipeline_command(
     error: *mut Error,
 ) -> c_int {
     let add = |row: &mut PipelinePrograms| {
-        // SAFETY: the header's contract.
+        // SAFETY: `command` is null or a live handle (forkless.h).
         unsafe { command::run(command, |command| Ok(row.pipeline.command(command).map(drop)?)) }?;
         row.programs += 1;
         Ok(0)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or a live handle; `error` is null or writable (forkless.h).
     unsafe { to_status(error, || handle::with(pipeline, add)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_prepared(pipeline: *mut PipelineHandle, prepared: *const Prepared) -> c_int {
     let add = |row: &mut PipelinePrograms| {
-        // SAFETY: the header's contract.
+        // SAFETY: `prepared` is null or a live handle (forkless.h).
         row.pipeline.prepared(unsafe { shared(prepared) }?);
         row.programs += 1;
         Ok(0)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || handle::with(pipeline, add)) }
 }
 #[unsafe(no_mangle)]
@@ -62,12 +60,12 @@ unsafe extern "C" fn forkless_pipeline_pipefail(pipeline: *mut PipelineHandle, o
         row.pipeline.pipefail(on != 0);
         Ok(0)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || handle::with(pipeline, set)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pipeline_count(pipeline: *mut PipelineHandle) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || handle::with(pipeline, |row| Ok(row.programs as c_int))) }
 }
 #[unsafe(no_mangle)]
@@ -86,12 +84,12 @@ unsafe extern "C" fn forkless_pipeline_spawn(
         }
         let running = row.pipeline.spawn()?;
         for (n, one) in running.children.into_iter().enumerate() {
-            // SAFETY: the header's contract: the array has `count` elements, no fewer than there are programs.
+            // SAFETY: `children` has `count` elements (forkless.h), at least one for each program (checked above).
             unsafe { children.add(n).write(child(Ok(one))?) };
         }
         Ok(row.programs as c_int)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or a live handle; `error` is null or writable (forkless.h).
     unsafe { to_status(error, || handle::with(pipeline, spawn)) }
 }
 
@@ -104,7 +102,7 @@ impl Places {
     }
 
     /// # Safety
-    /// The array has as many elements.
+    /// The array has `self.1` elements.
     unsafe fn fill(&self, found: &PipelineStatus) {
         for (n, status) in found.all().iter().take(self.1).enumerate() {
             // SAFETY: the caller's contract.
@@ -124,11 +122,11 @@ unsafe extern "C" fn forkless_pipeline_status(
     let run = |row: &mut PipelinePrograms| {
         places.check()?;
         let found = row.pipeline.status()?;
-        // SAFETY: the header's contract.
+        // SAFETY: `statuses` has `count` elements (forkless.h).
         unsafe { places.fill(&found) };
         Ok(found.status().into_raw())
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or a live handle; `status` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || handle::with(pipeline, |row| give(status, || run(row)))) }
 }
 #[unsafe(no_mangle)]
@@ -143,7 +141,7 @@ unsafe extern "C" fn forkless_pipeline_capture(
     let places = Places(statuses, count);
     let run = |row: &mut PipelinePrograms| {
         places.check()?;
-        // SAFETY: the header's contract.
+        // SAFETY: `options` is null or initialized; `statuses` has `count` elements (forkless.h).
         unsafe {
             capture(options, |how| {
                 let (captured, found) = row.pipeline.capture(how)?;
@@ -152,6 +150,6 @@ unsafe extern "C" fn forkless_pipeline_capture(
             })
         }
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `pipeline` is null or a live handle; `output` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || handle::with(pipeline, |row| give(output, || run(row)))) }
 }

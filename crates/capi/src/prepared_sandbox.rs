@@ -72,14 +72,14 @@ impl SandboxOptions {
     }
 }
 /// # Safety
-/// The header's contract.
+/// `options` is null or initialized; `sandbox` and `error` are null or writable.
 unsafe fn prepare(
     of: fn() -> Sandbox,
     options: *const SandboxOptions,
     sandbox: *mut *mut PreparedSandbox,
     error: *mut Error,
 ) -> c_int {
-    // SAFETY: the same.
+    // SAFETY: the caller's contract.
     unsafe { to_status(error, || give(sandbox, || Ok(out(shared(options)?.prepare(of())?)))) }
 }
 #[unsafe(no_mangle)]
@@ -88,7 +88,7 @@ unsafe extern "C" fn forkless_sandbox_namespaces(
     sandbox: *mut *mut PreparedSandbox,
     error: *mut Error,
 ) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `options` is null or initialized; `sandbox` and `error` are null or writable (forkless.h).
     unsafe { prepare(Sandbox::new, options, sandbox, error) }
 }
 #[unsafe(no_mangle)]
@@ -97,26 +97,26 @@ unsafe extern "C" fn forkless_sandbox_landlock(
     sandbox: *mut *mut PreparedSandbox,
     error: *mut Error,
 ) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `options` is null or initialized; `sandbox` and `error` are null or writable (forkless.h).
     unsafe { prepare(Sandbox::landlock, options, sandbox, error) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_sandbox_check(sandbox: *const PreparedSandbox, error: *mut Error) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `sandbox` is null or a live handle; `error` is null or writable (forkless.h).
     unsafe { to_status(error, || Ok(shared(sandbox)?.check().map(|()| 0)?)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_sandbox_free(sandbox: *mut PreparedSandbox) {
-    // SAFETY: the header's contract.
+    // SAFETY: `sandbox` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { free(sandbox) };
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_sandbox(command: *mut Settable, sandbox: *const PreparedSandbox) -> c_int {
     let set = |command: &mut Command| {
-        // SAFETY: the header's contract.
+        // SAFETY: `sandbox` is null or a live handle (forkless.h).
         command.sandbox(unsafe { shared(sandbox) }?);
         Ok(0)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `command` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || command::set(command, set)) }
 }

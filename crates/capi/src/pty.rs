@@ -24,16 +24,16 @@ fn in_rust(size: &winsize) -> PtySize {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_open(size: *const winsize, pty: *mut *mut Pty, error: *mut Error) -> c_int {
     let open = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `size` is null or points to a struct winsize (forkless.h).
         let size = unsafe { size.as_ref() }.map(in_rust).unwrap_or_default();
         Ok(out(Pty::open(size)?))
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `pty` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || give(pty, open)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_free(pty: *mut Pty) {
-    // SAFETY: the header's contract.
+    // SAFETY: `pty` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { free(pty) };
 }
 
@@ -48,7 +48,7 @@ macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $kind:ty),*) $pty:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(pty: *const Pty, $($arg: $kind),*) -> c_int {
-            // SAFETY: the header's contract: pointers are null or what it says they are.
+            // SAFETY: `pty` is null or live; other pointers are null or valid, `text` for `size` bytes (forkless.h).
             unsafe {
                 to_status(NULL, || {
                     let $pty = shared(pty)?;
@@ -73,7 +73,7 @@ methods! {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_foreground_group(pty: *const Pty) -> pid_t {
-    // SAFETY: the header's contract.
+    // SAFETY: `pty` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || Ok(shared(pty)?.foreground_group()?.unwrap_or(0) as pid_t)) }
 }
 
@@ -90,12 +90,12 @@ unsafe extern "C" fn forkless_pty_read(pty: *const Pty, buffer: *mut c_void, siz
         if buffer.is_null() && size > 0 {
             return Err(bad("the pointer to the buffer is null"));
         }
-        // SAFETY: the header's contract.
+        // SAFETY: `pty` is null or a live handle (forkless.h).
         let mut pty = unsafe { shared(pty) }?;
         if size == 0 {
             return Ok(0);
         }
-        // SAFETY: the header's contract: a buffer of `size` bytes, which the kernel only writes to.
+        // SAFETY: `buffer` has `size` bytes (forkless.h), which the kernel only writes to.
         let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size.min(isize::MAX as usize)) };
         Ok(pty.read(buffer)?)
     })
@@ -103,7 +103,7 @@ unsafe extern "C" fn forkless_pty_read(pty: *const Pty, buffer: *mut c_void, siz
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pty_write(pty: *const Pty, data: *const c_void, size: size_t) -> ssize_t {
     bytes(|| {
-        // SAFETY: the header's contract.
+        // SAFETY: `pty` is null or a live handle; `data` is null or has `size` bytes (forkless.h).
         let (mut pty, data) = unsafe { (shared(pty)?, handle::slice(data.cast::<u8>(), size)?) };
         Ok(pty.write(data)?)
     })
@@ -118,7 +118,7 @@ unsafe extern "C" fn forkless_pty_read_until_exit(
 ) -> c_int {
     let read = || {
         let mut text = Vec::new();
-        // SAFETY: the header's contract.
+        // SAFETY: `pty` and `child` are null or live handles (forkless.h).
         unsafe {
             let pty = shared(pty)?;
             child::with(child, |child| {
@@ -127,6 +127,6 @@ unsafe extern "C" fn forkless_pty_read_until_exit(
             })
         }
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `output` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || give(output, read)) }
 }

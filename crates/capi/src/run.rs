@@ -19,7 +19,7 @@ macro_rules! runs {
     ($(fn $name:ident($by:ident: $kind:ty) -> $made:ty, $reach:path, $one:ident => $work:expr;)*) => { $(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($by: *mut $kind, result: *mut $made, error: *mut Error) -> c_int {
-            // SAFETY: the header's contract.
+            // SAFETY: the handle is null or live; `result` and `error` are null or writable (forkless.h).
             unsafe { to_status(error, || $reach($by, |$one| give(result, || $work))) }
         }
     )* };
@@ -28,7 +28,7 @@ macro_rules! runs {
 /// As [`handle::with`], for handles that threads share.
 ///
 /// # Safety
-/// As there.
+/// As for [`handle::with`].
 unsafe fn with_shared<T, R>(handle: *const T, work: impl FnOnce(&T) -> Result<R, Failure>) -> Result<R, Failure> {
     // SAFETY: the caller's contract.
     work(unsafe { shared(handle) }?)
@@ -45,7 +45,7 @@ runs! {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_prepared_steps(prepared: *const Prepared, text: *mut c_char, size: size_t) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `prepared` is null or a live handle; `text` is null or has `size` bytes (forkless.h).
     unsafe {
         to_status(NULL, || {
             let steps: String = shared(prepared)?.steps().iter().flat_map(|step| [step, "\n"]).collect();
@@ -55,7 +55,7 @@ unsafe extern "C" fn forkless_prepared_steps(prepared: *const Prepared, text: *m
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_prepared_free(prepared: *mut Prepared) {
-    // SAFETY: the header's contract.
+    // SAFETY: `prepared` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { handle::free(prepared) };
 }
 #[unsafe(no_mangle)]
@@ -69,9 +69,9 @@ unsafe extern "C" fn forkless_launch_all(
         if count > 0 && (children.is_null() || errors.is_null()) {
             return Err(bad("the pointer to the result is null"));
         }
-        // SAFETY: the header's contract.
+        // SAFETY: `prepared` is null or has `count` elements (forkless.h).
         let all = unsafe { handle::slice(prepared, count) }?;
-        // SAFETY: the header's contract.
+        // SAFETY: each element is null or a live handle (forkless.h).
         let all: Result<Vec<_>, _> = all.iter().map(|&one| unsafe { shared(one) }.cloned()).collect();
         let mut launched: c_int = 0;
         for (n, made) in forkless::launch_all(&all?).into_iter().enumerate() {
@@ -80,7 +80,7 @@ unsafe extern "C" fn forkless_launch_all(
                 Err(failure) => (std::ptr::null_mut(), -failure.errno()),
             };
             launched = launched.saturating_add((errno == 0) as c_int);
-            // SAFETY: the header's contract: both arrays have `count` elements.
+            // SAFETY: both arrays have `count` elements (forkless.h), and are not null (checked above).
             unsafe { (children.add(n).write(handle), errors.add(n).write(errno)) };
         }
         Ok(launched)

@@ -6,7 +6,7 @@ use crate::handle::{self, NULL, copy, number, signal, text};
 use forkless::CapabilitySet;
 use libc::{c_char, c_int, mode_t};
 
-/// What a kind of value is in C.
+/// The C type of a kind of value.
 macro_rules! kind {
     (u64) => { u64 };
     (u32) => { u32 };
@@ -19,7 +19,7 @@ macro_rules! kind {
     ($int:ident) => { c_int };
 }
 
-/// What the builder takes.
+/// Converts the C value to what the builder takes.
 macro_rules! value {
     (flag $given:ident) => {
         $given != 0
@@ -71,7 +71,7 @@ macro_rules! setters {
 
             #[unsafe(export_name = concat!("forkless_command_", stringify!($name)))]
             unsafe extern "C" fn set(command: *mut Settable, given: kind!($kind)) -> c_int {
-                // SAFETY: the header's contract: pointers are null or what it says they are.
+                // SAFETY: `command` is null or a live handle; `given` is a number, or null or a string (forkless.h).
                 unsafe {
                     to_status(NULL, || {
                         command::set(command, |command| {

@@ -25,7 +25,7 @@ pub(crate) struct CArg {
 
 impl CArg {
     /// # Safety
-    /// `bytes` matches the kind.
+    /// With kind 1, `bytes` is null or has `number` bytes.
     unsafe fn read(&self) -> Result<CallArg, Failure> {
         match self.kind {
             0 => Ok(CallArg::Number(self.number)),
@@ -37,7 +37,7 @@ impl CArg {
     }
 }
 
-/// By their numbers in the header. The other launchers cannot be selected for a command.
+/// The launchers that can be selected for a command, by their numbers in forkless.h.
 const LAUNCHERS: [Launcher; 3] = [Launcher::Clone, Launcher::Fork, Launcher::PosixSpawn];
 
 /// `forkless_function`.
@@ -49,15 +49,14 @@ struct PreExec {
     value: *mut c_void,
 }
 
-// SAFETY: the header says that it is called in children of any thread that launches, possibly by several at the same
-// time.
+// SAFETY: only forked children use the pair, each in its own copy of the memory.
 unsafe impl Send for PreExec {}
 // SAFETY: as above.
 unsafe impl Sync for PreExec {}
 
 impl PreExec {
     fn call(&self) -> io::Result<()> {
-        // SAFETY: the header's contract.
+        // SAFETY: the function may run in a forked child, right before exec (forkless.h).
         match unsafe { (self.function)(self.value) } {
             0 => Ok(()),
             errno => Err(io::Error::from_raw_os_error(errno.saturating_abs())),

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 /// The name of a step.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_step_words(step: c_int, text: *mut c_char, size: size_t) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `text` is null or has `size` bytes (forkless.h).
     unsafe {
         to_status(NULL, || {
             let step = u32::try_from(step).ok().and_then(Step::of_code);
@@ -39,7 +39,7 @@ unsafe extern "C" fn forkless_spawn(
     envp: *const *const c_char,
 ) -> pid_t {
     let run = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `path` is null or a string (forkless.h).
         let path = unsafe { text(path) }?;
         if path.is_empty() {
             return Err(Failure::Refused(libc::ENOENT, "the program's name is empty"));
@@ -48,7 +48,7 @@ unsafe extern "C" fn forkless_spawn(
         let is_path = path.as_bytes().contains(&b'/');
         let mut program = OsString::from(if is_path { "" } else { "./" });
         program.push(path);
-        // SAFETY: the header's contract.
+        // SAFETY: `argv` and `envp` are null or lists that end in a null pointer (forkless.h).
         unsafe { spawn(&program, argv, envp) }
     };
     // SAFETY: no error to write to.
@@ -60,14 +60,14 @@ unsafe extern "C" fn forkless_spawnp(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> pid_t {
-    // SAFETY: the header's contract.
+    // SAFETY: `file` is null or a string; `argv` and `envp` are null or lists that end in a null pointer (forkless.h).
     unsafe { to_status(NULL, || spawn(text(file)?, argv, envp)) }
 }
 
 /// # Safety
-/// As the header says.
+/// `argv` and `envp` are null or lists of strings that end in a null pointer.
 unsafe fn spawn(program: &OsStr, argv: *const *const c_char, envp: *const *const c_char) -> Result<pid_t, Failure> {
-    // SAFETY: the header's contract.
+    // SAFETY: the caller's contract.
     let argv = unsafe { list(argv) }?;
     let (name, args) = argv.split_first().ok_or(bad("the list of arguments is empty"))?;
     let mut command = Command::new(program);
@@ -76,7 +76,7 @@ unsafe fn spawn(program: &OsStr, argv: *const *const c_char, envp: *const *const
         command.arg0(name).args(args);
     } else {
         let entries = (0..).map_while(|n| {
-            // SAFETY: the header's contract: all entries before the null pointer are strings.
+            // SAFETY: the caller's contract: all entries before the null pointer are strings.
             let text = unsafe { *envp.add(n) };
             // SAFETY: as above.
             (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
@@ -122,15 +122,13 @@ pub fn places_in(path: &[u8], file: &OsStr) -> Vec<OsString> {
     path.split(|&byte| byte == b':').filter(|directory| directory.len() < PATH_MAX).map(place).collect()
 }
 
-/// # Safety
-/// None: the argument is a number.
 #[unsafe(no_mangle)]
 extern "C" fn forkless_fd_inherit(fd: c_int, on: c_int) -> c_int {
     let set = || {
         let failed = |errno| Failure::Io(std::io::Error::from_raw_os_error(errno));
         let flags = sys::descriptor_flags(fd).map_err(failed)?;
         let flags = if on != 0 { flags & !libc::FD_CLOEXEC } else { flags | libc::FD_CLOEXEC };
-        // SAFETY: flags of a descriptor that the caller names.
+        // SAFETY: F_SETFD takes a number, and changes only the flags of the descriptor.
         unsafe { sys::fcntl(fd, uapi::F_SETFD, flags as usize) }.map(|_| 0).map_err(failed)
     };
     // SAFETY: no error to write to.

@@ -174,7 +174,7 @@ pub(crate) fn open(mut running: Running, end: End) -> Result<*mut FILE, Failure>
 /// A command from a list of arguments.
 ///
 /// # Safety
-/// `argv` is null or such a list.
+/// `argv` is null or a list of strings that ends in a null pointer.
 unsafe fn of_argv(argv: *const *const c_char) -> Result<Command, Failure> {
     // SAFETY: the caller's contract.
     let argv = unsafe { list(argv) }?;
@@ -186,7 +186,7 @@ unsafe fn of_argv(argv: *const *const c_char) -> Result<Command, Failure> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
     as_libc(null_mut(), || {
-        // SAFETY: the header's contract.
+        // SAFETY: `command` and `mode` are null or strings (forkless.h).
         let (mut line, end) = unsafe { (shell(text(command)?), End::of(mode)?) };
         plug(line.settings(), end);
         open(Running::Line(line.spawn()?), end)
@@ -195,7 +195,7 @@ unsafe extern "C" fn forkless_popen(command: *const c_char, mode: *const c_char)
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_popenv(argv: *const *const c_char, mode: *const c_char, flags: c_int) -> *mut FILE {
     as_libc(null_mut(), || {
-        // SAFETY: the header's contract.
+        // SAFETY: `argv` is null or a list that ends in a null pointer; `mode` is null or a string (forkless.h).
         let (mut command, end) = unsafe { (of_argv(argv)?, End::of(mode)?) };
         set_stderr(&mut command, flags)?;
         plug(&mut command, end);
@@ -213,7 +213,7 @@ unsafe extern "C" fn forkless_popen2(
         if to_child.is_null() || from_child.is_null() {
             return Err(bad("the pointer to the result is null"));
         }
-        // SAFETY: the header's contract.
+        // SAFETY: `argv` is null or a list that ends in a null pointer (forkless.h).
         let mut command = unsafe { of_argv(argv) }?;
         set_stderr(&mut command, flags)?;
         plug(&mut command, End::Reads);
@@ -222,7 +222,7 @@ unsafe extern "C" fn forkless_popen2(
         let writes = Stream::open(child.stdin.take().map(OwnedFd::from), End::Writes)?;
         let reads = Stream::open(child.stdout.take().map(OwnedFd::from), End::Reads)?;
         table::insert(Entry { stream: reads.0, running: Running::Program(child) })?;
-        // SAFETY: the header's contract.
+        // SAFETY: neither is null (checked above), so both are writable (forkless.h).
         unsafe { (to_child.write(writes.release()), from_child.write(reads.release())) };
         Ok(0)
     };
@@ -232,7 +232,7 @@ unsafe extern "C" fn forkless_popen2(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_pclose(stream: *mut FILE) -> c_int {
     as_libc(-1, || {
-        // SAFETY: the header's contract.
+        // SAFETY: `stream` is null or open, and is not used after it was closed, as for pclose(3) (forkless.h).
         let (_, status) = unsafe { close(stream) }.ok_or(NOT_OURS)?;
         // An error of fclose(3) is ignored here: as with pclose(3) the result is the program's status.
         Ok(status?)
@@ -245,7 +245,7 @@ pub(crate) const NOT_OURS: Failure = Failure::Refused(libc::EINVAL, "not a strea
 /// this library has not opened, which stays open.
 ///
 /// # Safety
-/// The stream is null or open, and is not used afterwards.
+/// The stream is null or open, and is not used after it was closed.
 pub(crate) unsafe fn close(stream: *mut FILE) -> Option<(io::Result<()>, io::Result<c_int>)> {
     if stream.is_null() {
         return None;

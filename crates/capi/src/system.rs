@@ -16,7 +16,7 @@ use std::ptr::null_mut;
 const IGNORED: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_system(command: *const c_char) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `command` is null or a string (forkless.h).
     match unsafe { optional(command) } {
         Some(line) => as_libc(-1, || run(line)),
         None => as_libc(0, || Ok(has_shell() as c_int)),
@@ -25,7 +25,7 @@ unsafe extern "C" fn forkless_system(command: *const c_char) -> c_int {
 
 /// Whether `/bin/sh` can be executed: the result of `system(NULL)`.
 pub fn has_shell() -> bool {
-    // SAFETY: a path.
+    // SAFETY: the path ends in NUL.
     unsafe { libc::access(c"/bin/sh".as_ptr(), libc::X_OK) == 0 }
 }
 
@@ -45,7 +45,7 @@ fn run(line: &OsStr) -> Result<c_int, Failure> {
 /// them.
 pub struct Waiting {
     actions: [sigaction; 2],
-    /// The mask that this thread had; none if the caller takes care of it.
+    /// The mask that this thread had; `None` if the caller sets the mask ([`Waiting::begin_blocked`]).
     mask: Option<libc::sigset_t>,
 }
 
@@ -118,11 +118,11 @@ impl Ignoring {
                 // SAFETY: all zeroes is a valid action, with an empty mask and no flags.
                 let (mut ignore, mut found): (sigaction, sigaction) = unsafe { (zeroed(), zeroed()) };
                 ignore.sa_sigaction = libc::SIG_IGN;
-                // Not by way of a local variable: ThreadSanitizer sees a copy of that, but not the lock.
+                // Not by way of a local variable: ThreadSanitizer would see that copy, but does not see the lock.
                 let before = if is_copy { &mut found } else { &mut *old };
                 // SAFETY: variables of this function and its caller.
                 unsafe { libc::sigaction(signal, &ignore, before) };
-                // The copy may have set its own since the fork.
+                // The copy may have set dispositions of its own since the fork.
                 let is_inherited = found.sa_sigaction == libc::SIG_IGN;
                 if is_copy && !is_inherited {
                     *old = found;

@@ -8,13 +8,12 @@ use forkless::{Ended, Key, WaitSet};
 use libc::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// With pointers of the caller, which are never dereferenced.
 type SetHandle = Handle<WaitSet<Value>>;
 
-/// A pointer of the caller.
+/// A pointer of the caller, which is never dereferenced.
 struct Value(*mut c_void);
 
-// SAFETY: it is only returned to the caller.
+// SAFETY: the pointer is only returned to the caller.
 unsafe impl Send for Value {}
 
 /// `forkless_ended`.
@@ -37,12 +36,12 @@ impl CEnded {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_new(set: *mut *mut SetHandle) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `set` is null or writable (forkless.h).
     unsafe { to_status(NULL, || give(set, || Ok(out(Handle::new(WaitSet::new()?))))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_free(set: *mut SetHandle) {
-    // SAFETY: the header's contract.
+    // SAFETY: `set` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { free(set) };
 }
 #[unsafe(no_mangle)]
@@ -54,7 +53,7 @@ unsafe extern "C" fn forkless_waitset_insert(
     error: *mut Error,
 ) -> c_int {
     let insert = |set: &mut WaitSet<Value>| {
-        // SAFETY: the header's contract.
+        // SAFETY: `child` is null or a live handle (forkless.h).
         let inserted = unsafe {
             handle::with(child, |place| {
                 let taken = place.take().ok_or(bad("the child is in a wait set"))?;
@@ -65,15 +64,15 @@ unsafe extern "C" fn forkless_waitset_insert(
                 })
             })
         }?;
-        // SAFETY: the header's contract: the set owns it now.
+        // SAFETY: `child` is a live handle, now empty, that the caller does not use any more (forkless.h).
         unsafe { free(child) };
         if !key.is_null() {
-            // SAFETY: the header's contract.
+            // SAFETY: not null, so writable (forkless.h).
             unsafe { key.write(inserted.to_bits()) };
         }
         Ok(0)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `set` is null or a live handle; `error` is null or writable (forkless.h).
     unsafe { to_status(error, || handle::with(set, insert)) }
 }
 #[unsafe(no_mangle)]
@@ -82,7 +81,7 @@ unsafe extern "C" fn forkless_waitset_remove(set: *mut SetHandle, key: u64, chil
         let taken = set.remove(Key::from_bits(key)).ok_or(NOT_THERE)?;
         Ok(out(Handle::new(Some(taken.0))))
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `set` is null or a live handle; `child` is null or writable (forkless.h).
     unsafe { to_status(NULL, || handle::with(set, |set| give(child, || remove(set)))) }
 }
 #[unsafe(no_mangle)]
@@ -91,7 +90,7 @@ unsafe extern "C" fn forkless_waitset_signal(set: *mut SetHandle, key: u64, numb
         let (child, _) = set.get(Key::from_bits(key)).ok_or(NOT_THERE)?;
         Ok(child.signal(number).map(|()| 0)?)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `set` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || handle::with(set, signal)) }
 }
 #[unsafe(no_mangle)]
@@ -110,21 +109,21 @@ unsafe extern "C" fn forkless_waitset_wait(
             None => set.wait()?,
         };
         let Some(found) = found else { return Ok(0) };
-        // SAFETY: the header's contract.
+        // SAFETY: not null, so writable (forkless.h).
         unsafe { ended.write(CEnded::of(found)) };
         Ok(1)
     };
-    // SAFETY: the header's contract.
+    // SAFETY: `set` is null or a live handle; `error` is null or writable (forkless.h).
     unsafe { to_status(error, || handle::with(set, wait)) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_count(set: *mut SetHandle) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `set` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || handle::with(set, |set| Ok(set.len() as c_int))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_waitset_fd(set: *mut SetHandle) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `set` is null or a live handle (forkless.h).
     unsafe { to_status(NULL, || handle::with(set, |set| Ok(set.as_fd().as_raw_fd()))) }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct WStats {
 }
 
 /// # Safety
-/// As the header says.
+/// `given` is null or points to options, whose `library` is null or a string.
 unsafe fn open(given: *const WOptions) -> Result<Warm, Failure> {
     // SAFETY: the caller's contract.
     let Some(given) = (unsafe { given.as_ref() }) else { return Ok(Warm::of_process()?) };
@@ -48,25 +48,25 @@ unsafe fn open(given: *const WOptions) -> Result<Warm, Failure> {
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_open(options: *const WOptions, warm: *mut *mut Warm, error: *mut Error) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `options` is null or initialized; `warm` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || give(warm, || Ok(out(open(options)?)))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_free(warm: *mut Warm) {
-    // SAFETY: the header's contract.
+    // SAFETY: `warm` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { free(warm) };
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_command_warm(command: *mut Settable, warm: *const Warm) -> c_int {
     let set = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `warm` is null or a live handle (forkless.h).
         let warm = unsafe { shared(warm) }?;
         let set = |command: &mut Command| {
             // The command becomes an owner of the set: the caller may free the handle at any time.
             command.warm(warm);
             Ok(0)
         };
-        // SAFETY: as above.
+        // SAFETY: `command` is null or a live handle (forkless.h).
         unsafe { command::set(command, set) }
     };
     // SAFETY: no error to write to.
@@ -74,21 +74,21 @@ unsafe extern "C" fn forkless_command_warm(command: *mut Settable, warm: *const 
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_start(warm: *const Warm, prepared: *const Prepared, error: *mut Error) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `warm` and `prepared` are null or live handles (forkless.h).
     let start = || unsafe { Ok(shared(warm)?.start(shared(prepared)?).map(|()| 0)?) };
-    // SAFETY: the header's contract.
+    // SAFETY: `error` is null or writable (forkless.h).
     unsafe { to_status(error, start) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_warm_templates(warm: *const Warm, pids: *mut pid_t, count: size_t) -> c_int {
     let list = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `warm` is null or a live handle (forkless.h).
         let found = unsafe { shared(warm) }?.templates();
         if pids.is_null() && count > 0 {
             return Err(bad("the array is a null pointer"));
         }
         for (n, pid) in found.iter().take(count).enumerate() {
-            // SAFETY: the header's contract: `count` numbers may be written.
+            // SAFETY: `pids` is not null, and has `count` elements (forkless.h).
             unsafe { pids.add(n).write(*pid as pid_t) };
         }
         Ok(found.len() as c_int)
@@ -102,10 +102,10 @@ unsafe extern "C" fn forkless_warm_get_stats(warm: *const Warm, stats: *mut WSta
         if stats.is_null() {
             return Err(bad("the pointer to the result is null"));
         }
-        // SAFETY: the header's contract.
+        // SAFETY: `warm` is null or a live handle (forkless.h).
         let WarmStats { warm, cold, starts, refusals, idle, crashes, .. } = unsafe { shared(warm) }?.stats();
         let found = WStats { warm, cold, starts, refusals, idle, crashes };
-        // SAFETY: the header's contract: `size` bytes may be written.
+        // SAFETY: `stats` has `size` bytes (forkless.h).
         unsafe {
             std::ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), stats.cast(), size.min(size_of::<WStats>()))
         };

@@ -47,7 +47,7 @@ pub(crate) struct CCall {
 }
 
 /// # Safety
-/// The header's contract.
+/// `entries` is null or has `count` elements, whose names are null or strings and whose functions may run in a child.
 unsafe fn registry(entries: *const CEntry, count: size_t) -> Result<Registry, Failure> {
     let mut functions = Registry::new();
     // SAFETY: the caller's contract.
@@ -56,7 +56,7 @@ unsafe fn registry(entries: *const CEntry, count: size_t) -> Result<Registry, Fa
         // SAFETY: the caller's contract.
         let name = unsafe { utf8(entry.name) }?;
         functions.add(name, move |bytes| {
-            // SAFETY: the header's contract; the bytes exist until it returns.
+            // SAFETY: the caller's contract; the bytes exist until the function returns.
             match unsafe { function(bytes.as_ptr().cast(), bytes.len()) } {
                 0 => Ok(()),
                 errno => Err(io::Error::from_raw_os_error(errno.saturating_abs())),
@@ -68,7 +68,7 @@ unsafe fn registry(entries: *const CEntry, count: size_t) -> Result<Registry, Fa
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_serve_if_asked(entries: *const CEntry, count: size_t) -> c_int {
     let serve = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `entries` is null or has `count` elements, each with a name and a function (forkless.h).
         serve_if_asked(&unsafe { registry(entries, count) }?);
         Ok(0)
     };
@@ -77,7 +77,7 @@ unsafe extern "C" fn forkless_zygote_serve_if_asked(entries: *const CEntry, coun
 }
 
 /// # Safety
-/// As the header says.
+/// `given` is null or points to options, whose `program` is null or a string, and `args` null or a list.
 unsafe fn options(given: *const ZOptions) -> Result<ZygoteOptions, Failure> {
     let mut how = ZygoteOptions::new();
     // SAFETY: the caller's contract.
@@ -108,19 +108,19 @@ unsafe extern "C" fn forkless_zygote_start(
     zygote: *mut *mut Zygote,
     error: *mut Error,
 ) -> c_int {
-    // SAFETY: the header's contract.
+    // SAFETY: `options` is null or initialized; `zygote` and `error` are null or writable (forkless.h).
     unsafe { to_status(error, || give(zygote, || Ok(out(Zygote::start(&self::options(options)?)?)))) }
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_free(zygote: *mut Zygote) {
-    // SAFETY: the header's contract.
+    // SAFETY: `zygote` is null or a live handle, and is not used afterwards (forkless.h).
     unsafe { free(zygote) };
 }
 
 /// The calls that the child makes, in this order.
 ///
 /// # Safety
-/// As the header says, for as long as it is used.
+/// For `'a`, `calls` is null or has `count` elements, with `name` null or a string and `bytes` null or of `size` bytes.
 unsafe fn calls<'a>(calls: *const CCall, count: size_t) -> Result<Vec<(&'a str, &'a [u8])>, Failure> {
     // SAFETY: the caller's contract.
     let all = unsafe { slice(calls, count) }?.iter();
@@ -140,7 +140,7 @@ macro_rules! runs {
             result: *mut $made,
             error: *mut Error
         ) -> c_int {
-            // SAFETY: the header's contract.
+            // SAFETY: handles are null or live, `list` null or of `count` calls, the rest null or writable (forkless.h).
             unsafe {
                 to_status(error, || {
                     let ($zygote, $prepared) = (shared(zygote)?, shared(prepared)?);
@@ -169,7 +169,7 @@ runs! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn forkless_zygote_pid(zygote: *const Zygote) -> pid_t {
     let pid = || {
-        // SAFETY: the header's contract.
+        // SAFETY: `zygote` is null or a live handle (forkless.h).
         let pid = unsafe { shared(zygote) }?.pid();
         pid.map(|pid| pid as c_int).ok_or(Failure::Refused(libc::ENOENT, "there is no helper at the moment"))
     };
@@ -182,10 +182,10 @@ unsafe extern "C" fn forkless_zygote_get_stats(zygote: *const Zygote, stats: *mu
         if stats.is_null() {
             return Err(bad("the pointer to the result is null"));
         }
-        // SAFETY: the header's contract.
+        // SAFETY: `zygote` is null or a live handle (forkless.h).
         let ZygoteStats { launches, starts, deaths, .. } = unsafe { shared(zygote) }?.stats();
         let found = ZStats { launches, starts, deaths };
-        // SAFETY: the header's contract: `size` bytes may be written.
+        // SAFETY: `stats` has `size` bytes (forkless.h).
         unsafe {
             std::ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), stats.cast(), size.min(size_of::<ZStats>()))
         };

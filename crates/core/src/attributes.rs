@@ -1,4 +1,4 @@
-//! The attributes that a child takes on from its caller, as the process reads and compares them that clones it.
+//! The attributes that a child takes on from its caller: how the process that clones it reads and compares them.
 //!
 //! A zygote's helper and the template of a warm program use this; the child's part is in
 //! [`zygote_child`](crate::zygote_child).
@@ -6,9 +6,8 @@
 use crate::sys::{self, Result, prctl, uapi};
 use crate::zygote_child::{Adopt, CPU_WORDS, LIMITS, NO_ATTRIBUTES, SchedulerAttributes, what};
 
-/// Reads the attributes that a child which the calling thread clones would have, as far as a child can take them on, except
-/// the working directory, umask and ignored signals. `differs` gets a bit for each attribute that cannot be read: a filter
-/// refuses the call.
+/// Reads the attributes that a child would inherit from the calling thread and that a child can take on, except the working
+/// directory, umask and ignored signals. `differs` gets a bit for each attribute that a filter forbids to read.
 pub fn observe(adopt: &mut Adopt) {
     let mut unread = 0;
     let mut ask = |what: i32, number: u32, args: [usize; 6]| {
@@ -50,7 +49,7 @@ fn slice() -> u64 {
     unsafe { sys::syscall(uapi::__NR_sched_getattr, args) }.map_or(0, |_| found.runtime)
 }
 
-/// Scheduler and nice value of a child whose parent has this policy, if that says that children do not inherit all of it
+/// Scheduler and nice value of a child whose parent has this policy, if children do not inherit all of the policy
 /// (SCHED_RESET_ON_FORK): sched_fork() in kernel/sched/core.c.
 fn after_reset(policy: i32, nice: i32) -> Option<([i32; 2], i32)> {
     const RESET_ON_FORK: i32 = uapi::SCHED_RESET_ON_FORK as i32;
@@ -82,8 +81,8 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
     if differs && set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
         own.values[nproc] = asked.values[nproc];
     }
-    // A child's default slack, which PR_SET_TIMERSLACK of 0 restores, is that which the process had that cloned it. 0 is the slack of
-    // a real-time policy, which the child takes on.
+    // A child's default slack, which PR_SET_TIMERSLACK of 0 restores, is the slack of the process that cloned it. 0 is the
+    // slack of a real-time policy, which the child takes on.
     if is_read(what::TIMER_SLACK) && asked.timer_slack != own.timer_slack && asked.timer_slack != 0 {
         if set_timer_slack(asked.timer_slack).is_ok() {
             own.timer_slack = asked.timer_slack;

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! As for [`child`](crate::child). The plan's compiler is responsible for what a call does. Above all it must not
-//! change what parent and child share (per-mm prctls, `oom_score_adj`).
+//! change what caller and child share (per-mm prctls, `oom_score_adj`).
 
 use crate::frame::Frame;
 use crate::plan::{

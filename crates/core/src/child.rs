@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Plays the frame's plan and executes the program; on failure exits, with the reason in the frame.
 pub unsafe extern "C-unwind" fn play(frame: *mut Frame) -> ! {
-    // SAFETY: the frame outlives the child's use of it, and its other fields are not written by the parent meanwhile.
+    // SAFETY: the frame outlives the child's use of it, and its other fields are not written by the caller meanwhile.
     unsafe { play_with(&*frame, || Ok(())) }
 }
 
@@ -34,14 +34,14 @@ pub unsafe fn play_here(frame: &Frame) {
 pub unsafe fn play_with(frame: &Frame, before: impl FnOnce() -> Result<()>) -> ! {
     // SAFETY: the caller's contract.
     unsafe { run(frame, before) };
-    // Release fence: a parent that sees the futex word cleared must see these stores. The kernel clears it with a plain
+    // Release fence: a caller that sees the futex word cleared must see these stores. The kernel clears it with a plain
     // store.
     fence(Release);
     sys::exit(127)
 }
 
 /// Plays all ops of the frame's plan but the last, which executes the program. False if one failed: the reason is in the
-/// frame. For a child that becomes the program in another way.
+/// frame. For a warm launch, whose child becomes the program without an exec.
 ///
 /// # Safety
 /// As for [`play`].
@@ -145,7 +145,7 @@ unsafe fn step(frame: &Frame, plan: *const Header, op: &Op) -> Result<()> {
 /// The first step of every child that does not inherit all descriptors: unshare the file-descriptor table.
 ///
 /// One system call creates the table, copies only the descriptors below `keep_below` into it and leaves the others in
-/// the parent's: the table is neither copied nor walked to close descriptors. The kernel copies in words of 64
+/// the caller's: the table is neither copied nor walked to close descriptors. The kernel copies in words of 64
 /// descriptors, so descriptors below 64 have an additional reference until the call returns. If another thread's exec
 /// meets one of them open for writing (ETXTBSY), it is retried.
 ///
@@ -168,7 +168,7 @@ unsafe fn run_hook(frame: &Frame) -> Result<()> {
     }
 }
 
-/// Waits until the parent has done its part.
+/// Waits until the caller has done its part.
 fn await_go(frame: &Frame) -> Result<()> {
     if frame.asked.load(Relaxed) == ASK_WANTED {
         frame.asked.store(ASKED, Release);
@@ -177,10 +177,10 @@ fn await_go(frame: &Frame) -> Result<()> {
     await_word(&frame.go, frame)
 }
 
-/// Waits until a word changes from [`GO_WAIT`] to [`GO`], for as long as the parent lives. The parent may be stopped,
+/// Waits until a word changes from [`GO_WAIT`] to [`GO`], for as long as the caller lives. The caller may be stopped,
 /// so there is no timeout.
 pub(crate) fn await_word(go: &AtomicU32, frame: &Frame) -> Result<()> {
-    /// How often to check that the parent is alive: a dead parent never changes the word.
+    /// How often to check that the caller is alive: a dead caller never changes the word.
     const POLL_INTERVAL: sys::uapi::__kernel_timespec = sys::uapi::__kernel_timespec { tv_sec: 1, tv_nsec: 0 };
     loop {
         match go.load(Acquire) {
@@ -201,7 +201,7 @@ pub mod probed {
     pub const SHARED: i32 = 1;
     /// `close_range` with UNSHARE works.
     pub const CLOSE_RANGE: i32 = 2;
-    /// `pidfd_open` and `pidfd_getfd` on the parent work.
+    /// `pidfd_open` and `pidfd_getfd` on the caller work.
     pub const GETFD: i32 = 4;
     /// `pidfd_open` of a thread works.
     pub const THREAD_FD: i32 = 8;

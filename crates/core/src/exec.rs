@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 /// its candidate is in the frame's `detail`.
 pub unsafe fn exec(frame: &Frame, plan: *const Header, op: &Op) -> i32 {
     let (mut answer, mut is_remembered) = (errno::ENOENT, false);
-    // Release fence: a parent that sees the futex word cleared must see the step. The kernel clears it with a plain
+    // Release fence: a caller that sees the futex word cleared must see the step. The kernel clears it with a plain
     // store.
     fence(Release);
     for n in 0..op.b {
@@ -77,7 +77,7 @@ unsafe fn is_binary(path: *const u8) -> bool {
         let _ = sys::close(file);
         length.unwrap_or(0)
     };
-    // Byte by byte: the functions of slices call code that is not a part of the child's.
+    // Byte by byte: functions of slices would call code outside of this crate.
     let mut is_elf = length >= ELF.len();
     for (n, &byte) in start.iter().enumerate().take(length) {
         is_elf = is_elf && (n >= ELF.len() || byte == ELF[n]);

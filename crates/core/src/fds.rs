@@ -1,7 +1,7 @@
 //! Moves descriptors to their numbers in the program.
 //!
-//! When this runs, the child's table holds the parent's lowest descriptors (`keep_below`, normally 0 to 2) and nothing
-//! else. A source below that limit is moved; a higher one is *fetched* from the parent. The moves may form any
+//! When this runs, the child's table holds the caller's lowest descriptors (`keep_below`, normally 0 to 2) and nothing
+//! else. A source below that limit is moved; a higher one is *fetched* from the caller. The moves may form any
 //! permutation, including cycles. So a source that some target would overwrite is first duplicated to a number above
 //! all targets. These duplicates are close-on-exec, and exec closes them.
 //!
@@ -73,12 +73,12 @@ pub unsafe fn place_descriptors(frame: &Frame, plan: *const Header) -> Result<()
 /// A pipe of this library, to be opened again.
 #[derive(Clone, Copy)]
 struct Pipe {
-    /// Of the child's end.
+    /// The access mode of the child's end.
     mode: u32,
     identity: [u64; 2],
 }
 
-/// The pipe that a pair's source is, if it is one of this library's.
+/// The pipe of this library that is a pair's source; `None` if the source is another file.
 #[inline(always)]
 fn own_pipe(frame: &Frame, pair: &Pair) -> Option<Pipe> {
     let Origin::Slot(slot) = pair.origin() else { return None };
@@ -146,8 +146,8 @@ unsafe fn settle(fd: i32, target: i32) -> Result<()> {
 /// `dup3(2)` without close-on-exec.
 ///
 /// A table that is shared with other threads, as that of `Command::exec`, has numbers that are neither free nor open:
-/// those of an `open(2)` that has not returned yet. They are EBUSY. Retries each millisecond, at most
-/// [`BUSY_NUMBER_MS`] times, because such a call can last for ever (a FIFO without a writer).
+/// those of an `open(2)` that has not returned yet. For these, dup3 fails with EBUSY. Retries each millisecond, at most
+/// [`BUSY_NUMBER_MS`] times, because such an open can last for ever (a FIFO without a writer).
 ///
 /// Source: `dup(2)`, `do_dup2()` in fs/file.c.
 unsafe fn duplicate(fd: i32, target: i32) -> Result<()> {
@@ -164,11 +164,11 @@ unsafe fn duplicate(fd: i32, target: i32) -> Result<()> {
     }
 }
 
-/// The parent, from which descriptors are fetched.
+/// The caller, from which descriptors are fetched.
 struct Parent {
     /// Its pid at the time of the clone.
     pid: i32,
-    /// The thread that cloned this child, whose file-descriptor table is meant.
+    /// The thread that cloned this child, whose file-descriptor table is used.
     thread: i32,
     /// That thread's pidfd, opened when first needed.
     pidfd: i32,
@@ -177,11 +177,11 @@ struct Parent {
 }
 
 impl Parent {
-    /// Fetches the parent's descriptor `fd`; the duplicate is close-on-exec.
+    /// Fetches the caller's descriptor `fd`; the duplicate is close-on-exec.
     ///
-    /// `pidfd_getfd(2)` needs permission to trace the parent, which Yama and container filters withhold. If that is refused,
-    /// the launcher tries again: with a copied table, or by opening the pipe again through `/proc`, which only needs permission to
-    /// inspect a process of the same user.
+    /// `pidfd_getfd(2)` needs permission to trace the caller, which Yama and container filters withhold. If that is refused,
+    /// the launcher tries again: with a copied table, or by opening the pipe again through `/proc`, which only needs
+    /// permission to inspect a process of the same user.
     fn fetch(&mut self, fd: i32, pairs: &[Pair], pipe: Option<Pipe>) -> Result<i32> {
         match pipe {
             Some(pipe) if self.opens_pipes => self.open_again(fd, pipe),
@@ -202,8 +202,8 @@ impl Parent {
         }
     }
 
-    /// Whether the pid still refers to the parent, in this namespace. A dead parent's pid may have been reused, and in
-    /// a PID namespace that the parent has created for its children it may be any process.
+    /// Checks that the pid still refers to the caller, in this namespace. A dead caller's pid may have been reused, and in
+    /// a PID namespace that the caller has created for its children it may be any process.
     fn check_is_ours(&self) -> Result<()> {
         if sys::getppid() == self.pid { Ok(()) } else { Err(errno::EPERM) }
     }

@@ -1,14 +1,9 @@
-//! Entry of a child that was created by fork, and how its parent learns that it has left.
+//! Entry of a child that was created by fork, and how its caller learns that it has left.
 //!
-//! Such a child has a copy of its parent's memory. When it calls exec or exits, the kernel does not clear a futex
-//! word: it clears the word of CLONE_CHILD_CLEARTID only if another process uses the same address space. But for
-//! every process the kernel releases the robust futexes that it holds: it marks each as left by its owner, and wakes
-//! a waiter. So the frame lies in a mapping that both processes share, next to a futex word that is in the child's
-//! [`robust`] list until it leaves. This needs no descriptor, which would have to be kept out of other children and of
-//! the program, and which a hook might close.
-//!
-//! Source: set_robust_list(2); exit_robust_list() and handle_futex_death() in kernel/futex/core.c, exec_mm_release() in
-//! kernel/fork.c.
+//! Such a child has a copy of its caller's memory, so the kernel clears no futex word when it calls exec or exits. But the
+//! kernel releases [`robust`] futexes. So the frame lies in a mapping that both processes share, next to a futex word that
+//! is in the child's robust list until it leaves. This needs no descriptor, which would have to be kept out of other
+//! children and of the program, and which a hook might close.
 //!
 //! # Safety
 //! As for [`child`], except that the child may do anything to its own memory.
@@ -30,7 +25,7 @@ pub const UNWATCHED: u32 = uapi::FUTEX_TID_MASK;
 /// [`ForkFrame::owner`], a bit: the child has left, by exec or exit. The kernel sets it.
 pub const OWNER_LEFT: u32 = uapi::FUTEX_OWNER_DIED;
 
-/// The mapping that parent and child share.
+/// The mapping that caller and child share.
 #[repr(C)]
 pub struct ForkFrame {
     /// The run.
@@ -38,7 +33,7 @@ pub struct ForkFrame {
     /// The futex word that the child holds: [`NO_OWNER`], then the child's thread ID with FUTEX_WAITERS, then
     /// [`OWNER_LEFT`]; or [`UNWATCHED`].
     pub owner: AtomicU32,
-    /// Set by the parent when the child may begin, as [`Frame::go`].
+    /// Set by the caller when the child may begin, as [`Frame::go`].
     pub gate: AtomicU32,
     list: UnsafeCell<Robust>,
 }
@@ -64,7 +59,7 @@ unsafe fn watch(shared: *mut ForkFrame) {
     }
 }
 
-/// Waits at the gate; exits if the parent has failed.
+/// Waits at the gate; exits if the caller has failed.
 fn pass_gate(gate: &AtomicU32, frame: &Frame) {
     if child::await_word(gate, frame).is_err() {
         sys::exit(127);

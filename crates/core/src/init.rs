@@ -1,7 +1,7 @@
-//! PID 1 of a sandbox, or the parent of a program that ends with all that it has started. It is machine code of 2 KiB that needs
-//! nothing but the kernel.
+//! PID 1 of a sandbox, or the parent of a program that ends with all that it has started. It is machine code of 2 KiB that
+//! needs nothing but the kernel.
 //!
-//! A sandbox has a PID namespace, whose first process must reap all others, and gets signals only with handlers. So the
+//! A sandbox has a PID namespace, whose first process must reap all others, and only gets signals that it handles. So the
 //! program is not the first process but the second one. Init is executed by the plan of the launch, and executes the program.
 //! It is not written in Rust, because nothing must be linked to it and no compiler may put calls into it.
 //!
@@ -15,14 +15,14 @@
 //!    the rules for the paths are those of [`exec`](crate::exec).
 //! 3. It sends [`Started`] over the socket, and ends with code 127 if the program was not executed.
 //! 4. All descriptors but the socket are closed. It waits until
-//!    - the program has ended: its wait status is sent as 4 bytes. Init ends when no other child is left, at the latest after the time
-//!      that the word says, and with it all processes of the sandbox
+//!    - the program has ended: its wait status is sent as 4 bytes. Init ends when no other child is left, at the latest
+//!      after the time in the word, and with it all processes of the sandbox
 //!    - another child has ended, and is reaped
 //!    - a process outside sends a signal, which goes to the process group of the program. SIGTSTP and the like become SIGSTOP:
 //!      the kernel discards them in a session without a terminal. When the program has ended, one that ends programs ends init
-//!    - the process that has made the socket has ended (SO_PEERPIDFD, Linux 6.5), or nobody holds the other end any more.
-//! 5. Where there is no PID namespace ([`KILLS_TREE`]), it kills what is left, and reaps it. If nobody holds the other end before the
-//!    program is executed, it starts nothing.
+//!    - the process that has made the socket has ended (SO_PEERPIDFD, Linux 6.5), or no process holds the other end.
+//! 5. Where there is no PID namespace ([`KILLS_TREE`]), it kills what is left, and reaps it. If no process holds the other
+//!    end before the program is executed, it starts nothing.
 
 #[cfg(not(miri))]
 use crate::sys::{errno::*, uapi::*};
@@ -63,7 +63,7 @@ pub fn word(socket: i32, requested: u8, linger: u32) -> [u8; 9] {
     [a, b, c, DIGIT + requested, d, e, f, g, 0]
 }
 
-/// The most milliseconds that the word can say.
+/// The maximum number of milliseconds that the word can hold.
 const MOST_LINGER: u32 = (1 << 20) - 1;
 
 /// The digit 0.
@@ -78,13 +78,15 @@ pub const TRIES_ALL: u8 = 2;
 /// In the word: `/bin/sh` runs a text without a known format (ENOEXEC).
 pub const BY_SHELL: u8 = 4;
 
-/// In the word: there is no PID namespace. Init enters a Landlock domain from which no signal goes outside, and the program another
-/// one inside it, so that it cannot signal init. When init ends, for whatever reason, it first kills all that it may: every process
-/// of its domain, in one system call. No process can leave a domain. It kills nothing unless the child has seen that the domain is in force: that the
-/// kernel refuses a signal from the program's domain to init, which has the same user.
+/// In the word: there is no PID namespace. Init enters a Landlock domain from which no signal goes outside, and the program
+/// another one inside it, so that the program cannot signal init. When init ends, for whatever reason, it first kills all
+/// that it may: every process of its domain, in one system call. No process can leave a domain. Init kills nothing unless
+/// the child has seen that the domain is in force: that the kernel refuses a signal from the program's domain to init,
+/// which has the same user.
 pub const KILLS_TREE: u8 = 8;
 
-/// How often init looks for processes that it has killed, and the nanoseconds between (on aarch64 the constant of one instruction).
+/// How often init checks for processes that it has killed, and the nanoseconds between (on aarch64 a constant of one
+/// instruction).
 #[cfg(not(miri))]
 const LOOKS: u32 = 50_000;
 #[cfg(not(miri))]
@@ -129,8 +131,8 @@ code! {
     "lea {start}, [rip + 2f]", "lea {end}, [rip + 3f]", "jmp 3f",
     ".balign 8",
     "2:",
-    // rsp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times, +48 whether the domain is in force, +64 three pollfds,
-    // +96 the time to linger, +128 signal
+    // rsp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times,
+    // +48 whether the domain is in force, +64 three pollfds, +96 the time to linger, +128 signal
     "mov rbx, rsp", "sub rsp, 512", "and rsp, -16",
     "mov rax, [rbx + 16]",
     "xor r14d, r14d",
@@ -144,7 +146,8 @@ code! {
     "movzx ecx, byte ptr [rax + 7]", "sub ecx, {digit}", "shl edx, 5", "or edx, ecx",
     "mov eax, edx", "xor edx, edx", "mov ecx, 1000", "div ecx", "mov [rsp + 96], rax",
     "imul edx, edx, 1000000", "mov [rsp + 104], rdx",
-    // r15: the paths, later the PID of the program, or 0 when it has ended, r12: the program's arguments, r13: its environment, r14: the socket
+    // r15: the paths, later the PID of the program, or 0 when it has ended; r12: the program's arguments; r13: its
+    // environment; r14: the socket
     "lea r15, [rbx + 24]", "mov r12, r15",
     "4:", "mov rax, [r12]", "add r12, 8", "cmp byte ptr [rax], 0", "jne 4b",
     "mov rax, [rbx]", "lea r13, [rbx + rax * 8 + 16]",
@@ -152,7 +155,7 @@ code! {
     "mov edi, 4", "xor esi, esi", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {prctl}", "syscall",
     "mov qword ptr [rsp + 8], -1", "mov qword ptr [rsp + 16], 0", "mov dword ptr [rsp + 48], 0",
     "mov edi, 2", "lea rsi, [rsp + 8]", "mov rdx, rsp", "mov r10d, 8", "mov eax, {sigprocmask}", "syscall",
-    // SIGCHLD may be ignored: then nobody would learn how the program ended. +256 the default, +288 the action before
+    // SIGCHLD may be ignored: then the program's status would be lost. +256 the default, +288 the action before
     "xor eax, eax", "mov [rsp + 256], rax", "mov [rsp + 264], rax", "mov [rsp + 272], rax", "mov [rsp + 280], rax",
     "mov edi, 17", "lea rsi, [rsp + 256]", "lea rdx, [rsp + 288]", "mov r10d, 8", "mov eax, {sigaction}", "syscall",
     "test ebp, {kills}", "jz 42f",
@@ -160,7 +163,7 @@ code! {
     "mov edi, 36", "mov esi, 1", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {prctl}", "syscall",
     "call 40f", "test eax, eax", "jns 52f",
     "neg eax", "mov [rsp + 16], eax", "mov dword ptr [rsp + 20], -2", "jmp 7f",
-    // a kill that came before: nothing is started
+    // no process holds the other end any more: nothing is started
     "52:", "mov [rsp + 64], r14d", "mov dword ptr [rsp + 68], 0", "mov qword ptr [rsp + 32], 0", "mov qword ptr [rsp + 40], 0",
     "lea rdi, [rsp + 64]", "mov esi, 1", "lea rdx, [rsp + 32]", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {ppoll}", "syscall",
     "mov ebx, 137", "test eax, eax", "jg 47f",
@@ -232,9 +235,9 @@ code! {
     "mov edi, [rsp + 64]", "lea rsi, [rsp + 128]", "mov edx, 128", "mov eax, {read}", "syscall",
     "cmp eax, 128", "je 20f", "test r15d, r15d", "jz 31f", "jmp 29f", "20:",
     "mov eax, [rsp + 128]", "cmp eax, 17", "je 18f",
-    // of processes outside alone: ssi_code, ssi_pid
+    // only those that processes outside have sent are forwarded: ssi_code, ssi_pid
     "cmp dword ptr [rsp + 136], 0", "jg 16b", "test ebp, {kills}", "jnz 43f", "cmp dword ptr [rsp + 140], 0", "jne 16b", "43:",
-    // After the end of the program: those that end no program by default are SIGCONT to SIGURG and SIGWINCH.
+    // After the end of the program: the signals that end no program by default are SIGCONT to SIGURG and SIGWINCH.
     "test r15d, r15d", "jnz 21f", "lea ecx, [rax - 18]", "cmp ecx, 5", "jbe 16b", "cmp eax, 28", "je 16b", "jmp 31f", "21:",
     "mov esi, eax", "lea ecx, [rax - 20]", "cmp ecx, 2", "ja 17f", "mov esi, 19",
     "17:", "mov edi, r15d", "neg edi", "mov eax, {kill}", "syscall", "test eax, eax", "jns 16b",
@@ -243,7 +246,7 @@ code! {
     "test eax, eax", "jz 16b", "js 33f", "cmp eax, r15d", "jne 18b",
     "mov eax, [rsp + 24]", "mov [rsp + 28], eax", "xor r15d, r15d",
     "mov edi, r14d", "lea rsi, [rsp + 28]", "mov edx, 4", "mov eax, {write}", "syscall",
-    // SA_NOCLDWAIT: from now on the kernel reaps, so that children that come faster than init reaps do not keep it from its time
+    // SA_NOCLDWAIT: from now on the kernel reaps, so that a stream of ended children does not keep init from its timeout
     "mov dword ptr [rsp + 264], 2", "mov edi, 17", "lea rsi, [rsp + 256]", "xor edx, edx", "mov r10d, 8",
     "mov eax, {sigaction}", "syscall", "jmp 18b",
     // no children
@@ -266,12 +269,12 @@ code! {
     "40:", "mov qword ptr [rsp + 136], 0", "mov qword ptr [rsp + 144], 0", "mov qword ptr [rsp + 152], {scope_signal}",
     "lea rdi, [rsp + 136]", "mov esi, 24", "xor edx, edx", "mov eax, {landlock_create}", "syscall",
     "test eax, eax", "js 41f",
-    // LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, Linux 6.15: the signals that are refused to init are no news for the audit log
+    // LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, Linux 6.15: the refused signals are not for the audit log
     "mov ebx, eax", "mov edi, eax", "mov esi, 1", "mov eax, {landlock_restrict}", "syscall",
     "cmp eax, -{einval}", "jne 51f", "mov edi, ebx", "xor esi, esi", "mov eax, {landlock_restrict}", "syscall",
     "51:", "mov r8d, eax", "mov edi, ebx", "mov eax, {close}", "syscall", "mov eax, r8d",
     "41:", "ret",
-    // a filter refuses one of the calls: waits for children alone
+    // a filter refuses one of the calls: only waits for children
     "29:", "mov edi, 137", "test ebp, {kills}", "jnz 30b",
     "mov edi, -1", "lea rsi, [rsp + 24]", "xor edx, edx", "xor r10d, r10d", "mov eax, {wait4}", "syscall",
     "cmp eax, r15d", "jne 32f", "mov eax, [rsp + 24]", "mov [rsp + 28], eax",
@@ -285,8 +288,8 @@ code! {
 code! {
     "adr {start}, 2f", "adr {end}, 3f", "b 3f",
     "2:",
-    // sp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times, +48 whether the domain is in force, +64 three pollfds,
-    // +96 the time to linger, +128 signal
+    // sp+0 mask before, +8 all signals, +16 Started, +24 status, +28 that of the program, +32 numbers and times,
+    // +48 whether the domain is in force, +64 three pollfds, +96 the time to linger, +128 signal
     "mov x26, sp", "sub sp, sp, #512",
     "ldr x9, [x26, #16]",
     "ldrb w10, [x9]", "sub w10, w10, #{digit}", "lsl w21, w10, #10",
@@ -299,7 +302,8 @@ code! {
     "ldrb w11, [x9, #7]", "sub w11, w11, #{digit}", "orr w10, w11, w10, lsl #5",
     "mov w11, #1000", "udiv w12, w10, w11", "msub w10, w12, w11, w10", "str x12, [sp, #96]",
     "mov w11, #0x4240", "movk w11, #0xf, lsl #16", "mul w10, w10, w11", "str x10, [sp, #104]",
-    // x22: the paths, x19: the program's arguments, x20: its environment, w21: the socket; later w23: the PID of the program, or 0 when it has ended
+    // x22: the paths; x19: the program's arguments; x20: its environment; w21: the socket; later w23: the PID of the
+    // program, or 0 when it has ended
     "add x22, x26, #24", "mov x19, x22",
     "4:", "ldr x9, [x19], #8", "ldrb w9, [x9]", "cbnz w9, 4b",
     "ldr x9, [x26]", "add x20, x26, x9, lsl #3", "add x20, x20, #16",
@@ -307,7 +311,7 @@ code! {
     "mov x0, #4", "mov x1, xzr", "mov x2, xzr", "mov x3, xzr", "mov x4, xzr", "mov x8, #{prctl}", "svc 0",
     "mov x9, #-1", "str x9, [sp, #8]", "str xzr, [sp, #16]", "str wzr, [sp, #48]",
     "mov x0, #2", "add x1, sp, #8", "mov x2, sp", "mov x3, #8", "mov x8, #{sigprocmask}", "svc 0",
-    // SIGCHLD may be ignored: then nobody would learn how the program ended. +256 the default, +288 the action before
+    // SIGCHLD may be ignored: then the program's status would be lost. +256 the default, +288 the action before
     "stp xzr, xzr, [sp, #256]", "stp xzr, xzr, [sp, #272]",
     "mov x0, #17", "add x1, sp, #256", "add x2, sp, #288", "mov x3, #8", "mov x8, #{sigaction}", "svc 0",
     "tst w24, #{kills}", "b.eq 42f",
@@ -315,7 +319,7 @@ code! {
     "mov x0, #36", "mov x1, #1", "mov x2, xzr", "mov x3, xzr", "mov x4, xzr", "mov x8, #{prctl}", "svc 0",
     "bl 40f", "tbz w0, #31, 52f",
     "neg w0, w0", "str w0, [sp, #16]", "mov w9, #-2", "str w9, [sp, #20]", "b 7f",
-    // a kill that came before: nothing is started
+    // no process holds the other end any more: nothing is started
     "52:", "str w21, [sp, #64]", "str wzr, [sp, #68]", "stp xzr, xzr, [sp, #32]",
     "add x0, sp, #64", "mov x1, #1", "add x2, sp, #32", "mov x3, xzr", "mov x4, xzr", "mov x8, #{ppoll}", "svc 0",
     "mov w28, #137", "cmp w0, #0", "b.gt 47f",
@@ -386,9 +390,9 @@ code! {
     "ldr w0, [sp, #64]", "add x1, sp, #128", "mov x2, #128", "mov x8, #{read}", "svc 0",
     "cmp w0, #128", "b.eq 20f", "cbz w23, 31f", "b 29f", "20:",
     "ldr w1, [sp, #128]", "cmp w1, #17", "b.eq 18f",
-    // of processes outside alone: ssi_code, ssi_pid
+    // only those that processes outside have sent are forwarded: ssi_code, ssi_pid
     "ldr w9, [sp, #136]", "cmp w9, #0", "b.gt 16b", "tst w24, #{kills}", "b.ne 43f", "ldr w9, [sp, #140]", "cbnz w9, 16b", "43:",
-    // After the end of the program: those that end no program by default are SIGCONT to SIGURG and SIGWINCH.
+    // After the end of the program: the signals that end no program by default are SIGCONT to SIGURG and SIGWINCH.
     "cbnz w23, 21f", "sub w9, w1, #18", "cmp w9, #5", "b.ls 16b", "cmp w1, #28", "b.eq 16b", "b 31f", "21:",
     "sub w9, w1, #20", "cmp w9, #2", "b.hi 17f", "mov w1, #19",
     "17:", "mov w25, w1", "neg w0, w23", "mov x8, #{kill}", "svc 0", "tbz w0, #31, 16b",
@@ -397,7 +401,7 @@ code! {
     "cmp w0, #0", "b.eq 16b", "b.lt 33f", "cmp w0, w23", "b.ne 18b",
     "ldr w9, [sp, #24]", "str w9, [sp, #28]", "mov w23, wzr",
     "mov w0, w21", "add x1, sp, #28", "mov x2, #4", "mov x8, #{write}", "svc 0",
-    // SA_NOCLDWAIT: from now on the kernel reaps, so that children that come faster than init reaps do not keep it from its time
+    // SA_NOCLDWAIT: from now on the kernel reaps, so that a stream of ended children does not keep init from its timeout
     "mov x9, #2", "str x9, [sp, #264]", "mov x0, #17", "add x1, sp, #256", "mov x2, xzr", "mov x3, #8",
     "mov x8, #{sigaction}", "svc 0", "b 18b",
     // no children
@@ -419,12 +423,12 @@ code! {
     "40:", "stp xzr, xzr, [sp, #128]", "mov x9, #{scope_signal}", "str x9, [sp, #144]",
     "add x0, sp, #128", "mov x1, #24", "mov x2, xzr", "mov x8, #{landlock_create}", "svc 0",
     "tbnz w0, #31, 41f",
-    // LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, Linux 6.15: the signals that are refused to init are no news for the audit log
+    // LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, Linux 6.15: the refused signals are not for the audit log
     "mov w25, w0", "mov x1, #1", "mov x8, #{landlock_restrict}", "svc 0",
     "cmn w0, #{einval}", "b.ne 51f", "mov w0, w25", "mov x1, xzr", "mov x8, #{landlock_restrict}", "svc 0",
     "51:", "mov w27, w0", "mov w0, w25", "mov x8, #{close}", "svc 0", "mov w0, w27",
     "41:", "ret",
-    // a filter refuses one of the calls: waits for children alone
+    // a filter refuses one of the calls: only waits for children
     "29:", "mov w28, #137", "tst w24, #{kills}", "b.ne 30b",
     "mov w0, #-1", "add x1, sp, #24", "mov x2, xzr", "mov x3, xzr", "mov x8, #{wait4}", "svc 0",
     "cmp w0, w23", "b.ne 32f", "ldr w9, [sp, #24]", "str w9, [sp, #28]",

@@ -26,7 +26,7 @@ pub const MAPPING: usize = GUARD + 64 * 1024;
 
 /// Offset of the frame in its mapping.
 pub const fn frame_offset() -> usize {
-    // 64-byte aligned, as the frame's type asks.
+    // 64-byte aligned, as the frame's type requires.
     MAPPING - size_of::<Frame>().next_multiple_of(64)
 }
 
@@ -217,7 +217,7 @@ pub unsafe fn patch(memory: NonNull<u8>, length: usize, numbers: &[i32]) -> bool
 /// The arena of the parcel, relocated. `None` if it is of another version, or refers to memory outside.
 ///
 /// # Safety
-/// As for [`patch`]; `memory` is a multiple of 8.
+/// As for [`patch`]; `memory` is aligned to 8 bytes.
 pub unsafe fn arena(memory: NonNull<u8>, length: usize) -> Option<NonNull<u64>> {
     let room = length.checked_sub(ARENA_AT).filter(|&room| room >= size_of::<Header>())?;
     // SAFETY: inside, as just checked.

@@ -110,7 +110,7 @@ pub const IN_PROCFS: i32 = 4096;
 /// [`Op::flags`] of [`OpCode::Exec`]: the next candidate is tried after any failure.
 pub const TRY_ALL: u32 = 16;
 
-/// [`Op::flags`] of [`OpCode::Exec`]: the shell also runs binaries that the kernel does not know, as `execvp(3)` has it.
+/// [`Op::flags`] of [`OpCode::Exec`]: the shell also runs binaries that the kernel does not recognize, as with `execvp(3)`.
 pub const ANY_BY_SHELL: u32 = 32;
 
 /// The operation of an [`Op`]. The numbers are stable: failures are reported with them across processes.
@@ -121,7 +121,7 @@ pub enum OpCode {
     Table = 1,
     /// Move every [`Pair`]'s source to its target.
     Place = 2,
-    /// Tell the parent that its descriptors are no longer needed.
+    /// Report to the caller that the child no longer needs its descriptors.
     Taken = 3,
     /// Close descriptors that are not in the header's `keep` list, if the table was copied.
     CloseOthers = 4,
@@ -157,11 +157,11 @@ pub enum OpCode {
     Foreground = 16,
     /// `execveat(2)` of the child's descriptor `a`.
     ExecFd = 17,
-    /// Wait until the parent has written the ID maps of a new user namespace.
+    /// Wait until the caller has written the ID maps of a new user namespace.
     AwaitGo = 18,
     /// `seccomp(2)` SECCOMP_SET_MODE_FILTER of the `b` instructions at `a`.
     Seccomp = 19,
-    /// Send the descriptor in variable `b` to the parent, over the socket at the child's descriptor `a`.
+    /// Send the descriptor in variable `b` to the caller, over the socket at the child's descriptor `a`.
     HandBack = 20,
     /// Call the frame's hook, in a forked child. No operands.
     PreExec = 21,
@@ -197,13 +197,13 @@ pub const fn argument_is_variable(n: u32) -> u32 {
     1 << (8 + n)
 }
 
-/// [`Call::flags`]: argument `n` is the number of a variable; its address is passed. A structure lies in variables that follow each
-/// other.
+/// [`Call::flags`]: argument `n` is the number of a variable; its address is passed. A structure lies in consecutive
+/// variables.
 pub const fn argument_is_address(n: u32) -> u32 {
     1 << (24 + n)
 }
 
-/// [`Call::flags`]: there is no call. Its result is its first argument.
+/// [`Call::flags`]: no system call is made. The result is the first argument.
 pub const STORE: u32 = 1 << 17;
 
 /// [`Call::flags`]: the call is retried on EAGAIN, at most [`TRIES`] times.
@@ -224,7 +224,7 @@ pub const MISSES: usize = 128;
 /// Where a descriptor of the child comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// This descriptor of the parent.
+    /// This descriptor of the caller.
     Descriptor(i32),
     /// The value of this slot of the run's [`Frame`](crate::frame::Frame).
     Slot(usize),
@@ -248,7 +248,7 @@ impl OriginNumber {
         }
     }
 
-    /// The source with this number.
+    /// The origin that is already given as its number.
     pub const fn from_number(number: i32) -> Self {
         Self(number)
     }
@@ -264,7 +264,7 @@ impl OriginNumber {
     }
 }
 
-/// A descriptor of the program: the parent's `source` becomes the child's `target`.
+/// A descriptor of the program: the caller's `source` becomes the child's `target`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {

@@ -17,8 +17,8 @@ pub unsafe fn chdir(path: *const u8) -> Result<()> {
 
 /// `chdir(2)` to the path of the working directory: `getcwd(2)`. A mount made since may have hidden the directory.
 ///
-/// With `only_moves`, before the mounts: a child that another process has cloned may have a directory of that process's mount
-/// namespace. It becomes that of the same path in its own, if that is the same directory.
+/// With `only_moves`, before the mounts: the working directory may be in the mount namespace of the process that cloned the
+/// child. Then the child changes to the same path in its own namespace, if that is the same directory.
 #[inline(never)]
 pub unsafe fn enter_again(only_moves: bool) -> Result<()> {
     const PATH_MAX: usize = 4096;
@@ -95,8 +95,8 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
     }
 }
 
-/// Whether the parent, which waits for this child, has died. If the parent is in another PID namespace, it has no pid
-/// here, but may be visible in `/proc`, if that shows the parent's namespace. False if it cannot be determined.
+/// Whether the caller, for which this child waits, has died. If the caller is in another PID namespace, it has no pid
+/// here, but may be visible in `/proc`, if that shows the caller's namespace. False if it cannot be determined.
 pub fn has_lost_parent(frame: &Frame) -> bool {
     match sys::getppid() {
         0 if frame.host_in_procfs == 0 => false,

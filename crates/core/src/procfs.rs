@@ -1,7 +1,7 @@
 //! What a child reads and opens in `/proc`.
 //!
-//! A procfs shows the processes of one PID namespace, and a number that is not of that namespace is a stranger. So the parent says
-//! whether the one at `/proc` is that of its own namespace, before a child opens anything by the parent's number.
+//! A procfs shows the processes of one PID namespace, and a pid of another one may be a stranger's there. So the caller
+//! reports whether the procfs at `/proc` is of its own namespace, before a child opens anything by the caller's pid.
 //!
 //! # Safety
 //! As for [`child`](crate::child); the file-descriptor table is the child's own.
@@ -117,8 +117,8 @@ fn read_status<const LONGEST: usize, T>(path: *const u8, work: impl FnOnce(&[u8]
     Some(work(unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) }))
 }
 
-/// The rest of the line that begins with this label; the label begins with the preceding newline. `status` goes on behind that line, so that
-/// labels in the order of the file are found in one pass. It stays as it is if there is no such line.
+/// The rest of the line that begins with this label, which includes the preceding newline. Then `status` begins after that
+/// line, so that labels in the order of the file are found in one pass. Without such a line `status` is unchanged.
 pub(crate) fn value<'a>(status: &mut &'a [u8], label: &[u8]) -> Option<&'a [u8]> {
     let mut rest = *status;
     loop {
@@ -133,7 +133,7 @@ pub(crate) fn value<'a>(status: &mut &'a [u8], label: &[u8]) -> Option<&'a [u8]>
     }
 }
 
-/// The numbers of a line, to this base.
+/// The numbers of a line, in this base.
 pub(crate) fn numbers(line: &[u8], base: u64) -> impl Iterator<Item = u64> + '_ {
     let mut rest = line.iter().copied();
     core::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! The result of a run, which the parent reads from the frame after the child has left.
+//! The result of a run, which the caller reads from the frame after the child has left.
 
 use crate::frame::Frame;
 use crate::plan::MISSES;

@@ -29,7 +29,7 @@ pub struct Robust {
 /// Length of `struct robust_list_head`, in bytes.
 const HEAD: usize = 3 * size_of::<usize>();
 
-/// The value of the word from then on: the child's thread ID in its own PID namespace. It has FUTEX_WAITERS, because
+/// The word's value while the child holds it: the thread ID in the child's PID namespace, with FUTEX_WAITERS, because
 /// the kernel would wake no waiter otherwise.
 pub fn held() -> u32 {
     sys::gettid() as u32 | uapi::FUTEX_WAITERS

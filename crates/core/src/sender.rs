@@ -1,12 +1,13 @@
-//! Who sends messages to a process that clones for another one: a zygote's helper, or the template of a warm program.
+//! Which process sends messages to one that clones for another: to a zygote's helper, or the template of a warm program.
 //!
-//! Such a process keeps the rights that its caller had when it was started. A caller that gives up rights afterwards must not have them
-//! through its helper, nor must another process that has got the caller's end of the socket. The caller's library compares
-//! both, but it may be the attacker's by then. So the helper looks itself, at what the kernel says: the process that sent a message, its
-//! IDs of that moment (SCM_CREDENTIALS), and the IDs and capabilities of that process's first thread.
+//! Such a process keeps the rights that its caller had when it was started. A caller that has given up rights must not
+//! regain them through the helper, nor may another process that has got the caller's end of the socket use them. The
+//! caller's library checks both, but an attacker may control it by then. So the helper itself checks what the kernel
+//! reports: the process that sent a message, its IDs at that moment (SCM_CREDENTIALS), and the IDs and capabilities of that
+//! process's first thread.
 //!
-//! What it cannot see: supplementary groups, seccomp filters, a Landlock domain, and rights that a thread other than the first has
-//! given up alone but for its real IDs.
+//! Not visible to the helper: supplementary groups, seccomp filters, a Landlock domain, and rights other than the real IDs
+//! that only a thread other than the first has given up.
 //!
 //! Source: unix(7), SCM_CREDENTIALS; maybe_add_creds() in net/unix/af_unix.c; proc_pid_status(5).
 
@@ -51,7 +52,7 @@ impl Rights {
         procfs::with_own_status(Self::parse)?
     }
 
-    /// Those of the process that an open status is of.
+    /// Those of the process whose status file is open as `status`.
     fn of(status: i32) -> Option<Self> {
         procfs::with_open_status(status, Self::parse)?
     }
@@ -73,8 +74,8 @@ impl Rights {
 pub struct Owner {
     pid: i32,
     ids: [i32; 2],
-    /// Its rights, and its open status: a helper that has as many descriptors as it may have must be able to read it. `None`: this process
-    /// has no capabilities, so only the sender's IDs matter; or they cannot be read.
+    /// Its rights, and its open status file: a helper must be able to read that also at its limit of descriptors. `None`:
+    /// this process has no capabilities, so only the sender's IDs matter; or they cannot be read.
     rights: Option<(i32, Rights)>,
 }
 
@@ -82,7 +83,7 @@ impl Owner {
     /// Nobody: it may send nothing.
     pub const NOBODY: Self = Self { pid: -1, ids: [-1; 2], rights: None };
 
-    /// The parent, whose messages from now on say who sends them. `None`: the kernel refuses that.
+    /// The parent. From now on messages carry the credentials of their sender. `None`: the kernel refuses that.
     pub fn of(socket: i32) -> Option<Self> {
         const SOL_SOCKET: usize = 1;
         const SO_PASSCRED: usize = 16;
@@ -94,8 +95,8 @@ impl Owner {
         // SAFETY: they return numbers.
         let id = |number: u32| unsafe { sys::syscall(number, [0; 6]) }.map_or(-1, |id| id as i32);
         let ids = [id(uapi::__NR_getuid), id(uapi::__NR_getgid)];
-        // A parent outside of this PID namespace has no number here. Its first thread may have other rights than the thread that has
-        // started this process; what matters is that they stay.
+        // A parent outside of this PID namespace has no number here. Its first thread may have other rights than the thread
+        // that has started this process: only a change of them matters.
         let matters = pid != 0 && Rights::own().is_none_or(|own| !own.is_empty());
         let status = if matters { procfs::open_status(pid) } else { None };
         let rights = status.and_then(|status| Some((status, Rights::of(status)?)));
@@ -118,7 +119,7 @@ pub struct Received {
     pub message: Message,
     /// Descriptors were lost.
     pub lost_some: bool,
-    /// Known to a process with an [`Owner`].
+    /// The sender, if [`Owner::of`] was called for the socket.
     pub sender: Option<Credentials>,
 }
 
@@ -161,8 +162,8 @@ pub fn receive(socket: i32, take: impl FnMut(i32)) -> Result<Option<Received>> {
     Ok((bytes > 0).then_some(Received { message, lost_some, sender }))
 }
 
-/// The control messages of `recvmsg(2)`: calls `take` for each descriptor, and returns the sender. `length`: how much the kernel has
-/// written.
+/// Reads the control messages of `recvmsg(2)`: calls `take` for each descriptor and returns the sender. `length`: how many
+/// bytes the kernel has written.
 ///
 /// # Safety
 /// The memory holds what the kernel has written.

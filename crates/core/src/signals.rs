@@ -1,6 +1,6 @@
 //! Signal dispositions and the signal mask of the program.
 //!
-//! `CLONE_CLEAR_SIGHAND` gives the child its own signal table without handlers, so that no code of the parent can run
+//! `CLONE_CLEAR_SIGHAND` gives the child its own signal table without handlers, so that no code of the caller can run
 //! in it. *Ignored* signals stay ignored across clone and exec, so signals that must have their default action are
 //! reset one by one; normally that is only SIGPIPE, which the Rust runtime ignores.
 //!
@@ -33,7 +33,7 @@ pub const ALL_BUT_SIGSYS: u64 = !bit(signal::SIGSYS);
 /// The caller's mask around a clone that leaves the caller's handlers in the child. The child sets its own:
 /// [`block_all`].
 ///
-/// It is every signal. But if a seccomp filter is in force, SIGSYS stays open, because a handler may answer the calls
+/// It is every signal. But if a seccomp filter is in force, SIGSYS stays unblocked, because a handler may answer the calls
 /// that the filter traps. Then a SIGSYS that is sent by kill(2) between the clone and the child's first call would run
 /// that handler in the child.
 pub fn blocked_in_caller() -> u64 {
@@ -53,7 +53,7 @@ pub fn has_filter() -> bool {
 pub const PUTS_HANDLERS_AWAY: i32 = 12;
 
 /// The first call of a child that still has its caller's handlers. The caller has made the same call, so a filter
-/// allows it. If the caller has left SIGSYS open ([`blocked_in_caller`]), this closes it.
+/// allows it. If the caller has left SIGSYS unblocked ([`blocked_in_caller`]), this blocks it.
 pub fn block_all() {
     let _ = sys::set_signal_mask(!0);
 }
@@ -83,7 +83,7 @@ unsafe fn set_all(set: u64, action: impl Fn(u32) -> uapi::kernel_sigaction) -> R
     Ok(())
 }
 
-/// Keeps a signal that dumps core from killing the parent. Before Linux 5.16 the kernel first kills every process that
+/// Keeps a signal that dumps core from killing the caller. Before Linux 5.16 the kernel first kills every process that
 /// shares the memory to be dumped.
 ///
 /// A handler ends the child instead. Exec resets handlers to the default, so the program never has it, and there is no
@@ -145,7 +145,7 @@ pub fn handler(action: &uapi::kernel_sigaction) -> usize {
     unsafe { (&raw const action.sa_handler_kernel).cast::<usize>().read() }
 }
 
-/// The default action; or, if a core dump would kill the parent, the handler that replaces it until exec.
+/// The default action; or, if a core dump would kill the caller, the handler that replaces it until exec.
 fn default_for(frame: Option<&Frame>, signal: u32) -> uapi::kernel_sigaction {
     let is_guarded = frame.is_some_and(|frame| frame.guards_dumps != 0) && DUMPING & bit(signal as i32) != 0;
     if is_guarded { ending() } else { action(0) }
@@ -173,7 +173,7 @@ pub unsafe fn set_mask(frame: &Frame, op: &Op) -> Result<()> {
     sys::set_signal_mask(mask).map(drop)
 }
 
-/// Does the work of `CLONE_CLEAR_SIGHAND`: resets the parent's handlers. Every signal is blocked while this runs.
+/// Does the work of `CLONE_CLEAR_SIGHAND`: resets the caller's handlers. Every signal is blocked while this runs.
 pub fn reset_handlers(frame: Option<&Frame>) -> Result<()> {
     for signal in 1..=64 {
         let Ok(old) = sys::signal_action(signal) else { continue };

@@ -1,8 +1,8 @@
 //! The first steps of a child that a zygote clones for the caller: it takes on the caller's attributes.
 //!
-//! Such a child inherits the directory, the limits and everything else from the zygote. Attributes that can be changed
-//! are changed here, before the plan is played, in an order in which each step is still permitted. The caller compares
-//! the others in the meantime ([`Comparison`]).
+//! Such a child inherits the working directory, the limits and everything else from the zygote. Attributes that can be
+//! changed are changed here, before the plan is played, in an order in which each step is still permitted. The caller
+//! compares the others in the meantime ([`Comparison`]).
 //!
 //! # How its end is reported
 //! The kernel clears a child's futex word (`CLONE_CHILD_CLEARTID`) only if another process still uses the same
@@ -55,7 +55,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// One that was made before the child exists, and found no difference, or one that is made meanwhile.
+    /// A comparison that has found no difference, or one that is made while the child runs (`meanwhile`).
     pub fn new(meanwhile: bool) -> Self {
         Self { result: AtomicU32::new(if meanwhile { GO_WAIT } else { GO }), waits: AtomicU32::new(0) }
     }
@@ -87,7 +87,7 @@ impl Comparison {
 pub struct Adopt {
     /// Bits of [`what`].
     pub differs: u32,
-    /// A descriptor of the caller's directory.
+    /// A descriptor of the caller's working directory.
     pub directory: i32,
     /// The caller's umask; [`SAME`]: the helper has it.
     pub umask: u32,
@@ -216,7 +216,7 @@ pub unsafe fn adopt(sent: &Sent) {
     }
 }
 
-/// As [`adopt`], but the caller waits: until [`announce`] it can launch in another way.
+/// As [`adopt`], but the caller waits: until [`announce`] it can still launch cold.
 pub unsafe fn adopt_unannounced(sent: &Sent) {
     // SAFETY: this is the child (module contract).
     unsafe {
@@ -225,8 +225,8 @@ pub unsafe fn adopt_unannounced(sent: &Sent) {
     }
 }
 
-/// Marks the word as held, so that the kernel marks it when the child leaves, and wakes a caller that waits for no more
-/// than the child.
+/// Marks the word as held, so that the kernel marks it when the child leaves. Wakes a caller that only waits until the child
+/// exists.
 pub fn announce(sent: &Sent) {
     sent.frame.word.store(robust::held(), Release);
     if sent.announce != 0 {

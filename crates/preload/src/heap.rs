@@ -28,7 +28,7 @@ impl Heap {
         Self { memory: Dlmalloc::new(), number, shown: libc::PTHREAD_MUTEX_INITIALIZER }
     }
 
-    /// Whether a block is of this heap, and not of one of the original.
+    /// Whether a block is of this heap, and not of one that the original process had.
     ///
     /// # Safety
     /// A block that was allocated and not freed.
@@ -94,11 +94,11 @@ unsafe impl GlobalAlloc for Global {
     }
 }
 
-/// Whether there is memory for a launch with these lists of strings and so many bytes besides. Rust ends the process when
-/// an allocation fails, and libc's functions fail with ENOMEM. Another thread may still take what was found here.
+/// Whether there is memory for a launch with these lists of strings and `besides` more bytes. Rust ends the process when an
+/// allocation fails, but libc's functions fail with ENOMEM. Another thread may still take what was found here.
 ///
 /// # Safety
-/// Each list is null, or ends in a null pointer and has strings.
+/// Each list is null, or consists of strings and ends in a null pointer.
 pub(crate) unsafe fn has_room(lists: [*const *const c_char; 2], besides: usize) -> bool {
     /// For what does not depend on the strings.
     const BASE: usize = 64 << 10;

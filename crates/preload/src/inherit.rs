@@ -22,7 +22,7 @@ pub(crate) fn by_setting(command: &mut Command, inherit: &Inherit, is_barred: im
     }
 }
 
-/// Removes this library from LD_PRELOAD of a command line's program, if FORKLESS_CHILDREN asks for that.
+/// Removes this library from LD_PRELOAD of a command line's program, with FORKLESS_CHILDREN=off.
 pub(crate) fn spare(command: &mut Command, settings: &Settings) {
     if !settings.spares_children {
         return;
@@ -177,12 +177,12 @@ fn is_of_numbers(action: &FileAction) -> bool {
     matches!(action, FileAction::Chdir(path) if is_procfs(path.to_bytes()))
 }
 
-/// Whether the action opens a file of procfs by a path that shows it.
+/// [`is_procfs`] of the path that an action opens.
 pub(crate) fn is_open_of_procfs(action: &FileAction) -> bool {
     matches!(action, FileAction::Open { path, .. } if is_procfs(path.to_bytes()))
 }
 
-/// Whether a path leads to procfs and shows it.
+/// Whether a path leads to procfs by its text alone. Other paths may lead there by a symbolic link.
 pub(crate) fn is_procfs(path: &[u8]) -> bool {
     [&b"/proc"[..], b"/dev/fd", b"/dev/std"].iter().any(|start| path.starts_with(start))
 }

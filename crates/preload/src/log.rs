@@ -44,8 +44,8 @@ impl Story {
     }
 }
 
-/// The number of open descriptors: the size of that directory, since Linux 6.2. Before, it would have to be read, for which
-/// libc calls malloc: a signal handler may run this while the program is in malloc.
+/// The number of open descriptors: the size of `/proc/self/fd`, since Linux 6.2. `None` on older kernels: libc calls malloc
+/// to read a directory, and a signal handler may run this while the program is in malloc.
 fn open_descriptors() -> Option<usize> {
     let directory = std::fs::metadata("/proc/self/fd").ok()?;
     Some(directory.len() as usize).filter(|count| *count > 0)

@@ -76,7 +76,7 @@ next! {
     attr_setcgroup_np => posix_spawnattr_setcgroup_np: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
 }
 
-/// Is libc glibc 2.`minor` or later? What changed in its functions with a version has no other sign that could be asked for.
+/// Whether libc is glibc 2.`minor` or later. A changed behaviour of a function has no sign but the version.
 pub(crate) fn is_glibc(minor: u32) -> bool {
     // SAFETY: returns a constant string.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_str().unwrap_or_default();

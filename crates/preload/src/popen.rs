@@ -110,8 +110,8 @@ fn open(line: &OsStr, end: End, close_on_exec: bool, mask: &Mask) -> Result<*mut
 /// An earlier stream may be at 0, 1 or 2 if the caller had closed those. If the new program has its own pipe at that
 /// number, there is nothing to close.
 ///
-/// If a signal kills the child before it could begin, the caller must see a child that was killed: another one is
-/// started and gets that signal. A storm of signals ends some time; a filter kills each child, by SIGSYS.
+/// If a signal kills the child before it could begin, another one is started and gets that signal, because the caller must
+/// see a child that was killed. A seccomp filter kills every child, by SIGSYS: the tries end after `FILTERED` of these.
 fn start(command: &mut ShellCommand, settings: &Settings, end: End) -> io::Result<ShellChild> {
     let pipe = match end {
         End::Reads => libc::STDOUT_FILENO,
@@ -163,7 +163,7 @@ unsafe extern "C" fn missing(_: *mut FILE) -> c_int {
 /// Removes a stream from the tables and returns its entry; null if this library has not opened it. `pid`: the program.
 ///
 /// # Safety
-/// An open stream, or null; a pointer to a result.
+/// `stream` is open or null; `pid` is writable.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn forkless_preload_taken(stream: *mut FILE, pid: *mut pid_t) -> *mut Entry {
     if stream.is_null() || !EVER.load(Ordering::Relaxed) {
@@ -202,7 +202,7 @@ unsafe extern "C-unwind" fn forkless_preload_closed(taken: *mut Entry, unwritten
     })
 }
 
-/// The thread is cancelled while libc writes the rest: the program is reaped when it has ended, some time.
+/// The thread is cancelled while libc writes the rest: the library reaps the program some time after its end.
 ///
 /// # Safety
 /// The entry that was removed for the stream.

@@ -36,10 +36,10 @@ impl Mask {
     }
 }
 
-/// Works with all signals blocked and without cancellation. SIGSYS stays free under a seccomp filter: the filter may trap calls that
-/// the library makes, and the program's handler answer them; the kernel kills a process that blocks the signal.
-/// The last call may unwind the thread: one that can be
-/// cancelled at any point was cancelled meanwhile. So nothing that needs to be dropped is alive then, in the caller neither.
+/// Calls `work` with all signals blocked and cancellation disabled. Under a seccomp filter SIGSYS stays unblocked: the
+/// filter may trap calls of the library, which the program's handler answers; the kernel kills a process that blocks SIGSYS.
+/// The last call may unwind the thread, if it was cancelled meanwhile and its cancellation is asynchronous. So nothing
+/// that needs to be dropped is alive then, nor in the caller.
 pub(crate) fn sealed<T: Copy>(work: impl FnOnce(&mut Mask) -> T) -> T {
     /// `PTHREAD_CANCEL_DISABLE` of glibc, which the libc crate leaves out.
     const DISABLE: c_int = 1;
@@ -49,7 +49,7 @@ pub(crate) fn sealed<T: Copy>(work: impl FnOnce(&mut Mask) -> T) -> T {
     let mut cancel = 0;
     pthread_setcancelstate(DISABLE, Some(&mut cancel));
     let blocked = sys::set_signal_mask(blocked_in_caller());
-    // The call cannot fail; a filter may refuse it. Then handlers run as always.
+    // Only a filter can refuse the call. Then handlers run as always.
     let before = blocked.or_else(|_| sys::signal_mask()).unwrap_or(0);
     let mut mask = Mask { before, after: before };
     let answer = on_own_stack(|| work(&mut mask));
@@ -58,10 +58,10 @@ pub(crate) fn sealed<T: Copy>(work: impl FnOnce(&mut Mask) -> T) -> T {
     answer
 }
 
-/// Works on memory of this library: it needs 12 KiB, and libc's functions fit on the stack of a thread with PTHREAD_STACK_MIN
-/// or of a signal handler with SIGSTKSZ.
+/// Calls `work` on a stack in memory of this library, which needs 12 KiB: libc's functions fit on the stack of a thread with
+/// PTHREAD_STACK_MIN or of a signal handler with SIGSTKSZ.
 fn on_own_stack<T: Copy>(work: impl FnOnce() -> T) -> T {
-    /// With room for much longer paths through the library. Only what is used becomes memory.
+    /// With room for much deeper calls in the library. Only pages that are used become memory.
     const SIZE: usize = 192 << 10;
     const LAYOUT: Layout = match Layout::from_size_align(SIZE, 16) {
         Ok(layout) => layout,

@@ -1,7 +1,7 @@
 //! The settings in the environment: `FORKLESS`, `FORKLESS_LOG`, `FORKLESS_INHERIT`, `FORKLESS_CHILDREN`.
 //!
 //! They are read when the library is first used. No lock protects that, because in a forked process another thread's
-//! lock would never be released: two threads that come at the same time read the same values.
+//! lock would never be released. Two threads that read them at the same time get the same values.
 
 use libc::{c_char, c_int};
 use std::ffi::CStr;

@@ -29,11 +29,11 @@ struct Running {
 /// libc's function.
 type System = unsafe extern "C" fn(*const c_char) -> c_int;
 
-/// Starts the line: 1, and the pid is stored. 0: the result is already known and stored, or FORKLESS leaves calls to libc, whose
-/// function is stored. If the line is running, SIGCHLD stays blocked.
+/// Starts the line. Returns 1 and stores the pid; SIGCHLD then stays blocked. Or returns 0, and stores the result if it is
+/// already known, or libc's function if FORKLESS leaves calls to libc.
 ///
 /// # Safety
-/// `line` is as `system(3)` says; the others are pointers to results.
+/// `line` is as `system(3)` requires; the other pointers are writable.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn forkless_preload_system_begin(
     line: *const c_char,
@@ -54,7 +54,7 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
             unsafe { answer.write(has_shell() as c_int) };
             return 0;
         };
-        // As of a shell that was not found; with errno. glibc 2.41 and later return -1 where no child could be created.
+        // On failure: errno, and the status of a shell that was not found; since glibc 2.41, -1 if there is no child.
         let known = match shielded(|| begin(line, mask)) {
             Ok(Ok(mut started)) => {
                 mask.give_back(mask.before() | bit(libc::SIGCHLD));

@@ -28,15 +28,15 @@ unsafe extern "C" fn popen_noshell_vmfork(
         if memory_to_free_on_child_exit.is_null() {
             return Err(bad("the pointer to the result is null"));
         }
-        // SAFETY: the header's contract. There is nothing to free: the child no longer uses the memory when this
-        // returns.
+        // SAFETY: not null, so writable (popen_noshell.h). There is nothing to free: the child no longer uses the memory
+        // when this returns.
         unsafe { memory_to_free_on_child_exit.write(null_mut()) };
         let stack = Stack::new()?;
         let mut called = Called { function, argument, mask: None };
         // The function may change the child's IDs. Most do not, so a failure (a seccomp filter may refuse the calls) is
         // ignored.
         let keep = KeepDumpable::begin().ok();
-        // SAFETY: the header's contract; the stack lives until the child no longer uses it.
+        // SAFETY: the function does what vfork(2) allows (popen_noshell.h); the stack lives until the child has left it.
         let pid = unsafe { clone(&stack, &mut called) }.map_err(io::Error::from_raw_os_error)?;
         if let Some(keep) = keep {
             keep.end(pid);

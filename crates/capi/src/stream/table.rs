@@ -28,7 +28,7 @@ static ROWS: [AtomicPtr<Row>; ROW] = [const { AtomicPtr::new(null_mut()) }; ROW]
 
 /// The entry of a stream; `make` allocates it if it does not exist.
 fn entry_of(stream: *mut FILE, make: bool) -> Option<&'static AtomicPtr<Entry>> {
-    // SAFETY: an open stream, by the header's contract.
+    // SAFETY: the stream is open, as pclose(3) and fclose(3) require.
     let fd = usize::try_from(unsafe { libc::fileno(stream) }).ok()?;
     let first = ROWS.get(fd / ROW)?;
     let mut row = first.load(Ordering::Acquire);
@@ -71,8 +71,7 @@ pub fn insert(entry: Entry) -> Result<(), Failure> {
 fn find(stream: *mut FILE) -> Option<(&'static AtomicPtr<Entry>, *mut Entry)> {
     let place = entry_of(stream, false)?;
     let found = place.load(Ordering::Acquire);
-    // SAFETY: not null, and in the table as long as its descriptor is open, which it is because the given stream has
-    // it.
+    // SAFETY: not null; an entry stays in the table while its descriptor is open, and the given stream has it open.
     if found.is_null() || unsafe { (*found).stream } != stream {
         return None;
     }

@@ -1,8 +1,8 @@
 //! aarch64: the `svc` instruction and the two clone trampolines.
 //!
 //! # Safety
-//! As for the parent module. The trampolines return once, in the parent. The child calls `entry`, which never returns.
-//! It starts on its own stack, so it does not write to the parent's.
+//! As for the parent module. The trampolines return once, in the caller. The child calls `entry`, which never returns.
+//! It starts on its own stack, so it does not write to the caller's.
 
 use core::arch::asm;
 use linux_raw_sys::general::{__NR_clone, __NR_clone3, clone_args};
@@ -27,8 +27,8 @@ pub(super) unsafe fn trap() -> ! {
 #[inline(never)]
 pub(super) unsafe fn clone3(args: &clone_args, size: usize, entry: usize, argument: usize) -> isize {
     let ret: isize;
-    // SAFETY: in the child every register but x0 and sp is the parent's, so x4 and x5 still hold the entry and its
-    // argument; x29 is cleared to end backtraces; sp is the 16-byte aligned stack top the ABI asks for.
+    // SAFETY: in the child every register but x0 and sp is the caller's, so x4 and x5 still hold the entry and its
+    // argument; x29 is cleared to end backtraces; sp is the 16-byte aligned stack top that the ABI requires.
     unsafe {
         asm!("svc 0", "cbnz x0, 2f", "mov x29, xzr", "mov x0, x5", "blr x4", "brk #1", "2:",
             in("x8") __NR_clone3 as usize, inlateout("x0") args as *const clone_args as isize => ret, in("x1") size,

@@ -1,6 +1,6 @@
 //! System calls without libc.
 //!
-//! A libc wrapper writes `errno`, which in the child is the parent's. It may be a cancellation point, and a preloaded
+//! A libc wrapper writes `errno`, which in the child is the caller's. It may be a cancellation point, and a preloaded
 //! library or a sanitizer may have replaced it. So both sides of a launch make system calls here.
 //!
 //! # Safety

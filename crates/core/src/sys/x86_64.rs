@@ -1,8 +1,8 @@
 //! x86-64: the `syscall` instruction and the two clone trampolines.
 //!
 //! # Safety
-//! As for the parent module. The trampolines return once, in the parent. The child calls `entry`, which never returns.
-//! It starts on its own stack, so it does not write to the parent's.
+//! As for the parent module. The trampolines return once, in the caller. The child calls `entry`, which never returns.
+//! It starts on its own stack, so it does not write to the caller's.
 
 use core::arch::asm;
 use linux_raw_sys::general::{__NR_clone, __NR_clone3, clone_args};
@@ -27,7 +27,7 @@ pub(super) unsafe fn trap() -> ! {
 #[inline(never)]
 pub(super) unsafe fn clone3(args: &clone_args, size: usize, entry: usize, argument: usize) -> isize {
     let ret: isize;
-    // SAFETY: in the child every register but rax, rcx, r11 and rsp is the parent's, so r8 and r9 still hold the entry
+    // SAFETY: in the child every register but rax, rcx, r11 and rsp is the caller's, so r8 and r9 still hold the entry
     // and its argument; rbp is cleared to end backtraces; rsp is the 16-byte aligned stack top that `call` expects.
     unsafe {
         asm!("syscall", "test rax, rax", "jnz 2f", "xor ebp, ebp", "mov rdi, r9", "call r8", "ud2", "2:",

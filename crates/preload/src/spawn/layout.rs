@@ -73,7 +73,7 @@ pub(crate) trait Object {
     /// Compares the layout. None if libc lacks a function.
     fn is_known_layout() -> Option<bool>;
 
-    /// What is known: 0, 1 or [`UNKNOWN`].
+    /// The cached result of the comparison: 0, 1 or [`UNKNOWN`].
     fn known_result() -> &'static AtomicU8;
 }
 
@@ -103,8 +103,8 @@ impl Object for Attributes {
     }
 }
 
-/// Whether glibc's functions write this layout of the object. If not, all such objects are left to glibc. No object has the
-/// right layout: to add an action, libc calls malloc, and a signal handler that gives no objects must not need it.
+/// Whether glibc's functions write this layout of the object. If not, all such objects are left to glibc. A null pointer is
+/// accepted unchecked: the check calls malloc, in libc, which a signal handler that passes no objects must not need.
 pub(crate) fn is_known<T: Object>(object: *const T) -> bool {
     if object.is_null() {
         return true;

@@ -92,7 +92,7 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
 /// FORKLESS=off.
 const OFF: Aside = "of FORKLESS";
 
-/// libc's function needs less of it.
+/// The call may still succeed: libc's function needs less memory.
 const NO_MEMORY: Aside = "there is no memory";
 
 /// Children that share the caller's memory open nothing in procfs, because /proc/self would be the caller.
@@ -103,7 +103,7 @@ const IN_PROCFS: Aside = "of a file in procfs";
 unsafe fn left_to_libc(call: &Call, signal: Option<c_int>) -> c_int {
     let Some(libc) = (call.libc)() else { return libc::ENOSYS };
     let mut number = -1;
-    // libc writes to it before a signal handler can run.
+    // The caller's variable, if there is one: libc writes to it before a signal handler can run.
     let out = if call.out.is_null() { &raw mut number } else { call.out };
     let (actions, attributes) = (call.actions.cast::<Opaque>(), call.attributes.cast::<Opaque>());
     // SAFETY: libc's own function, with the caller's arguments.
@@ -142,7 +142,7 @@ unsafe fn try_here(call: &Call, mask: &Mask) -> Result<SpawnAnswer, Aside> {
     };
     let story = Story::begin();
     let started = shielded(|| {
-        // In a private table the number of a path such as /dev/fd/N would be another file, or none.
+        // In a private table a path such as /dev/fd/N would lead to another file, or to none.
         let by_number = words.paths.iter().any(|path| inherit::is_procfs(path.as_bytes()));
         if let Some(flat) = Flat::of(&actions, &settings.inherit).filter(|_| !by_number) {
             let launched = launch(call, &words, (&request, mask), Descriptors::Flat(flat));
@@ -268,8 +268,7 @@ impl Words<'_> {
     }
 }
 
-/// An entry of the environment as the program gets it: LD_PRELOAD without this library, if FORKLESS_CHILDREN asks for
-/// that.
+/// An entry of the environment as the program gets it: LD_PRELOAD without this library, with FORKLESS_CHILDREN=off.
 fn inherited<'a>(entry: &'a CStr, settings: &Settings) -> Option<Cow<'a, CStr>> {
     let Some(list) = entry.to_bytes().strip_prefix(b"LD_PRELOAD=").filter(|_| settings.spares_children) else {
         return Some(Cow::Borrowed(entry));
@@ -426,7 +425,7 @@ pub(crate) fn killed_by(error: &io::Error) -> Option<c_int> {
     detail.signal().filter(|_| detail.errno().is_none())
 }
 
-/// They are ignored in the children of older C libraries: glibc before 2.38 changes each disposition by itself (`__spawni_child`).
+/// Ignores the [`RESERVED`] signals, as glibc before 2.38 does when it sets each disposition itself (`__spawni_child`).
 pub(crate) fn reserve(command: &mut Command) {
     if !is_glibc(38) {
         for signal in RESERVED {
