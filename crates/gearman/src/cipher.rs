@@ -1,7 +1,7 @@
 //! The encryption of mod_gearman: AES-256 in the mode ECB, with zero padding, and the key padded with zeros to 32 bytes.
 //!
-//! The mode hides little (equal blocks stay equal) and proves nothing about the sender's knowledge of each block. It is
-//! what the servers on the other side have, so there is no choice.
+//! The mode hides little (equal blocks stay equal), and does not authenticate the sender. mod_gearman's servers use it, so
+//! there is no choice.
 
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use aes::{Aes256, Block};
@@ -9,9 +9,7 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// The size of a block.
 const BLOCK: usize = 16;
-/// The size of a key.
 const KEY: usize = 32;
 /// Encodes with padding, and decodes with or without it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -36,7 +34,7 @@ impl Envelope {
         Self(Some(Aes256::new(&whole.into())))
     }
 
-    /// Closes a payload.
+    /// Encrypts a payload, if there is a key, and encodes it.
     pub fn seal(&self, payload: &[u8]) -> Vec<u8> {
         let mut bytes = payload.to_vec();
         if let Some(cipher) = &self.0 {
@@ -50,7 +48,7 @@ impl Envelope {
         BASE64.encode(bytes).into_bytes()
     }
 
-    /// Opens a payload. Zeros at its end are padding. `None`: it is not in base64, or not whole blocks.
+    /// Decodes a payload, and decrypts it. Zeros at its end are padding. `None`: it is not in base64, or not whole blocks.
     pub fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
         let text: Vec<u8> = sealed.iter().copied().filter(|byte| *byte != 0 && !byte.is_ascii_whitespace()).collect();
         let mut bytes = BASE64.decode(text).ok()?;

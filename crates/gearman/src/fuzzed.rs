@@ -22,7 +22,7 @@ pub fn all(bytes: &[u8]) {
                     let arguments: Vec<&[u8]> = packet.arguments.iter().map(Vec::as_slice).collect();
                     let before = written.len();
                     encode(From::Server, packet.kind, &arguments, &mut written);
-                    // Types without arguments may have some, which are dropped: the length says so.
+                    // A type without arguments may come with a body, which the decoder drops: its length differs then.
                     if arguments.is_empty() {
                         written.truncate(before);
                         is_broken = true;

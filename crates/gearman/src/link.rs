@@ -19,7 +19,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 const PIECE: usize = 64 * 1024;
 /// The longest packet.
 const LONGEST: u32 = 256 << 20;
-/// So many seconds of silence before the kernel asks whether the peer is still there.
+/// After so many seconds of silence the kernel sends TCP keepalive probes.
 const IDLE: u32 = 60;
 
 /// Which servers may be connected to.
@@ -115,7 +115,7 @@ impl Link {
     }
 
     /// Adds a packet to what is written by the next [`pump`](Self::pump). Without a connection it is dropped:
-    /// [`Happening::Up`] says when to send again.
+    /// [`Happening::Up`] reports when to send again.
     pub fn send(&mut self, kind: PacketKind, arguments: &[&[u8]]) {
         if self.is_up() {
             encode(From::Client, kind, arguments, &mut self.outgoing);
@@ -182,7 +182,7 @@ impl Link {
         }
     }
 
-    /// A socket that connects, and whether it has.
+    /// Returns a socket that is connecting, and whether it is connected already.
     fn begin(&self) -> io::Result<(OwnedFd, bool)> {
         let mut last = io::Error::other("the name has no address");
         for address in addresses(&self.server)? {
@@ -192,7 +192,7 @@ impl Link {
             let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-            // The packets are written together anyway, and a lost peer must be noticed at some time.
+            // The packets are written together anyway. A lost peer must be noticed at some time.
             sockopt::set_tcp_nodelay(&socket, true)?;
             sockopt::set_socket_keepalive(&socket, true)?;
             sockopt::set_tcp_keepidle(&socket, Duration::from_secs(IDLE.into()))?;
@@ -223,12 +223,12 @@ impl Link {
         let it_value = Timespec::try_from(self.pause).unwrap_or_default();
         self.pause = (self.pause * 2).min(PAUSE.1);
         let once = Itimerspec { it_interval: Timespec::default(), it_value };
-        // The time is valid, and so is the timer.
+        // Cannot fail: the time and the timer are valid.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
         self.happened.push_back(Happening::Down(error));
     }
 
-    /// Watches whether the kernel takes more, if that has changed.
+    /// Watches whether the socket is writable while `is_full`, if that has changed.
     fn watch_writes(&mut self, is_full: bool) {
         if is_full == self.is_full {
             return;
@@ -277,7 +277,7 @@ impl Link {
         loop {
             match self.decoder.next() {
                 Ok(Some(packet)) => {
-                    // Not when it is connected: a server that takes connections and closes them would get one after the other.
+                    // Not at each connection: a server that accepts and closes them would get them without pauses.
                     self.pause = PAUSE.0;
                     self.happened.push_back(Happening::Packet(packet));
                 }

@@ -1,12 +1,12 @@
 //! The payload of mod_gearman: checks of Naemon and Nagios, and their results.
 //!
-//! A payload is lines `key=value`, closed in an [`Envelope`](crate::cipher::Envelope). A result is a job in the
+//! A payload is lines `key=value`, sealed in an [`Envelope`](crate::cipher::Envelope). A result is a job in the
 //! background, for the queue that the check names. Names and output are bytes: a server may write them in any encoding, and
 //! finds a host by the same bytes.
 
 use std::time::Duration;
 
-/// What a job of a monitoring server is.
+/// The type of a job of a monitoring server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sort {
     /// A check of a service.
@@ -29,7 +29,7 @@ pub struct Check {
     pub host: Vec<u8>,
     /// The service that is checked; empty: the host itself is.
     pub service: Vec<u8>,
-    /// When the server has planned the check, in seconds since 1970; 0: it does not say.
+    /// When the server has planned the check, in seconds since 1970; 0: unknown.
     pub core_time: f64,
     /// How long it may run.
     pub timeout: Option<Duration>,
@@ -38,7 +38,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Of an opened payload. `None`: it is no job of a monitoring server, or its key is another one.
+    /// Parses an opened payload. `None`: it is no job of a monitoring server, or was sealed with another key.
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let mut check = Self::default();
         let (mut is_known, mut has_line, mut times) = (false, false, [0.0; 3]);
@@ -104,7 +104,7 @@ pub enum End<'a> {
 /// The exit code for CRITICAL and for UNKNOWN, by the guidelines for monitoring plugins.
 const CRITICAL: i32 = 2;
 const UNKNOWN: i32 = 3;
-/// The exit codes of a shell for a program that is not found or not executable, and of a signal plus this.
+/// Exit codes of a shell: the program is not found, or not executable; a signal's number is added to the third.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 const SIGNALLED: i32 = 128;
@@ -129,7 +129,7 @@ impl End<'_> {
             Self::Exited(NOT_EXECUTABLE, ..) => {
                 bounds(NOT_EXECUTABLE, " Make sure the plugin you're trying to run is executable.", b"")
             }
-            // A shell reports a signal so.
+            // A shell reports the signal that has killed its command by such a code.
             Self::Exited(code, out, _) if SIGNALS.contains(code) => {
                 Self::Killed(code - SIGNALLED, out).verdict(sort, worker)
             }
@@ -184,7 +184,7 @@ fn name_of(signal: i32) -> String {
     found.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
 }
 
-/// The result of a check, for its queue, before it is closed. Times are seconds since 1970.
+/// The result of a check, for its queue, before it is sealed. Times are seconds since 1970.
 pub fn result(check: &Check, end: &End<'_>, worker: &str, started: f64, finished: f64) -> Vec<u8> {
     let (code, text) = end.verdict(check.sort, worker);
     let core_time = if check.core_time > 0.0 { check.core_time } else { started };

@@ -30,7 +30,7 @@ impl PacketKind {
     pub const WORK_FAIL: Self = Self(14);
     /// Asks for the same bytes back.
     pub const ECHO_REQ: Self = Self(16);
-    /// The bytes: everything before them has been handled.
+    /// The bytes of ECHO_REQ: the server has handled everything before them.
     pub const ECHO_RES: Self = Self(17);
     /// A client submits a job and does not wait for it.
     pub const SUBMIT_JOB_BG: Self = Self(18);
@@ -67,7 +67,7 @@ impl PacketKind {
     }
 }
 
-/// Who sends a packet.
+/// The side that sends a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
     /// A client or a worker.
@@ -154,7 +154,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Of packets from this side, with arguments of so many bytes at most.
+    /// Decodes packets from this side, with arguments of at most `most` bytes.
     pub fn new(from: From, most: u32) -> Self {
         Self { from, buffer: Vec::new(), start: 0, most }
     }
@@ -180,7 +180,7 @@ impl Decoder {
     /// The next packet; `None`: it has not come completely.
     ///
     /// # Errors
-    /// The bytes are no packet. What follows cannot be understood either.
+    /// The bytes are no packet. What follows cannot be decoded either.
     #[expect(clippy::should_implement_trait, reason = "it is no iterator: more may come after None")]
     pub fn next(&mut self) -> Result<Option<Packet>, Broken> {
         let bytes = &self.buffer[self.start..];

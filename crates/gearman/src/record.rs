@@ -1,18 +1,18 @@
-//! The reply of a worker that says all about a job: how it ended, its times, and its output.
+//! The complete reply of a worker about a job: how it ended, its times, and its output.
 //!
-//! A workload asks for it by its first line, [`ASK`] and options, which a shell takes for a comment. So another worker,
+//! A workload requests it by its first line, [`ASK`] and options, which a shell takes for a comment. So another worker,
 //! which gives the workload to a shell, runs the same job.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The beginning of the first line of a workload that asks for a record.
+/// The beginning of the first line of a workload that requests a record.
 pub const ASK: &[u8] = b"#forkless record";
 
 /// The beginning of a record.
 const HEAD: &str = "forkless record 1\n";
 
-/// A line to be run, and what is asked for.
+/// A line to be run, and the form of the reply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
     /// The line for the shell.
@@ -24,7 +24,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Of a workload.
+    /// Parses a workload.
     pub fn parse(workload: &[u8]) -> Self {
         let plain = || Self { line: workload.to_vec(), ..Self::default() };
         let Some(rest) = workload.strip_prefix(ASK) else { return plain() };
@@ -94,7 +94,7 @@ impl Record {
         [text.as_bytes(), out, err].concat()
     }
 
-    /// Of a reply. `None`: another worker has replied.
+    /// Parses a reply. `None`: it is no whole record, as when another worker has replied.
     pub fn parse(reply: &[u8]) -> Option<Self> {
         let rest = reply.strip_prefix(HEAD.as_bytes())?;
         let end = rest.windows(2).position(|two| two == b"\n\n")?;
@@ -113,7 +113,7 @@ impl Record {
                 "refused" => value.clone_into(&mut record.refused),
                 "out" => out = value.parse::<usize>().ok()?,
                 "err" => err = value.parse::<usize>().ok()?,
-                // Of a later version.
+                // A field of a later version.
                 _ => {}
             }
         }

@@ -29,7 +29,7 @@ struct Inner {
     wake: OwnedFd,
     /// 0: go on; 1: soon; 2: now.
     stop: AtomicU32,
-    /// 0: stays as it is.
+    /// 0: no change.
     slots: AtomicI64,
     /// Added to the slots.
     more: AtomicI64,
@@ -79,7 +79,7 @@ impl Control {
         self.wake();
     }
 
-    /// Adds to the number of jobs that run at once, or subtracts from it. One stays.
+    /// Adds to the number of jobs that run at once, or subtracts from it. At least one remains.
     pub fn add_slots(&self, more: i32) {
         self.0.more.fetch_add(more.into(), Ordering::SeqCst);
         self.wake();
@@ -97,8 +97,8 @@ impl Control {
         self.wake();
     }
 
-    /// Stops each job that runs by SIGTSTP, as Ctrl-Z does, calls [`Events::suspended`](crate::Events::suspended), and then continues
-    /// the jobs.
+    /// Stops each job that runs by SIGTSTP, as Ctrl-Z does, calls [`Events::suspended`](crate::Events::suspended), and then
+    /// continues the jobs.
     pub fn suspend(&self) {
         self.0.suspends.store(true, Ordering::SeqCst);
         self.wake();
@@ -109,7 +109,7 @@ impl Control {
         let _ = rustix::io::write(&self.0.wake, &1u64.to_ne_bytes());
     }
 
-    /// Must be called before the values are read.
+    /// Clears the eventfd. Must be called before the values are read, so that a later change wakes the run again.
     pub(crate) fn slept(&self) {
         let _ = rustix::io::read(&self.0.wake, &mut [0; 8]);
     }
@@ -122,7 +122,7 @@ impl Control {
         }
     }
 
-    /// The number of slots, from the present one.
+    /// Returns the number of slots that replaces `now`.
     pub(crate) fn slots(&self, now: usize) -> usize {
         let set = self.0.slots.swap(0, Ordering::SeqCst);
         let more = self.0.more.swap(0, Ordering::SeqCst);

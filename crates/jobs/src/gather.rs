@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What [`Gather::offer`] has.
+/// What [`Gather::offer`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
     /// The job of this number: [`Gather::job`].
@@ -54,7 +54,7 @@ struct Open {
     job: Job,
     kept: [Kept; 2],
     received: u64,
-    /// A part of its output is lost, because there was no place for it.
+    /// A part of its output is lost, because neither file nor memory had room for it.
     is_cut: bool,
 }
 
@@ -195,8 +195,8 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// A job has ended on `host`, which is the text of the log's column Host. False if it is not open: unknown, or it has
-    /// ended before.
+    /// Takes the end of a job on `host`, which is the text of the log's column Host. Returns false if the job is not open:
+    /// unknown, or it has ended before.
     pub fn end_job(&mut self, seq: u64, came: Came, host: &str) -> bool {
         let Some(Open { mut job, kept, received, is_cut }) = self.open.remove(&seq) else {
             return false;
@@ -228,7 +228,7 @@ impl<'a> Gather<'a> {
         true
     }
 
-    /// Does what the [`Control`] asks for, and says how the run goes on. To be called when it is readable.
+    /// Carries out the requests of the [`Control`], and returns how the run goes on. Call it when the control is readable.
     pub fn obey(&mut self) -> Flow {
         self.control.slept();
         self.stop(self.control.flow());
@@ -240,7 +240,7 @@ impl<'a> Gather<'a> {
         self.flow
     }
 
-    /// Writes what is buffered. To be called before the caller sleeps.
+    /// Writes what is buffered. Call it before each sleep.
     pub fn flush(&mut self) {
         if let Err(error) = self.sink.flush() {
             self.sink_failed(error);
@@ -255,7 +255,7 @@ impl<'a> Gather<'a> {
         self.events.tick(&Progress { total, ended, failed, done_before, running, slots, elapsed });
     }
 
-    /// An error of the run itself.
+    /// Records an error of the run itself. The same text is recorded once.
     pub fn fail(&mut self, error: io::Error) {
         let words = error.to_string();
         if !self.summary.errors.iter().any(|known| known.to_string() == words) {
@@ -289,7 +289,7 @@ impl<'a> Gather<'a> {
         self.summary
     }
 
-    /// Stops the run, if that is more than it has been stopped already.
+    /// Stops the run. A weaker stop than an earlier one has no effect.
     pub fn stop(&mut self, flow: Flow) {
         if flow > self.flow {
             self.flow = flow;
@@ -323,7 +323,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// The output of a job has been written: writes what has waited for that.
+    /// Writes the output that has waited for the output of job `seq`.
     fn advance(&mut self, seq: u64) {
         if !self.options.keep_order {
             return;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// How much is read at once.
 const PIECE: usize = 64 * 1024;
 
-/// The same until so much has come at once: a buffer that is not used needs no memory.
+/// How much is read at once until a read fills that: a buffer that is not used needs no memory.
 const FIRST: usize = 4096;
 
 /// What [`Input::fill`] found.

@@ -57,8 +57,8 @@ pub enum Run {
         /// Its arguments, without `argv[0]`.
         args: Vec<OsString>,
     },
-    /// A line for `/bin/sh -c`, or for another [shell](crate::Options::shell), by [`forkless::shell()`]: without the shell where
-    /// the result is the same.
+    /// A line for `/bin/sh -c`, or for another [shell](crate::Options::shell), by [`forkless::shell()`]: without the shell
+    /// where the result is the same.
     Line(Vec<u8>),
 }
 
@@ -80,13 +80,13 @@ pub enum Stdin {
     File(File),
     /// A pipe with these bytes.
     Bytes(Vec<u8>),
-    /// A pipe with these bytes, and then with those of [`JobSource::more`](crate::JobSource::more) while the job runs. Such a job is
-    /// not tried again.
+    /// A pipe with these bytes, and then with those of [`JobSource::more`](crate::JobSource::more) while the job runs. Such
+    /// a job is not tried again.
     Stream(Vec<u8>),
 }
 
 impl Job {
-    /// A program with its arguments. The text is the words, joined by blanks, without quotes.
+    /// A program with its arguments. The text is both, joined by blanks, without quotes.
     pub fn program<S: Into<OsString>>(program: impl Into<OsString>, args: impl IntoIterator<Item = S>) -> Self {
         let (program, args) = (program.into(), args.into_iter().map(Into::into).collect::<Vec<OsString>>());
         let words: Vec<&[u8]> =

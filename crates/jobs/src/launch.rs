@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(crate) struct Launcher {
     found: Option<(OsString, PathBuf)>,
-    /// Of the lines, and when they were looked at.
+    /// What all lines have in common, and when it was determined.
     surroundings: Option<(Instant, ShellSurroundings)>,
 }
 
@@ -47,7 +47,7 @@ impl Ready {
         let launched = match self {
             Self::Program(mut command) => return Ok(Launched { child: command.launch_holding()?, shell: None }),
             Self::Line(mut shell) => shell.launch_captured(),
-            // What has been written could not be written again for the shell.
+            // Waits for the exec: input that has been written could not be written again for the shell.
             Self::Fed(mut shell) => shell.spawn_captured(),
         };
         let (child, ending) = launched?.into_parts();
@@ -74,7 +74,7 @@ impl Launcher {
         Ok(ready)
     }
 
-    /// What all lines have in common. It is looked at from time to time.
+    /// What all lines have in common. It is determined again after a second.
     fn surroundings(&mut self, shell: &Path, now: Instant) -> &ShellSurroundings {
         const FRESH: Duration = Duration::from_secs(1);
         let is_fresh = |seen| now.saturating_duration_since(seen) < FRESH;
@@ -82,8 +82,8 @@ impl Launcher {
         &self.surroundings.insert(fresh.unwrap_or_else(|| (now, ShellSurroundings::of(shell)))).1
     }
 
-    /// The command of a program. PATH is searched once for programs that come again and again, and again by the child
-    /// if the program is no longer there.
+    /// The command of a program. PATH is searched once for a program that several jobs in a row run. The child searches it
+    /// again if the file is gone.
     fn command(&mut self, program: &OsStr, job: &Job) -> Command {
         if program.as_bytes().contains(&b'/') || job.env.iter().any(|(name, _)| name == "PATH") {
             return Command::new(program);
@@ -143,7 +143,7 @@ fn set(command: &mut Command, job: &Job, options: &mut Options) -> io::Result<()
     Ok(())
 }
 
-/// Whether the kernel had no resources for a launch, which may be different in a moment.
+/// Whether a launch failed because the kernel lacked resources, which may be free a moment later.
 pub(crate) fn is_lack(error: &io::Error) -> bool {
     let errno = match (Error::of(error), error.raw_os_error()) {
         (Some(error), _) if error.step() == Step::Wait => None,
@@ -163,7 +163,7 @@ pub(crate) fn is_killed_before_exec(error: &io::Error) -> bool {
     signal.is_some_and(|signal| signals.contains(&signal))
 }
 
-/// Whether the error of a wait says that the program was not executed.
+/// Whether an error of a wait means that the program was not executed.
 pub(crate) fn is_of_launch(error: &io::Error) -> bool {
     Error::of(error).is_some_and(|error| error.step() != Step::Wait)
 }

@@ -9,16 +9,16 @@
 //! ```
 //!
 //! # How it works
-//! One thread does everything: it takes a [`Job`] from a [`JobSource`] when a slot is free, launches it, and sleeps on one
-//! epoll instance until a job ends or writes. No SIGCHLD handler, no thread per job, no async runtime. When a job has
-//! ended, the next one is launched before the output of the first is handled.
+//! One thread does everything, unless [`Options::threads`] launch: it takes a [`Job`] from a [`JobSource`] when a slot is
+//! free, launches it, and sleeps on one epoll instance until a job ends or writes. No SIGCHLD handler, no thread per job, no
+//! async runtime. When a job has ended, the next one is launched before the output of the first is handled.
 //!
 //! # The parts
 //! - A [`JobSource`] makes the jobs, one at a time, as slots become free. It reads no further ahead than its own buffer. A
-//!   source that has no input yet answers [`Next::Later`] and names the descriptor to wait for ([`Input`] does that). One that
-//!   lacks a resource of the kernel answers [`Next::Lacks`], and is asked again.
+//!   source that has no input yet returns [`Next::Later`] and names the descriptor to wait for ([`Input`] does that). One
+//!   that lacks a resource of the kernel returns [`Next::Lacks`], and is called again.
 //! - [`Options`] say how many jobs run at once, what happens to their output, and when the run ends early.
-//! - [`Events`] tells the caller of starts and ends, and may stop the run.
+//! - [`Events`] are called for starts and ends, and may stop the run.
 //! - A [`Sink`] takes the output of the jobs, in the order in which it is to appear. [`Standard`] writes it to the
 //!   process's own standard output and standard error.
 //! - [`Gather`] keeps order, log and count of jobs that run on other machines; the caller hands them out.
@@ -29,7 +29,7 @@
 //!
 //! # When a job ends
 //! A job ends when its process ends. What its pipes hold at that time is still read. A process that the job has started
-//! and left behind may keep the pipes open: the run does not wait for it, and its later output gets EPIPE.
+//! and left behind may keep the pipes open: the run waits [`Options::linger`] for their end, and later output gets EPIPE.
 //!
 //! # What can go wrong
 //! - A launch fails with EAGAIN, ENOMEM, EMFILE or ENFILE: the job waits until another one ends, or for a moment, and is
@@ -41,10 +41,10 @@
 //! - A full disk under the log or the results: the jobs run on, and [`Summary::errors`] has the error.
 //! - A full disk under the temporary file: no further job is launched, and [`Summary::errors`] has the error. Up to 16 MiB
 //!   of output more are kept in memory. A job that writes more is ended, and has no line in the log.
-//! - [`JobSource::more`] fails: the run stops at once, and the job that it was asked for sees no end of its input.
+//! - [`JobSource::more`] fails: the run stops at once, and the job is ended before it sees an end of its input.
 //! - Standard output is closed (EPIPE): the run stops at once.
-//! - The run is stopped at once ([`Flow::Now`]): the jobs that it ends have no line in the log, unless they succeed, so that a
-//!   run with the same log runs them again.
+//! - The run is stopped at once ([`Flow::Now`]): the jobs that it ends have no line in the log, unless they succeed, so
+//!   that a run with the same log runs them again.
 //! - This process is killed: the log has a line for each job that has ended, up to the last moment. A run with the same
 //!   log and [`Done::read`] runs the others.
 //!

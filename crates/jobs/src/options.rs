@@ -112,8 +112,8 @@ pub struct Options {
     /// How long a job may run.
     pub timeout: Option<Timeout>,
     /// The signals that end a job, each with the time that follows it (default: TERM, 200 ms, TERM, 100 ms, TERM, 50 ms,
-    /// KILL). They go to the job's process group if it has one of its own. When
-    /// the job itself has ended, the rest of the group is killed.
+    /// KILL). They go to the job's process group if it has one of its own. When the job itself has ended, the rest of the
+    /// group is killed.
     pub termination: Vec<(i32, Duration)>,
     /// When the run ends early.
     pub halt: Option<Halt>,
@@ -131,16 +131,16 @@ pub struct Options {
     pub groups: bool,
     /// Changes each command before its launch: working directory, limits and so on.
     pub setup: Option<Setup>,
-    /// A thread for each of these functions, which launches the jobs of some of the slots, so that launches take place beside
-    /// each other. Useful for launches that wait for another process, as warm ones do. The function is called after
+    /// A thread for each of these functions, which launches the jobs of some of the slots, so that launches run in parallel.
+    /// Useful for launches that wait for another process, as warm ones do. The function is called after
     /// [`setup`](Self::setup). [`Events::started`](crate::Events::started) may then come in another order than the jobs.
     ///
-    /// The run's own thread launches if this is empty (default), if no threads can be started, if the time of a launch depends on earlier ones
-    /// ([`delay`](Self::delay), [`max_load`](Self::max_load), [`min_memory`](Self::min_memory)), and jobs with
-    /// [`Stdin::Stream`](crate::Stdin::Stream).
+    /// The run's own thread launches if this is empty (default), if no threads can be started, if the time of a launch
+    /// depends on earlier ones ([`delay`](Self::delay), [`max_load`](Self::max_load), [`min_memory`](Self::min_memory)), and
+    /// jobs with [`Stdin::Stream`](crate::Stdin::Stream).
     pub threads: Vec<Prepare>,
-    /// The standard input of this process is `/dev/null`: jobs with [`Stdin::Null`](crate::Stdin::Null) inherit it, which costs
-    /// less than a new one for each.
+    /// The standard input of this process is `/dev/null`: jobs with [`Stdin::Null`](crate::Stdin::Null) inherit it, which is
+    /// faster than an open for each.
     pub stdin_is_null: bool,
     /// Writes each job's text to the sink and launches nothing.
     pub dry_run: bool,
@@ -161,12 +161,12 @@ pub struct Options {
     /// How many bytes of each job's output are kept, standard output and standard error together (default: all). The
     /// rest is read and dropped; [`Ended::received`](crate::Ended) counts it.
     pub most_output: Option<u64>,
-    /// How long a job whose process has ended is waited for while another process holds its captured output open (default: 200 ms).
-    /// What comes later is lost. A job that was to be ended is not waited for.
+    /// How long to wait, after a job's process has ended, while another process holds its captured output open (default:
+    /// 200 ms). Later output is lost. A job that the run ends is not waited for.
     pub linger: Duration,
     /// Runs the jobs elsewhere. Nothing is launched here then.
     pub remote: Option<Box<dyn Remote>>,
-    /// Where output is kept that is too much for memory (default: `$TMPDIR`, else `/tmp`).
+    /// The directory for output that is too much for memory (default: `$TMPDIR`, else `/tmp`).
     pub temporary: PathBuf,
 }
 
@@ -184,8 +184,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The default, but for the number of jobs that run at once: one at least. It does not look for the CPUs, which takes
-    /// some system calls.
+    /// The default values with this number of slots, at least one. Unlike [`default`](Self::default), does not count the
+    /// CPUs, which takes some system calls.
     pub fn new(slots: usize) -> Self {
         Self {
             slots: slots.max(1),

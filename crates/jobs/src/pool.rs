@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// What has become of a launch.
+/// The result of a launch.
 pub(crate) struct PoolAnswer {
     pub(crate) slot: usize,
     pub(crate) launched: io::Result<Launched>,
@@ -28,7 +28,7 @@ struct Order {
     ready: Ready,
 }
 
-/// How a thread tells the run that there is an answer.
+/// How a thread wakes the run after an answer.
 struct Bell {
     event: OwnedFd,
     /// The run sleeps, or is about to: only the eventfd wakes it.
@@ -94,8 +94,8 @@ impl Pool {
         self.sent
     }
 
-    /// The run is about to sleep. From now on the threads write to the eventfd, until the run [wakes](Self::wakes). An answer
-    /// that comes before that is found by [`take_answer`](Self::take_answer).
+    /// Marks the run as about to sleep. Until it [wakes](Self::wakes), the threads write to the eventfd. An answer that came
+    /// earlier is found by [`take_answer`](Self::take_answer), which must be called after this.
     pub(crate) fn sleeps(&self) {
         self.bell.sleeps.store(true, Ordering::SeqCst);
     }
@@ -104,7 +104,7 @@ impl Pool {
         self.bell.sleeps.store(false, Ordering::SeqCst);
     }
 
-    /// Takes back the event that has ended the sleep.
+    /// Clears the eventfd after it has ended a sleep.
     pub(crate) fn slept(&self) {
         let _ = rustix::io::read(&self.bell.event, &mut [0; 8]);
     }
@@ -136,7 +136,7 @@ fn work(mut prepare: Prepare, orders: &Receiver<Order>, answers: &Sender<PoolAns
         if answers.send(PoolAnswer { slot, launched }).is_err() {
             return;
         }
-        // The run stores first and looks at the channel then, so one of the two sees the other.
+        // The run sets `sleeps` before it reads the channel; this thread sends before it reads `sleeps`. One sees the other.
         if bell.sleeps.swap(false, Ordering::SeqCst) {
             // Fails only when it is readable already.
             let _ = rustix::io::write(&bell.event, &1u64.to_ne_bytes());

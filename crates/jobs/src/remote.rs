@@ -6,10 +6,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
 
-/// Runs jobs elsewhere, as many as there are [slots](crate::Options::slots). It must answer each job once, whatever
-/// happens on the way, or keep it for ever: the run waits for all.
+/// Runs jobs elsewhere, as many as there are [slots](crate::Options::slots). It must report the end of each job once, even
+/// if connections break: the run waits for all of them.
 pub trait Remote {
-    /// Takes a job. Its limit of time is here: nothing here measures it.
+    /// Takes a job. The remote must enforce the `timeout`: the run does not.
     fn submit(&mut self, job: &Job, place: JobPlace, timeout: Option<Duration>);
 
     /// The descriptor that becomes readable when there is something to do.
@@ -18,7 +18,7 @@ pub trait Remote {
     /// Does what is possible without a wait, and adds the jobs that have ended. Called also before each sleep.
     ///
     /// # Errors
-    /// They stop the run: no further job is started, and those that are away count as skipped.
+    /// An error stops the run: no further job is started, and those that are away count as skipped.
     fn pump(&mut self, ended: &mut Vec<RemoteEnd>) -> io::Result<()>;
 }
 
@@ -31,7 +31,7 @@ pub struct RemoteEnd {
     pub ending: Ending,
     /// It was killed because it took too long.
     pub timed_out: bool,
-    /// When it was started, by the clock of the place where it ran. `None`: when it was submitted.
+    /// When it was started, by the clock of the machine that ran it. `None`: when it was submitted.
     pub started: Option<SystemTime>,
     /// How long it ran. `None`: as long as it was away.
     pub runtime: Option<Duration>,

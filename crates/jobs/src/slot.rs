@@ -10,10 +10,9 @@ use std::io;
 use std::process::{ChildStdin, ExitStatus};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What is in a slot.
 pub(crate) enum Slot {
     Free,
-    /// A job whose launch has failed for now, or that is tried again.
+    /// A job whose launch has failed for now or is delayed, or that is tried again.
     Waiting(Box<Waiting>),
     /// A job that a [thread](crate::pool) launches.
     Starting(Box<Starting>),
@@ -62,11 +61,11 @@ pub(crate) struct Running {
     pub(crate) shell: Option<ShellEnding>,
     pub(crate) started: Instant,
     pub(crate) clock: SystemTime,
-    /// Its pidfd is watched. Otherwise it is asked from time to time.
+    /// Its pidfd is watched. Otherwise the run polls for its end.
     pub(crate) watched: bool,
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) feed: Option<Feed>,
-    /// The signals that are to end it.
+    /// The run is ending it by signals.
     pub(crate) killing: Option<Killing>,
     pub(crate) timed_out: bool,
     /// It was sent a signal.
@@ -77,7 +76,7 @@ pub(crate) struct Running {
     pub(crate) over: Option<Over>,
 }
 
-/// How the process of a job has ended whose output is open.
+/// The end of a job's process while another one holds the job's output open.
 pub(crate) struct Over {
     pub(crate) status: ExitStatus,
     pub(crate) runtime: Duration,
@@ -94,7 +93,7 @@ pub(crate) struct Feed {
     pub(crate) goes_on: bool,
 }
 
-/// How far the sequence of signals is that ends a job.
+/// The progress of the sequence of signals that ends a job.
 pub(crate) struct Killing {
     /// How many signals have been sent.
     pub(crate) sent: usize,
@@ -111,7 +110,7 @@ impl Running {
 
     /// Closes its standard input. What was written comes back to the job if it may be launched again: because it may be
     /// `tried` again, or because the kernel may report late that it had no resources to execute the program. In the second
-    /// case nobody has read from the pipe, so more than the pipe holds has not been written.
+    /// case nothing has read from the pipe, so no more than the pipe holds has been written.
     pub(crate) fn end_feed(&mut self, tried: bool) {
         let Some(Feed { pipe, bytes, at, goes_on }) = self.feed.take() else { return };
         let is_unread = || fcntl_getpipe_size(&pipe).map_or(true, |size| at <= size);

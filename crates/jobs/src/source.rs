@@ -1,4 +1,4 @@
-//! What the caller gives: where jobs come from, what is told of them, where their output goes.
+//! What the user of this library implements: the source of jobs, the receiver of events, the sink of output.
 
 use crate::control::Flow;
 use crate::job::{Job, JobPlace};
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-/// The answer of a [`JobSource`].
+/// What [`JobSource::next`] returns.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, and it is moved at once")]
 pub enum Next {
@@ -15,14 +15,14 @@ pub enum Next {
     Job(Job),
     /// Input must come first, at [`JobSource::waits_for`].
     Later,
-    /// The kernel has no resources for what the job needs. The source is asked again when a job has ended, or after a moment;
-    /// the run stops with the error if that goes on for [`Options::patience`](crate::Options::patience) and no job runs.
+    /// The kernel has no resources for what the job needs. The source is called again when a job has ended, or after a
+    /// moment. The run stops with the error after [`Options::patience`](crate::Options::patience) in which no job runs.
     Lacks(io::Error),
     /// There is no further job.
     End,
 }
 
-/// The answer of [`JobSource::more`].
+/// What [`JobSource::more`] returns.
 #[derive(Debug)]
 pub enum More {
     /// These bytes.
@@ -35,7 +35,7 @@ pub enum More {
     End,
 }
 
-/// Makes the jobs, one when a slot is free for it.
+/// Makes the jobs, one each time a slot is free.
 pub trait JobSource {
     /// Makes the next job.
     ///
@@ -44,30 +44,32 @@ pub trait JobSource {
     /// [`Summary::errors`](crate::Summary).
     fn next(&mut self, place: JobPlace) -> io::Result<Next>;
 
-    /// The descriptor that becomes readable when a source that has answered [`Next::Later`] can go on.
+    /// The descriptor that becomes readable when a source that has returned [`Next::Later`] can go on.
     fn waits_for(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
     /// The next bytes for the standard input of a job that runs, and whose standard input is
-    /// [`Stdin::Stream`](crate::Stdin::Stream). Jobs that can take more are asked for in turn.
+    /// [`Stdin::Stream`](crate::Stdin::Stream). Called in turn for the jobs that can take more.
     ///
     /// # Errors
-    /// As for [`next`](Self::next). The standard input of the job ends.
+    /// The run stops at once, and ends the job before its standard input ends. The error is in
+    /// [`Summary::errors`](crate::Summary).
     fn more(&mut self, seq: u64) -> io::Result<More> {
         let _ = seq;
         Ok(More::End)
     }
 
-    /// A job takes no more: it has ended, was not started, or has closed its standard input. Called for each job at least once.
+    /// A job takes no more: it has ended, was not started, or has closed its standard input. [`run`](crate::run) calls this
+    /// for each job at least once; [`Gather`](crate::Gather) does not.
     fn closed(&mut self, seq: u64) {
         let _ = seq;
     }
 
-    /// The run starts no further job.
+    /// The run starts no further job. Called by [`run`](crate::run) only.
     fn stopped(&mut self) {}
 
-    /// When a source that has answered [`Next::Later`] or [`More::Later`] goes on, also without input.
+    /// When a source that has returned [`Next::Later`] or [`More::Later`] goes on, also without input.
     fn waits_until(&self) -> Option<Instant> {
         None
     }
@@ -77,7 +79,7 @@ pub trait JobSource {
         None
     }
 
-    /// How many jobs are left, if that can be found out without a wait. Asked for when a run was stopped.
+    /// How many jobs are left, if that can be found out without a wait. Called when a run was stopped.
     fn left(&mut self) -> Option<u64> {
         None
     }
@@ -99,9 +101,9 @@ pub fn from_iter(jobs: impl IntoIterator<Item = Job>) -> impl JobSource {
     FromIter(jobs.into_iter())
 }
 
-/// Is told of what happens.
+/// Receives the events of a run.
 pub trait Events {
-    /// A job has been launched.
+    /// A job has been launched, or given to the [`Remote`](crate::Remote): then `pid` is 0.
     fn started(&mut self, job: &Job, place: JobPlace, pid: u32) {
         let _ = (job, place, pid);
     }

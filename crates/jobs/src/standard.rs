@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Writes to standard output and standard error. What jobs have written together goes out together.
+/// Writes to standard output and standard error. Consecutive pieces for one of them are buffered and written together.
 #[derive(Debug, Default)]
 pub struct Standard {
     buffer: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct Standard {
 const MOST: usize = 64 * 1024;
 
 impl Standard {
-    /// An empty buffer.
+    /// A sink with an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -49,7 +49,7 @@ fn fd_of(err: bool) -> BorrowedFd<'static> {
     if err { rustix::stdio::stderr() } else { rustix::stdio::stdout() }
 }
 
-/// Writes everything, also to a pipe that somebody has made non-blocking. No SIGPIPE.
+/// Writes everything, also to a non-blocking pipe. No SIGPIPE.
 pub(crate) fn write_all(fd: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     let fd = fd.as_fd();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! What has come of the jobs.
+//! The results of a run.
 
 use crate::control::Flow;
 use crate::job::{Job, JobPlace};
@@ -41,7 +41,7 @@ impl Ending {
 /// A job that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// The job. Its arguments may be gone.
+    /// The job. What it runs, its standard input and its environment may be gone.
     pub job: Job,
     /// Its number and slot.
     pub place: JobPlace,
@@ -68,7 +68,7 @@ impl Ended {
     }
 }
 
-/// Where a run is.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
     /// All jobs, if that is known.
@@ -83,11 +83,11 @@ pub struct Progress {
     pub running: usize,
     /// How many may run at once.
     pub slots: usize,
-    /// Since the start of the run.
+    /// The time since the start of the run.
     pub elapsed: Duration,
 }
 
-/// What has come of all jobs. Its `Display` is "ran N, failed F, skipped S of T".
+/// The result of a run. Its `Display` is "ran N, failed F, skipped S of T".
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Summary {
@@ -110,7 +110,7 @@ pub struct Summary {
     /// The end of the job by which the limit of [`Options::halt`](crate::Options::halt) was reached: exit status and
     /// signal.
     pub halted_by: Option<(i32, i32)>,
-    /// Errors of the run itself: of the source, the sink, the log, the results. Each kind once.
+    /// Errors of the run itself: of the source, the sink, the log, the results. Each text once.
     pub errors: Vec<io::Error>,
 }
 
@@ -120,7 +120,7 @@ impl Summary {
         self.skipped == 0 && self.not_started == 0 && !self.unread
     }
 
-    /// Whether every job has run, none has failed, and no error has come up.
+    /// Whether every job has run, none has failed, and no error has occurred.
     pub fn is_success(&self) -> bool {
         self.is_complete() && self.failed == 0 && self.errors.is_empty()
     }

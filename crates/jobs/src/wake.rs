@@ -69,7 +69,7 @@ impl Token {
 
 const SLOT: u64 = (1 << 29) - 1;
 
-/// How many events one call returns.
+/// How many events one call returns at most.
 const BATCH: usize = 64;
 
 pub(crate) struct Wake(OwnedFd);
@@ -100,7 +100,7 @@ impl Wake {
         let _ = epoll::delete(&self.0, fd);
     }
 
-    /// Sleeps until something is ready, for `limit` at most, and hands each ready token on.
+    /// Sleeps until something is ready, for `limit` at most, and puts the tokens of what is ready into `ready`.
     pub(crate) fn sleep(&self, limit: Option<Duration>, ready: &mut Vec<Token>) -> io::Result<()> {
         /// `epoll_wait(2)` counts milliseconds in 31 bits.
         const LONGEST: Duration = Duration::from_secs(1 << 20);

@@ -1,5 +1,5 @@
-//! The runners of the command `forkless`: `xargs`, `parallel` and `gearman-worker`. Each has its options, as clap defines them, and a
-//! function that runs it. The engine is that of `forkless-jobs`.
+//! The runners of the command `forkless`: `xargs`, `parallel` and `gearman-worker`. Each has its options, as clap defines
+//! them, and a function that runs it. The engine is that of `forkless-jobs`.
 
 #![allow(
     rustdoc::broken_intra_doc_links,

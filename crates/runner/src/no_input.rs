@@ -2,8 +2,8 @@
 
 use rustix::fs::{Mode, OFlags};
 
-/// Replaces standard input by `/dev/null`, so that jobs without input inherit it. Otherwise each of them would open it, which takes as
-/// long as a pipe. Returns whether that was possible.
+/// Replaces standard input by `/dev/null`, so that jobs without input inherit it. Otherwise each of them would open it,
+/// which takes as long as a pipe. Returns whether that was possible.
 ///
 /// To be called when the runner has a descriptor of its own for its input.
 pub(crate) fn replace_stdin() -> bool {

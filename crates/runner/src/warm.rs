@@ -22,7 +22,7 @@ impl Templates {
     }
 }
 
-/// Has all jobs launched warm that can be. The templates end with the result and with the options.
+/// Makes jobs launch warm where that is possible. The templates end when the result and the options have been dropped.
 pub(crate) fn install(options: &mut Options) -> Result<Templates, String> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let open = |_| WarmOptions::new().launches(LAUNCHES).open().map_err(|error| format!("--warm: {error}"));

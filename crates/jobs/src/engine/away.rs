@@ -43,7 +43,7 @@ impl Engine<'_> {
 
     fn came_back(&mut self, away: RemoteEnd) {
         let is_it = |slot: &Slot| matches!(slot, Slot::Away(absent) if absent.place.seq == away.seq);
-        // Unknown: it was left, or is answered twice.
+        // Unknown: the run has left the job, or its end is reported twice.
         let Some(slot) = self.slots.iter().position(is_it) else { return };
         let Slot::Away(absent) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
         self.running -= 1;

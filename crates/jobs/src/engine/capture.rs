@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const QUIET: Duration = Duration::from_millis(4);
 
 impl Engine<'_> {
-    /// Watches the pipes of a job: at once where its lines are passed on as they come.
+    /// Watches the pipes of a job: at once with [`Output::Lines`], otherwise after [`QUIET`].
     pub(super) fn watch_output(&mut self, slot: usize, launched: Instant) {
         let Slot::Running(running) = &self.slots[slot] else { return };
         let turn = running.turn;
@@ -25,7 +25,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Watches the pipes of jobs that have run for a while.
+    /// Watches the pipes of jobs that have run for [`QUIET`].
     pub(super) fn watch_the_long(&mut self, now: Instant) {
         while let Some(&(launched, slot, turn)) = self.output.quiet.front() {
             let runs = matches!(&self.slots[slot], Slot::Running(running) if running.turn == turn);
@@ -39,7 +39,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Closes the child's ends of the pipes of the job that was launched before this one. By now it has taken them.
+    /// Closes our copies of the child's ends of the pipes of the job launched before this one. Its child has inherited them.
     pub(super) fn let_go(&mut self, slot: usize) {
         let last = self.output.last.replace(slot).filter(|&last| last != slot);
         if let Some(Slot::Running(running)) = last.map(|last| &mut self.slots[last]) {
@@ -63,7 +63,7 @@ impl Engine<'_> {
             }
         }
         if unwatched {
-            // The kernel has no memory for the watch: the pipes are read from time to time.
+            // The kernel has no memory for the watch: the pipes are polled.
             self.output.quiet.push_back((Instant::now(), slot, turn));
             for index in [0, 1] {
                 self.read_if_any(slot, index);
@@ -118,7 +118,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The results of a job are not complete. The jobs run on, and the first such job is reported.
+    /// Records that the results of a job are not complete. Only the first such job is reported, and the run goes on.
     pub(super) fn results_failed(&mut self, seq: u64, error: &io::Error) {
         const OF: &str = "the results of job";
         if !self.summary.errors.iter().any(|known| known.to_string().starts_with(OF)) {
@@ -181,7 +181,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A job without output has had its turn.
+    /// Counts a job that an earlier run has done, and skips its turn.
     pub(super) fn pass_over(&mut self, seq: u64) {
         self.summary.done_before += 1;
         self.source.closed(seq);
@@ -194,7 +194,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The output that was due has been written: writes what has waited for that.
+    /// Writes the output that has waited for the output just written.
     fn advance(&mut self) {
         self.output.due += 1;
         while let Some(held) = self.output.held.remove(&self.output.due) {

@@ -94,7 +94,7 @@ impl Engine<'_> {
         let Slot::Running(running) = std::mem::replace(&mut self.slots[slot], Slot::Free) else { return };
         self.running -= 1;
         self.unwatched -= usize::from(!running.watched);
-        // What was missing for a launch may be there now.
+        // The resources that a launch lacked may be free now.
         self.not_before = None;
         let Running {
             job, place, tries, shell, clock, capture, timed_out, killing, signalled, kills_before_exec, ..
@@ -106,7 +106,7 @@ impl Engine<'_> {
                 Some(code) => Ending::Exited(code),
                 None => Ending::Killed(status.signal().unwrap_or(0)),
             },
-            // What was written for it is gone with the process, so it would miss that in a later try.
+            // What was written to its standard input is lost with the process: a later try would miss it.
             Err(error) if is_lack(&error) && killing.is_none() && !is_streamed => {
                 self.discard(capture);
                 self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true, kills_before_exec }, error);
@@ -161,8 +161,8 @@ impl Engine<'_> {
         self.end(ended, capture);
     }
 
-    /// Launches a line again, whose program could not be executed: the shell reports that in its own words. At once, because
-    /// it counts as a job that runs, also while no further ones are started.
+    /// Runs a line by the shell after its program could not be executed, so that the error message is the shell's. Launches
+    /// at once, even while no further jobs are started: this one was already running.
     fn run_by_shell(&mut self, mut waiting: Waiting) {
         if let Run::Line(line) = &waiting.job.run {
             let args = vec!["-c".into(), OsString::from_vec(line.clone())];
@@ -171,7 +171,7 @@ impl Engine<'_> {
         self.launch(waiting);
     }
 
-    /// A job has ended, in one way or another.
+    /// Counts a job that has ended, or launches it again if it failed and has a try left.
     pub(super) fn end(&mut self, mut ended: Ended, capture: Option<Box<Capture>>) {
         let streamed = matches!(ended.job.stdin, Stdin::Stream(_));
         let most = self.options.tries_of(&ended.job);
@@ -194,7 +194,7 @@ impl Engine<'_> {
         let flow = self.events.finished(&ended);
         self.stop(flow);
         self.halt(&ended);
-        // It may wait for its turn for long.
+        // Frees memory: the output may wait long for its turn.
         ended.job.run = Run::default();
         ended.job.stdin = Stdin::Null;
         ended.job.env = Vec::new();

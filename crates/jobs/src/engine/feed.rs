@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-/// So many pieces are handed to the jobs before events are looked at again.
+/// How many pieces are given to the jobs before events are handled again.
 const AT_ONCE: usize = 64;
 
-/// Jobs whose standard input goes on.
+/// Jobs with a [`Stdin::Stream`](crate::Stdin::Stream).
 #[derive(Default)]
 pub(super) struct Streams {
     /// Slot and turn of those that can take more, the one that has waited longest first.
     hungry: VecDeque<(usize, u32)>,
-    /// Input must come first.
+    /// None can be served before the source's descriptor is readable.
     pub(super) waits_for_input: bool,
     /// Some can be served at once, without waiting for an event.
     pub(super) is_busy: bool,
@@ -58,12 +58,12 @@ impl Engine<'_> {
             running.end_feed(self.options.tries_of(&running.job) > 1);
             return;
         }
-        // It is writable until there are bytes for it.
+        // Not watched until there are bytes for it: the pipe is writable all that time.
         self.wake.remove(&feed.pipe);
         self.streams.hungry.push_back((slot, turn));
     }
 
-    /// Closes a job's standard input, and tells the source.
+    /// Closes a job's standard input, and reports that to the source.
     fn close_feed(&mut self, slot: usize, seq: u64) {
         if let Slot::Running(running) = &mut self.slots[slot] {
             running.end_feed(self.options.tries_of(&running.job) > 1);
@@ -71,7 +71,7 @@ impl Engine<'_> {
         self.source.closed(seq);
     }
 
-    /// Asks the source for what jobs can take, in turn, until it has nothing for any of them.
+    /// Gives bytes of the source to the jobs that can take more, in turn, until it has none for any of them.
     pub(super) fn serve(&mut self) {
         let (mut refused, mut given) = (0, 0);
         self.streams.is_busy = false;
@@ -105,7 +105,7 @@ impl Engine<'_> {
                 }
                 Err(error) => {
                     self.source_failed(error);
-                    // It must not take a part of its input for all of it: it is ended, and sees no end before that.
+                    // The job must not take a part of its input for all of it: it is ended while its pipe is still open.
                     self.stop(Flow::Now);
                     return;
                 }

@@ -38,21 +38,21 @@ impl Runtimes {
     }
 }
 
-/// The shorter one of two limits that may be missing.
+/// The shorter of two optional limits.
 pub(super) fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     one.into_iter().chain(other).min()
 }
 
-/// A time from now on. One that the clock cannot reach is a century away.
+/// `start + time`, or a century after `start` if the clock cannot represent that.
 pub(super) fn after(start: Instant, time: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     start.checked_add(time).unwrap_or(start + CENTURY)
 }
 
-/// How long a machine under pressure is left alone before it is looked at again.
+/// How long to wait before load and memory are checked again.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The number after a name at the beginning of a line; 0: there is none.
+/// The number that follows `name` at the beginning of a line of the file, or 0.
 fn number_in(path: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
@@ -86,7 +86,7 @@ impl Engine<'_> {
         loaded || self.options.min_memory.is_some_and(|least| available() < least)
     }
 
-    /// A job has been launched.
+    /// Sets the times that depend on a launch: the delay before the next one, and the job's time limit.
     pub(super) fn launched(&mut self, at: Instant, slot: usize) {
         if !self.options.delay.is_zero() {
             // From now: the launch itself may have taken a while.
@@ -184,7 +184,7 @@ impl Engine<'_> {
             running.send(signal);
             after(now, pause)
         });
-        // The last pause is followed by nothing.
+        // No signal follows the last pause.
         let next = next.filter(|_| sent + 1 < self.options.termination.len());
         running.killing = Some(Killing { sent: sent + 1, next });
         if let Some(next) = next {

@@ -29,7 +29,7 @@ mod away;
 /// Returns when every job that was launched has ended, and its output has been written.
 ///
 /// # Errors
-/// The descriptors that the run itself needs cannot be made. All that goes wrong later is in the summary.
+/// The descriptors that the run itself needs cannot be made. Later errors are in the summary.
 pub fn run(
     options: Options,
     source: &mut dyn JobSource,
@@ -65,7 +65,7 @@ struct Engine<'a> {
     flow: Flow,
     /// No launch before this, because the kernel had no resources.
     not_before: Option<Instant>,
-    /// The next such wait.
+    /// How long the next such wait takes.
     pause: Duration,
     /// Since when no job runs, because the source has no resources for the next one.
     starved: Option<Instant>,
@@ -87,7 +87,7 @@ struct Engine<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Supply {
     MayHave,
-    /// It waits for its descriptor.
+    /// None before its descriptor is readable.
     Later,
     End,
 }
@@ -98,7 +98,7 @@ struct Finished {
     capture: Option<Box<Capture>>,
 }
 
-/// Captured output that waits, and what it waits in.
+/// Captured output that waits, and its buffers.
 struct Waiters {
     /// The number of the job whose output is due, if it comes in order.
     due: u64,
@@ -129,7 +129,7 @@ impl<'a> Engine<'a> {
                 options.output = Output::Group;
             }
         }
-        // Its order cannot be changed.
+        // The order of inherited output cannot be changed.
         options.keep_order &= options.output != Output::Inherit;
         let threads = std::mem::take(&mut options.threads);
         let is_free = options.delay.is_zero() && options.max_load.is_none() && options.min_memory.is_none();
@@ -242,7 +242,7 @@ impl<'a> Engine<'a> {
 
     /// How long to sleep at most.
     fn limit(&self) -> Option<Duration> {
-        /// How often jobs are asked for their end whose pidfds cannot be watched.
+        /// How often jobs whose pidfds cannot be watched are checked for their end.
         const ASK: Duration = Duration::from_millis(10);
         let launches = self.flow == Flow::Continue;
         let times = [
@@ -264,7 +264,7 @@ impl<'a> Engine<'a> {
     fn handle(&mut self, token: Token) {
         match token.kind {
             WakeKind::Control => self.control.slept(),
-            // Before each sleep it is pumped anyway.
+            // The remote is pumped before each sleep.
             WakeKind::Remote => {}
             // The answers are taken before the next launch.
             WakeKind::Pool => self.pool.iter().for_each(Pool::slept),
@@ -279,7 +279,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Does what the [`Control`] asks for.
+    /// Carries out the requests of the [`Control`].
     fn obey(&mut self) {
         self.options.slots = self.control.slots(self.options.slots);
         self.stop(self.control.flow());
@@ -312,7 +312,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Stops the run, if that is more than it has been stopped already.
+    /// Stops the run. A weaker stop than an earlier one has no effect.
     fn stop(&mut self, flow: Flow) {
         if flow > self.flow {
             self.flow = flow;
@@ -326,7 +326,7 @@ impl<'a> Engine<'a> {
     }
 
     fn fail(&mut self, error: io::Error) {
-        // The same error may come again for each job.
+        // Once: the same error may occur for each job.
         let words = error.to_string();
         if !self.summary.errors.iter().any(|known| known.to_string() == words) {
             self.summary.errors.push(error);

@@ -18,10 +18,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
-/// So many jobs without a process (in a dry run, not found, done before) may end before the others are looked after.
+/// How many jobs may end without a process (in a dry run, not found, done before) before events are handled again.
 const AT_ONCE: usize = 64;
 
-/// So many children of a job may be killed before they run the program. Something kills each of them, then.
+/// A job is given up after so many children that were killed before they ran the program: something kills each of them.
 const MOST_KILLS_BEFORE_EXEC: u32 = 10;
 
 /// What a source has given.
@@ -113,7 +113,7 @@ impl Engine<'_> {
         Pulled::Nothing
     }
 
-    /// While nothing but a delay is waited for: without a further job the run is over now.
+    /// Takes the next job while the run waits only for a delay: if there is none, the run is over now.
     fn look_ahead(&mut self) {
         let is_idle = self.running + self.waiting == 0 && !self.is_window_full();
         if !is_idle || self.delayed.is_none() || self.options.delay.is_zero() {
@@ -149,7 +149,7 @@ impl Engine<'_> {
         self.summary.unread = true;
     }
 
-    /// The source has no resources for the next job.
+    /// Pauses because the source lacks resources, or fails with its error when the patience is used up.
     fn source_lacks(&mut self, error: io::Error) {
         let now = Instant::now();
         let is_idle = self.running + self.waiting == 0;
@@ -171,7 +171,7 @@ impl Engine<'_> {
         };
         match answer {
             Ok(()) => self.input = Supply::Later,
-            // The streams of jobs wait for it, too.
+            // Already watched: the streams of jobs wait for it, too.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.input = Supply::Later,
             // A regular file is always readable.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
@@ -179,7 +179,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Launches a job. False if the kernel has no resources for it: it waits then.
+    /// Launches a job. Returns false if the kernel has no resources for it: the job waits then.
     pub(super) fn launch(&mut self, mut waiting: Waiting) -> bool {
         if self.options.dry_run {
             return self.pretend(waiting);
@@ -235,7 +235,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The rest of a launch. False if the kernel has no resources for it: it waits then.
+    /// The rest of a launch. Returns as [`launch`](Self::launch).
     fn begin(&mut self, starting: Starting, launched: io::Result<Launched>) -> bool {
         let Starting { waiting, copies, started, clock } = starting;
         let slot = waiting.place.slot - 1;
@@ -301,7 +301,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Makes the place for a job's output.
+    /// Makes the capture of a job's output.
     fn capture(&mut self, child: &mut Child, copies: [Option<File>; 2]) -> Option<Box<Capture>> {
         if self.options.output == Output::Inherit {
             return None;
@@ -348,10 +348,10 @@ impl Engine<'_> {
     /// Keeps a job that the kernel has no resources for now. Returns false, as [`launch`](Self::launch) then does.
     pub(super) fn hold(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
         let now = Instant::now();
-        // Those that are being launched have nothing to give.
+        // Jobs that are still being launched hold no resources that their end could free.
         let running = self.running - self.pool.as_ref().map_or(0, Pool::in_flight);
         if running > 0 {
-            // The end of another job may give what is missing.
+            // The end of another job may free what is missing.
             waiting.since = None;
         }
         let since = *waiting.since.get_or_insert(now);
@@ -369,8 +369,8 @@ impl Engine<'_> {
         false
     }
 
-    /// Keeps a job whose child was [killed](is_killed_before_exec) before it could run the program. The run gets the same signal and ends,
-    /// and the job is counted as skipped; otherwise it is launched again. Returns as [`hold`](Self::hold).
+    /// Keeps a job whose child was [killed](is_killed_before_exec) before it could run the program. If the run gets the same
+    /// signal and ends, the job is counted as skipped; otherwise it is launched again. Returns as [`hold`](Self::hold).
     pub(super) fn keep_killed(&mut self, mut waiting: Waiting, error: io::Error) -> bool {
         waiting.kills_before_exec += 1;
         if waiting.kills_before_exec < MOST_KILLS_BEFORE_EXEC {

@@ -8,7 +8,7 @@ use std::io;
 pub(crate) struct Outlet<'a> {
     sink: &'a mut dyn Sink,
     log: Option<Log>,
-    /// Output could not be written: that of any job, because sinks have buffers.
+    /// Some output could not be written. It may be that of any job, because sinks have buffers.
     has_failed: bool,
 }
 
@@ -17,8 +17,8 @@ impl<'a> Outlet<'a> {
         Self { sink, log, has_failed: false }
     }
 
-    /// All output of a job has been passed on. The job gets a line in the log if `is_done`: it has ended by itself, and no output
-    /// of it is lost. A later run skips jobs that are in the log, so what is buffered goes out before.
+    /// Ends the output of a job. The job gets a line in the log if `is_done`: it has ended by itself, and none of its output
+    /// is lost. A later run skips jobs that are in the log, so what is buffered goes out before.
     pub(crate) fn complete(&mut self, ended: &Ended, host: Option<&str>, is_done: bool) -> io::Result<()> {
         let answer = self.sink.written(ended);
         let mut answer = self.noted(answer);

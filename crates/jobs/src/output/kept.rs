@@ -18,7 +18,7 @@ impl Kept {
         if bytes.is_empty() {
             return Ok(());
         }
-        // A job that writes a little has no more than its share of memory.
+        // Exact: the buffer of a job that writes little must not be larger than its output.
         if self.memory.is_empty() {
             self.memory.reserve_exact(bytes.len());
         }
@@ -31,7 +31,7 @@ impl Kept {
         self.move_out(spill)
     }
 
-    /// Moves what is in memory to the file. After an error it stays in memory.
+    /// Moves what is in memory to the file. After an error, the rest stays in memory.
     fn move_out(&mut self, spill: &mut Spill) -> io::Result<()> {
         let mut rest = &self.memory[..];
         while !rest.is_empty() {
@@ -62,7 +62,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Hands all bytes on, and frees their places.
+    /// Passes all bytes to `to`, and frees their memory and blocks.
     pub(crate) fn drain(mut self, spill: &mut Spill, mut to: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut answer = Ok(());
         if self.spilled > 0 {
@@ -79,7 +79,7 @@ impl Kept {
         answer.and_then(|()| if self.memory.is_empty() { Ok(()) } else { to(&self.memory) })
     }
 
-    /// Frees the places without a look at the bytes.
+    /// Frees memory and blocks, and drops the bytes.
     pub(crate) fn discard(self, spill: &mut Spill) {
         self.blocks.into_iter().for_each(|block| spill.free(Some(block)));
         spill.memory -= self.memory.len();

@@ -18,7 +18,7 @@ use std::process::{ExitStatus, Output};
 /// How much is read at once.
 pub(crate) const PIECE: usize = 64 * 1024;
 
-/// The same until a job has written so much at once: a buffer that is not used needs no memory.
+/// How much is read at once until a read fills that: a buffer that is not used needs no memory.
 pub(crate) const FIRST: usize = 4096;
 
 /// Makes the buffer larger after it has been filled.
@@ -58,7 +58,7 @@ pub(crate) struct Captured {
     copy: Option<File>,
 }
 
-/// Where output goes whose turn has come.
+/// Where the output of a job is written when it is its turn, and kept before.
 pub(crate) struct OutputPath<'a> {
     pub(crate) seq: u64,
     pub(crate) job: &'a Job,
@@ -103,8 +103,8 @@ impl Capture {
         output.status
     }
 
-    /// Takes bytes that have been read. They are written if their turn has come, and kept otherwise. An error is one of
-    /// writing or keeping them; those that cannot be moved to the file are kept in memory.
+    /// Takes bytes that have been read. With `lines`, whole lines are written if it is their turn; all else is kept. An
+    /// error is one of writing or keeping them; those that cannot be moved to the file are kept in memory.
     pub(crate) fn take(
         &mut self,
         index: usize,
@@ -136,7 +136,7 @@ impl Capture {
         if !turn {
             return one.kept.push(&ready, way.spill);
         }
-        // What is written at once needs no place.
+        // Lines that are written at once take no room among the kept bytes.
         let answer = self.write(&mut way);
         answer.and(self.streams[index].emit(&ready, &mut way))
     }
@@ -151,17 +151,17 @@ impl Capture {
         self.streams.iter().all(|one| one.pipe.is_none())
     }
 
-    /// Whether a process has an end for writing.
+    /// Whether a process holds a write end open.
     pub(crate) fn is_open(&self) -> bool {
         let mut pipes = self.streams.iter().filter_map(|one| one.pipe.as_ref());
         let Some(first) = pipes.next() else { return false };
-        // The kernel reports a hang-up unasked.
+        // The kernel reports POLLHUP without a request.
         let mut files = [first, pipes.next().unwrap_or(first)].map(|pipe| PollFd::new(pipe, PollFlags::empty()));
         let _ = poll(&mut files, Some(&Timespec::default()));
         files.iter().any(|file| !file.revents().contains(PollFlags::HUP))
     }
 
-    /// There is no place for further output: closes the pipes.
+    /// Closes the pipes, because there is no room for further output.
     pub(crate) fn cut(&mut self) {
         self.is_cut = true;
         self.streams.iter_mut().for_each(|one| one.pipe = None);
@@ -213,7 +213,7 @@ impl Capture {
                 answer = answer.and(rest(&scratch[..count]));
             }
             let mut left = match (first, pipe) {
-                // Most often it was all.
+                // Less than the buffer holds: the pipe was emptied. This is the frequent case.
                 (Some(count), _) if count < scratch.len() => 0,
                 (_, Some(pipe)) => {
                     filled(scratch);
@@ -257,7 +257,7 @@ impl Captured {
     }
 }
 
-/// The part of some bytes that is below the limit, after those that have been received. Counts them all.
+/// Returns the bytes that do not exceed the limit `most` together with those `received`, and counts all of them as received.
 fn within<'a>(bytes: &'a [u8], received: &mut u64, most: u64) -> &'a [u8] {
     let left = most.saturating_sub(*received);
     *received += bytes.len() as u64;
@@ -274,14 +274,14 @@ pub(crate) fn read(pipe: &OwnedFd, scratch: &mut [u8]) -> Option<usize> {
     match rustix::io::read(pipe, scratch) {
         Ok(count) => Some(count),
         Err(Errno::INTR | Errno::AGAIN) => None,
-        // The end, for what it matters.
+        // Treated as the end.
         Err(_) => Some(0),
     }
 }
 
 /// Reads what is in the pipe, without a wait; 0: nothing. `None`: the kernel cannot do that, as before Linux 6.4.
 fn read_now(pipe: &OwnedFd, scratch: &mut [u8]) -> Option<usize> {
-    /// A pipe has no positions.
+    /// Offset -1: a pipe has no positions.
     const PRESENT: u64 = u64::MAX;
     match preadv2(pipe, &mut [IoSliceMut::new(scratch)], PRESENT, ReadWriteFlags::NOWAIT) {
         Ok(count) => Some(count),

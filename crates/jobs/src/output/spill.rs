@@ -68,7 +68,7 @@ impl Spill {
     pub(super) fn free(&mut self, block: Option<u32>) {
         self.free.extend(block);
         if self.blocks_in_use() == 0 && self.end > 0 {
-            // Gives the space back. If that fails, it is used again.
+            // Frees the space on the disk. If that fails, it is used again.
             let _ = self.file.as_ref().map(|file| file.set_len(0));
             self.free = Vec::new();
             self.end = 0;
@@ -83,7 +83,7 @@ impl Spill {
         self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Makes the file, which never has a name, or loses it at once where the file system needs one.
+    /// Makes the file without a name (O_TMPFILE), or removes its name at once where the file system needs one.
     fn make(&self) -> io::Result<File> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let named = |error: io::Error| {

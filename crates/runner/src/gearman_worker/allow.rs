@@ -24,7 +24,7 @@ enum Entry {
 }
 
 impl Allowed {
-    /// Of the values of `--allow`. Symbolic links are followed once, here.
+    /// From the values of `--allow`. Symbolic links are followed once, here.
     ///
     /// # Errors
     /// A path is relative or does not exist.
@@ -47,8 +47,8 @@ impl Allowed {
     /// How to run a line.
     ///
     /// # Errors
-    /// It may not run, and why. With a list, the line must be a program, by its path, and arguments: what a shell would make
-    /// of a line is not known, and a variable such as LD_PRELOAD would make any program of a permitted one.
+    /// The reason why it may not run. With a list, the line must be a program, by its path, and arguments: what a shell
+    /// would run is not known, and a variable such as LD_PRELOAD would make any program of a permitted one.
     pub(super) fn run(&self, line: Vec<u8>) -> Result<Run, String> {
         if self.entries.is_empty() {
             return Ok(Run::Line(line));

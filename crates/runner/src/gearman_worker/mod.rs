@@ -34,12 +34,12 @@ use queue::{Answers, Jobs, Liveness, Queue, Worker};
 const UNDELIVERED: u8 = 1;
 /// The exit code for wrong options.
 const USAGE: u8 = 2;
-/// How long replies and results are tried to be delivered after the last job.
+/// How long to try to deliver replies and results after the last job.
 const DELIVERY: Duration = Duration::from_secs(30);
-/// The time limit of a check of which its server says none, as mod_gearman has it.
+/// The time limit of a check to which its server sets none: the default of mod_gearman.
 const CHECK: Duration = Duration::from_secs(60);
 
-/// Runs it until a signal, or until the server has no more work for it.
+/// Runs the worker until a signal.
 pub fn main(options: &GearmanWorkerOptions) -> ExitCode {
     match run(options) {
         Ok(code) => ExitCode::from(code),
@@ -59,7 +59,7 @@ fn run(given: &GearmanWorkerOptions) -> Result<u8, String> {
     let control = Control::new().map_err(|error| format!("cannot make an eventfd: {error}"))?;
     let ends_now = Arc::new(AtomicBool::new(false));
     let has_checks = !given.checks.is_empty();
-    // A check mostly waits for what it checks, and the worker for the server.
+    // A check mostly waits for what it checks.
     let slots = parallel::slots(given.jobs.as_deref().unwrap_or(if has_checks { "400%" } else { "100%" }))?;
     let queue = Queue::new(worker(given, slots, ends_now.clone())?);
     let mut options = Options::new(slots).output(Output::Group);
@@ -67,7 +67,7 @@ fn run(given: &GearmanWorkerOptions) -> Result<u8, String> {
     options.timeout = given.timeout.map(Timeout::After);
     options.most_output = Some(given.max_output);
     options.control = Some(control.clone());
-    // While all slots are taken, nobody waits for the connection.
+    // While all slots are taken, only ticks serve the connection.
     options.tick = Some(Duration::from_millis(500));
     heed_signals(control, ends_now).map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let (mut jobs, mut liveness, mut answers) = (Jobs(queue.clone()), Liveness(queue.clone()), Answers(queue.clone()));
@@ -144,7 +144,7 @@ fn worker(given: &GearmanWorkerOptions, slots: usize, ends_now: Arc<AtomicBool>)
     })
 }
 
-/// TERM, INT, HUP: no further jobs. The second one: those that run are ended.
+/// The first TERM, INT or HUP: no further jobs. The second one: the jobs that run are ended.
 fn heed_signals(control: Control, ends_now: Arc<AtomicBool>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -162,7 +162,7 @@ fn heed_signals(control: Control, ends_now: Arc<AtomicBool>) -> std::io::Result<
     Ok(())
 }
 
-/// Waits until the server has all replies and results. False: it has not.
+/// Waits until the server has all replies and results. Returns whether it has.
 fn deliver(queue: &Queue) -> bool {
     let end = Instant::now() + DELIVERY;
     loop {
@@ -174,7 +174,7 @@ fn deliver(queue: &Queue) -> bool {
         if left.is_zero() || queue.is_ending() {
             return false;
         }
-        // A second signal is looked for from time to time.
+        // Short, so that a second signal is noticed.
         let limit = Timespec::try_from(left.min(Duration::from_millis(200))).ok();
         let fd = queue.descriptor();
         let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], limit.as_ref());

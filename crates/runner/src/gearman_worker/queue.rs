@@ -1,4 +1,4 @@
-//! The worker's side of a connection: which jobs it asks for, has and has answered.
+//! The worker's side of a connection: which jobs it has requested, runs and has answered.
 //!
 //! One connection has all jobs: the server gives a further one to a worker that has not answered the last. If the
 //! connection breaks, the server gives the jobs to another worker; replies to them are not sent, except the results of
@@ -28,10 +28,10 @@ use forkless_jobs::{Ended, Events, Flow, Job, JobPlace, JobSource, Next, Progres
 
 use super::{allow::Allowed, reply, say};
 
-/// So many jobs are asked for at once.
+/// How many jobs are requested at once, at most.
 const ASKED: usize = 16;
 
-/// What a worker is.
+/// The connection and the settings of a worker.
 pub(super) struct Worker {
     pub(super) link: Link,
     /// Queues of lines.
@@ -49,7 +49,7 @@ pub(super) struct Worker {
     pub(super) ends_now: Arc<AtomicBool>,
 }
 
-/// How a job is answered.
+/// The form of the reply to a job.
 #[derive(Debug)]
 pub(super) enum ReplyForm {
     /// Output, warning, failure.
@@ -63,7 +63,7 @@ pub(super) enum ReplyForm {
 /// A job that runs.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// The connection that it came by.
+    /// The number of the connection that assigned it.
     generation: u64,
     pub(super) handle: Vec<u8>,
     pub(super) form: ReplyForm,
@@ -79,7 +79,7 @@ struct QueueState {
     assigned: VecDeque<Packet>,
     /// How many requests for a job have not been answered.
     asked: usize,
-    /// The server has no job, and says when it has one.
+    /// The server has no job, and sends NOOP when it has one.
     is_dry: bool,
     running: BTreeMap<u64, Task>,
     /// How many of them have not ended. Those that have are answered after the next ones have been started.
@@ -89,9 +89,9 @@ struct QueueState {
     /// Results that the server has not acknowledged: queue, id and closed payload.
     results: VecDeque<(Vec<u8>, String, Vec<u8>)>,
     sent_results: u64,
-    /// The server has been asked whether it has everything, and has answered.
+    /// `Some(false)`: ECHO_REQ has been sent, after everything else. `Some(true)`: the server has answered it.
     echo: Option<bool>,
-    /// It has been reported that the server is not there.
+    /// The failure of the connection has been reported.
     is_down_known: bool,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(worker: Worker) -> Self {
-        // Only without descriptors can this fail, and then nothing runs at all.
+        // Fails only if no descriptor is left; then the worker could run nothing.
         let ready = worker.link.as_fd().try_clone_to_owned();
         let state = QueueState {
             worker,
@@ -137,7 +137,7 @@ impl Queue {
         self.ready.as_fd()
     }
 
-    /// Whether the server has handled all that it was sent. Asks it first.
+    /// Whether the server has handled all that it was sent. The first call sends the request for that.
     pub(super) fn is_delivered(&self) -> bool {
         let mut state = self.state.borrow_mut();
         match state.echo {
@@ -186,7 +186,7 @@ impl QueueState {
     }
 
     fn went_down(&mut self, error: &io::Error) {
-        // The server gives these to another worker, or to this one once more.
+        // The server gives these to another worker, or to this one again.
         self.assigned.clear();
         self.asked = 0;
         self.echo = None;
@@ -228,7 +228,7 @@ impl QueueState {
         }
     }
 
-    /// Asks for as many jobs as there are free slots.
+    /// Requests as many jobs as there are free slots, up to [`ASKED`].
     fn ask(&mut self) {
         if self.is_dry || !self.worker.link.is_up() {
             return;
@@ -240,7 +240,7 @@ impl QueueState {
         }
     }
 
-    /// A job of a packet. `None`: it has been answered already.
+    /// Makes the job of a JOB_ASSIGN_UNIQ packet. `None`: it has been answered already.
     fn job(&mut self, packet: &Packet, place: JobPlace) -> Option<Job> {
         let is_check = self.worker.checks.iter().any(|name| name.as_bytes() == packet.argument(1));
         let mut task = Task {
@@ -297,7 +297,7 @@ impl QueueState {
         }
     }
 
-    /// Sends a packet about a job, if the connection that it came by is still there.
+    /// Sends a packet about a job, if the connection that assigned it still exists.
     fn reply(&mut self, task: &Task, kind: PacketKind, bytes: &[u8]) {
         if task.generation != self.generation {
             return;
@@ -348,7 +348,7 @@ pub(super) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// The jobs.
+/// The queue as a source of jobs.
 pub(super) struct Jobs(pub(super) Queue);
 
 impl JobSource for Jobs {
@@ -372,13 +372,13 @@ impl JobSource for Jobs {
         Some(self.0.descriptor())
     }
 
-    /// What is left is the server's.
+    /// Jobs that were not taken stay with the server.
     fn left(&mut self) -> Option<u64> {
         Some(0)
     }
 }
 
-/// Counts the ends of jobs, and looks after the connection while all slots are taken.
+/// Counts the ends of jobs, and serves the connection while all slots are taken.
 pub(super) struct Liveness(pub(super) Queue);
 
 impl Events for Liveness {
@@ -395,7 +395,7 @@ impl Events for Liveness {
     }
 }
 
-/// Takes output, and answers.
+/// The queue as a sink: collects output, and sends the replies.
 pub(super) struct Answers(pub(super) Queue);
 
 impl Sink for Answers {

@@ -5,7 +5,7 @@ use forkless_jobs::{Ended, Ending};
 
 use super::queue::{ReplyForm, Task, seconds};
 
-/// The packets that answer a job of lines.
+/// The packets that answer the job of a line.
 pub(super) fn of(task: &Task, ended: &Ended, most: u64) -> Vec<(PacketKind, Vec<u8>)> {
     let [out, err] = &task.outputs;
     let (exit, signal) = ended.ending.numbers();

@@ -1,4 +1,4 @@
-//! What `--gearman` and `--slurm` say in a build without their features.
+//! The errors of `--gearman` and `--slurm` in a build without their features.
 
 #[cfg(not(feature = "gearman"))]
 pub(super) mod gearman {

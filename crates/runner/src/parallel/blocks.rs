@@ -26,7 +26,7 @@ pub(super) enum Borders {
     Text { end: Vec<u8>, start: Vec<u8> },
     /// The first group ends a record.
     Regex(Regex),
-    /// Records have no ends: any place is one.
+    /// Records have no borders: a block may end at any byte.
     Anywhere,
     /// Lines of comma-separated values, in which quotes protect newlines.
     Csv,
@@ -151,7 +151,7 @@ pub(super) struct Blocks {
     pub(super) records: Option<usize>,
     /// So many lines make a record.
     pub(super) lines: usize,
-    /// What comes before each block.
+    /// How to find the header, which comes before each block.
     pub(super) heading: Heading,
     header: Option<Vec<u8>>,
     /// What separates records is removed.
@@ -244,12 +244,12 @@ impl Blocks {
         }
     }
 
-    /// When a block is cut though it is not full.
+    /// When a block is cut although it is not full.
     fn due(&self) -> Option<Instant> {
         self.since?.checked_add(self.patience?)
     }
 
-    /// The length of the whole records that are held, if the next block has been awaited for too long.
+    /// The length of the whole records in the buffer, if the next block has been awaited for too long.
     fn cut_late(&mut self) -> Option<usize> {
         if self.records.is_some() || self.due()? > Instant::now() {
             return None;
@@ -315,7 +315,7 @@ impl Blocks {
         }
     }
 
-    /// The same if so many lines make a record.
+    /// [`cut`](Self::cut) where `each` lines make a record.
     fn cut_groups(&mut self, each: usize, has_ended: bool) -> Option<usize> {
         loop {
             let bytes = self.input.bytes();
@@ -351,7 +351,6 @@ impl Blocks {
     fn job(&mut self, mut block: Vec<u8>, place: JobPlace) -> io::Result<Next> {
         let mut args = Row::new();
         let stdin = match (&self.files, &self.round) {
-            // Nothing reads them in a dry run.
             (Some(files), _) => {
                 match files.make(place.seq, &mut block) {
                     Ok(path) => args.push(super::values::bytes(path.as_os_str())),
@@ -372,7 +371,7 @@ impl Blocks {
         Ok(Next::Job(job))
     }
 
-    /// The next block of a job, with what comes before it.
+    /// The first block of a job, with the header before it.
     fn pull_first(&mut self) -> io::Result<Pull<Vec<u8>>> {
         if let Some(held) = self.held.take() {
             return Ok(Pull::Item(held));

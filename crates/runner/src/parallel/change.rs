@@ -1,10 +1,10 @@
-//! What replacement strings make of a value: `{.}`, `{/}` and the like, and those of `--plus`.
+//! How replacement strings change a value: `{.}`, `{/}` and the like, and those of `--plus`.
 
 use std::borrow::Cow;
 
 use regex::bytes::{NoExpand, Regex, RegexBuilder};
 
-/// What is made of a value.
+/// A change of a value.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     /// `{}`
@@ -122,7 +122,7 @@ fn expression(text: &str, shortest: bool) -> Result<Regex, String> {
     })
 }
 
-/// A regular expression, or what is wrong with it.
+/// Compiles a regular expression, or returns what is wrong with it.
 pub(super) fn regular(text: &str, set: impl FnOnce(&mut RegexBuilder)) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(text);
     builder.unicode(false);

@@ -17,10 +17,10 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How often it is looked whether a job has opened its FIFO: at first, and at last.
+/// The pauses between checks whether a job has opened its FIFO: the first one, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
 
-/// What the jobs have.
+/// The files or FIFOs of the jobs.
 #[derive(Debug)]
 pub(super) struct Files {
     directory: tempfile::TempDir,
@@ -46,7 +46,7 @@ impl Files {
         self.directory.path().join(format!("{seq}.block"))
     }
 
-    /// The file of a job's block. A FIFO is fed when the job [starts](Self::start).
+    /// Makes the file of a job's block. A FIFO is fed when the job [starts](Self::start).
     pub(super) fn make(&self, seq: u64, block: &mut Vec<u8>) -> io::Result<PathBuf> {
         let path = self.path(seq);
         if self.are_fifos {
@@ -76,7 +76,7 @@ impl Files {
         }
     }
 
-    /// The try is over: what has not opened the FIFO yet gets nothing.
+    /// The try is over: a process that has not opened the FIFO yet gets nothing.
     pub(super) fn stop(&self, seq: u64) {
         if let Some(fifo) = self.fifos.borrow().get(&seq) {
             *fifo.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -91,7 +91,7 @@ impl Files {
     }
 }
 
-/// Whether the kernel had no descriptor or memory, which may be different in a moment.
+/// Whether the kernel lacked a descriptor or memory, which may be free a moment later.
 pub(super) fn is_lack(error: &io::Error) -> bool {
     const LACKS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN];
     Errno::from_io_error(error).is_some_and(|errno| LACKS.contains(&errno))
@@ -135,7 +135,7 @@ fn feed(path: &Path, block: &[u8], over: &Mutex<bool>, pid: u32) {
         match forkless::internal::write_quietly(&mut fifo, rest) {
             Ok(count) => rest = &rest[count..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // It does not want the rest.
+            // The job has closed the FIFO.
             Err(_) => return,
         }
     }

@@ -21,7 +21,7 @@ const QUEUE: &str = "forkless";
 /// How many jobs are in the queue at once, if `--jobs` does not say.
 pub(super) const SLOTS: usize = 1000;
 
-/// What feeds the queue of `HOST:PORT` or `HOST:PORT/QUEUE`.
+/// The feeder of the queue of `HOST:PORT` or `HOST:PORT/QUEUE`.
 pub(super) fn feeder(text: &str) -> Result<Box<dyn Remote>, String> {
     Ok(Box::new(Feeder::new(text)?))
 }
@@ -88,7 +88,7 @@ impl Feeder {
         let waiting: Vec<u64> = self.jobs.keys().copied().collect();
         for seq in waiting {
             if let Some(job) = self.jobs.get_mut(&seq) {
-                // It begins from the start.
+                // The job runs again from its beginning.
                 (job.out, job.err) = Default::default();
             }
             self.send(seq);
@@ -106,7 +106,7 @@ impl Feeder {
             PacketKind::ERROR => {
                 let text = |index| String::from_utf8_lossy(packet.argument(index)).into_owned();
                 say(format_args!("{} reports {}: {}", self.link.server(), text(0), text(1)));
-                // Which job it has refused is not known.
+                // Which job it has refused is not known: a new connection submits all of them again.
                 self.link.fail(io::Error::other(text(0)));
                 return;
             }
@@ -144,11 +144,11 @@ fn remote_end(seq: u64, mut job: Outstanding, exit: i32, reply: &[u8]) -> Remote
         (false, _) => Ending::NotStarted(io::Error::other(refused)),
         (true, 0) if (0..=255).contains(&exit) => Ending::Exited(exit),
         (true, 1..=64) => Ending::Killed(signal),
-        // No process ends so.
+        // No process has such an end.
         (true, _) => Ending::Exited(255),
     };
     let duration = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
-    // Any worker has sent these numbers: the clock may not have such a time.
+    // Any worker may have sent these numbers: they may be out of the clock's range.
     let started = duration(started).filter(|time| !time.is_zero());
     let started = started.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(time));
     RemoteEnd { seq, ending, timed_out, started, runtime: duration(seconds), out, err }
@@ -187,7 +187,7 @@ impl Remote for Feeder {
     }
 }
 
-/// Which options have no meaning for jobs that run elsewhere.
+/// Refuses options that have no meaning for jobs that run elsewhere.
 pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
     if given.slurm.is_some() {
         return Err("--gearman and --slurm exclude each other: leave one out".to_owned());

@@ -1,4 +1,4 @@
-//! The words after the options: a command, and sources of values.
+//! The arguments after the options: a command, and sources of values.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,7 @@ pub(super) struct Given {
     pub(super) is_linked: bool,
 }
 
-/// What the words say.
+/// The parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) command: Vec<Vec<u8>>,
@@ -29,7 +29,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Takes the words apart. Files of `-a` come first; without any source, standard input is one.
+    /// Parses the arguments. Files of `-a` come first; without any source, standard input is one.
     pub(super) fn of(options: &ParallelOptions) -> Self {
         let bytes = |text: &Option<std::ffi::OsString>, default: &str| {
             text.as_ref().map_or_else(|| default.as_bytes().to_vec(), |text| text.as_bytes().to_vec())

@@ -20,9 +20,9 @@ use super::shard::Shard;
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
-    /// Lines are added to what is there.
+    /// Lines are added to an existing file.
     appends: bool,
-    /// `-`.
+    /// The log is `-`.
     is_stdout: bool,
     host: String,
 }
@@ -51,8 +51,8 @@ impl LogFile {
         Ok((!given.dry_run || resumes).then_some(Self { path, appends: name.is_some() || resumes, is_stdout, host }))
     }
 
-    /// Opens the log for the engine, and reads what is to be skipped. Returns the lines to run again, if it is about
-    /// those of the log only.
+    /// Opens the log for the engine, and reads what is to be skipped. Returns the lines to run again, if only lines of the
+    /// log are run (`--retry-failed`).
     pub(super) fn open(
         &self,
         given: &ParallelOptions,
@@ -79,14 +79,14 @@ impl LogFile {
             (_, false) => Log::create(&self.path),
         };
         options.log = Some(log.map_err(failed)?.host(&self.host));
-        // Without it, it is known that the run has not ended.
+        // A log without this file shows that its run has not ended.
         if !self.is_stdout {
             let _ = fs::remove_file(self.summary());
         }
         Ok(again)
     }
 
-    /// Says how the run ended.
+    /// Writes how the run ended beside the log.
     pub(super) fn end(&self, summary: &Summary) -> io::Result<()> {
         // Not beside /dev/stderr and the like.
         if self.is_stdout || !fs::metadata(&self.path)?.is_file() {

@@ -55,12 +55,12 @@ use plan::Plan;
 pub(crate) use plan::slots;
 pub use shell::look_up;
 
-/// The exit code for more failed jobs than this, and that many.
+/// The exit code for so many failed jobs, or more.
 const MANY: u64 = 101;
 /// The exit code for a signal is this plus the number of the signal, as in sh(1).
 const SIGNALLED: i32 = 128;
 
-/// The words of the command line, with those of the variable PARALLEL before them.
+/// The arguments of the command line, with those of the variable PARALLEL before them.
 pub fn with_defaults(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let asked = words.get(1).is_some_and(|word| word == "parallel" || word == "sem");
@@ -120,7 +120,7 @@ fn run(options: &ParallelOptions) -> Result<u8, String> {
         }
     };
     plan.report.end();
-    // Nobody reads the output any more, as after `| head`: that is no error, and other programs die of SIGPIPE then.
+    // The output has no reader any more, as after `| head`. That is no error: SIGPIPE kills other programs then.
     let is_unread = |error: &&io::Error| error.raw_os_error() == Some(libc::EPIPE);
     for error in summary.errors.iter().filter(|error| !is_unread(error)) {
         say(format_args!("{error}"));
@@ -151,7 +151,7 @@ fn exit_code(summary: &Summary, halt: Option<(HaltOn, Limit)>) -> u8 {
     }
     let percentage = || (summary.failed * 100).div_ceil(summary.total.max(1)).min(100) as u8;
     if let (Some((on, limit)), Some((status, signal))) = (halt, summary.halted_by) {
-        // A share that is one job is one job.
+        // A percentage that amounts to one job counts as one job.
         let is_one = match limit {
             Limit::Count(count) => count == 1,
             Limit::Percent(percent) => percent * summary.total as f64 == 100.0,

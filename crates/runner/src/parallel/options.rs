@@ -12,7 +12,7 @@ const COMMAND: &str = "Command and replacement strings";
 const JOBS: &str = "Jobs";
 const OUTPUT: &str = "Output";
 const LOG: &str = "Log and resumption";
-// Its first word is the topic: it must differ from that of INPUT.
+// The first word of a heading is its help topic: it must differ from that of INPUT.
 const PIPE: &str = "Blocks of input for --pipe";
 const SEMAPHORE: &str = "Semaphore";
 const SLURM: &str = "Slurm";

@@ -16,7 +16,7 @@ pub(super) struct PackLimits {
     pub(super) drops_values: bool,
     /// As many rows as the length of the line allows.
     pub(super) fills: bool,
-    /// The last ones go to all slots evenly.
+    /// The last rows are spread evenly over all slots.
     pub(super) spreads: bool,
     /// The line must be shorter than this.
     pub(super) length: usize,
@@ -36,7 +36,7 @@ pub(super) const LONGEST: usize = 131_072;
 pub(super) struct RowPacker {
     sources: Sources,
     pub(super) limits: PackLimits,
-    /// Rows of the job that is under way.
+    /// The rows of the job that is being packed.
     rows: Vec<Row>,
     /// For each of them, how many values come before it.
     starts: Vec<usize>,
@@ -79,7 +79,7 @@ impl RowPacker {
                 Pull::End if self.limits.spreads => return Ok(Pull::Item(self.spread(numbers.slots))),
                 Pull::End => return Ok(Pull::Item(self.finish())),
             };
-            // The last rows go to all slots, also if they are as many as fit. So the one after them is asked for.
+            // The last rows are spread even if they fill a job. Only the row after them shows that they are not the last.
             if is_full {
                 self.next = Some(row);
                 return Ok(Pull::Item(self.finish()));

@@ -69,7 +69,7 @@ fn set_flag(options: &mut ParallelOptions, name: &str) -> Option<u8> {
 }
 
 fn set_value(options: &mut ParallelOptions, name: &str, value: &OsStr) -> Option<u8> {
-    // Clap may read it in another way.
+    // clap may parse such a value differently.
     let text = value.to_str().filter(|text| !text.is_empty() && !text.starts_with(['-', '=']))?;
     match name {
         "-j" | "-P" | "--jobs" => options.jobs = Some(text.to_owned()),

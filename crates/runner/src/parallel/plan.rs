@@ -44,10 +44,10 @@ pub(super) struct Plan {
     pub(super) warm: Option<crate::warm::Templates>,
 }
 
-/// How many jobs run at once if as many as possible are asked for.
+/// How many jobs run at once for `--jobs 0`, at most.
 const MOST_SLOTS: u64 = 10_000;
 
-/// Milliseconds between two looks at the progress.
+/// Milliseconds between two updates of the progress.
 pub(super) const TICK: u32 = 200;
 
 impl Plan {
@@ -71,7 +71,7 @@ impl Plan {
         };
         strings.name(&names);
         let shell = match &given.gearman {
-            // That of the workers.
+            // The workers' shell.
             Some(server) => {
                 gearman::check(given)?;
                 if !given.dry_run {
@@ -137,7 +137,7 @@ impl ParallelOptions {
         self.pipe || self.pipe_part || self.cat || self.fifo || self.round_robin || self.tee
     }
 
-    /// Whether it is about a semaphore.
+    /// Whether an option of the semaphore is given.
     pub(super) fn has_semaphore(&self) -> bool {
         self.semaphore || self.semaphore_name.is_some() || self.fg || self.bg || self.semaphore_timeout.is_some()
     }
@@ -163,7 +163,7 @@ pub(super) fn slots_of(text: &str) -> Result<usize, String> {
     slots_on(text, cpus)
 }
 
-/// The number of slots that a text asks for, or a file that it names.
+/// The number of slots that a text contains, or the file that it names.
 #[cfg(feature = "gearman")]
 pub(crate) fn slots(text: &str) -> Result<usize, String> {
     slots_or_file(text, cpus)
@@ -192,7 +192,7 @@ fn slots_on(text: &str, cpus: impl FnOnce() -> usize) -> Result<usize, String> {
 pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Options, String> {
     let is_tree = given.results.as_ref().is_some_and(|name| !is_table(name.as_ref()));
     let output = match (given.ungroup, given.line_buffer) {
-        // The files must get it.
+        // Captured, so that the files of `--results` get it.
         (true, false) if is_tree => Output::Group,
         (true, _) => Output::Inherit,
         (_, true) => Output::Lines,
@@ -220,7 +220,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     options.min_memory = given.memfree;
     if let Some(wanted) = given.nice {
         let now = getpriority_process(None).map_err(|error| format!("--nice: {error}"))?;
-        // Never more urgent than now, which GNU parallel makes them where it may.
+        // Never a lower niceness than now. GNU parallel lowers it where it may.
         options.nice = Some(wanted.max(now));
     }
     options.groups = true;
@@ -275,7 +275,6 @@ fn logical(directory: &Path) -> Option<PathBuf> {
     (plain != real && fs::canonicalize(&plain).ok() == Some(real)).then_some(plain)
 }
 
-/// The replacement strings.
 fn strings(given: &ParallelOptions) -> Result<Strings, String> {
     let mut strings = Strings::default();
     if given.plus {
@@ -302,7 +301,6 @@ fn strings(given: &ParallelOptions) -> Result<Strings, String> {
     Ok(strings)
 }
 
-/// The sources of values.
 fn sources(given: &ParallelOptions, asked: &Asked) -> Result<Sources, String> {
     let delimiter = match (&given.delimiter, given.null) {
         (_, true) => vec![0],
@@ -528,7 +526,7 @@ fn limits(given: &ParallelOptions) -> Result<(PackLimits, Fill), String> {
         None => 1,
     };
     let longest = match most_rows == 1 && !fills {
-        // Its job fails.
+        // A line that is too long is launched: its job fails, and not the run.
         true => LONGEST,
         false => LONGEST.min(crate::xargs::Limits::now().with_pointers()),
     };
@@ -556,7 +554,7 @@ fn lines(
 ) -> Result<Lines, String> {
     let (limits, fill) = limits(given)?;
     let language = maker.shell.language;
-    // Without a command, the value is one.
+    // Without a command, the value is the command.
     let appends = !given.tee || asked.command.is_empty();
     let template = Template::parse(&asked.command, strings, fill, given.quote, appends, language)?;
     let packer = RowPacker::new(sources, limits);
@@ -682,7 +680,7 @@ fn block_size(given: &ParallelOptions, path: &Path, slots: usize) -> Result<u64,
     }
 }
 
-/// `--round-robin`. What a job has got is gone, so it cannot run again.
+/// `--round-robin`. The blocks that a job has got are gone, so it cannot run again.
 fn round(given: &ParallelOptions, slots: usize) -> Result<Round, String> {
     let refused = [
         ("--retries", given.retries.as_ref().is_some_and(Retries::is_any)),

@@ -30,7 +30,7 @@ pub(super) fn word(value: &[u8], language: Language) -> Vec<u8> {
 
 /// Appends the value for a place that is surrounded by `levels`, the outermost first.
 pub(super) fn push_at(out: &mut Vec<u8>, value: &[u8], levels: &[Level], language: Language) {
-    // Of use in nearly all lines, and without a copy.
+    // Nearly all lines take this path, which makes no copy.
     if levels.is_empty() {
         return push_word(out, value, language);
     }
@@ -45,7 +45,7 @@ pub(super) fn push_at(out: &mut Vec<u8>, value: &[u8], levels: &[Level], languag
     out.extend_from_slice(&text);
 }
 
-/// The text, so that it reads the same inside of this.
+/// Escapes the text, so that a shell reads the same text inside of `level`.
 fn within(level: Level, text: &[u8], language: Language) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 8);
     let is_fish = language == Language::Fish;
@@ -64,7 +64,7 @@ fn within(level: Level, text: &[u8], language: Language) -> Vec<u8> {
         Level::Backquote => push_escaped(&mut out, text, b"\\$`"),
         Level::Ansi => push_escaped(&mut out, text, b"\\'"),
         Level::Text => push_escaped(&mut out, text, b"\\$`\"}"),
-        // An apostrophe may be a quote there, or not. A backslash and a newline are nothing.
+        // An apostrophe may be a quote there, or not. A newline must stay: a shell removes one after a backslash.
         Level::Pattern => {
             for byte in text {
                 if byte.is_ascii() && !is_plain(*byte) && *byte != b'\n' {
@@ -73,7 +73,7 @@ fn within(level: Level, text: &[u8], language: Language) -> Vec<u8> {
                 out.push(*byte);
             }
         }
-        // `$'` would be the begin of other quotes.
+        // `$'` would begin quotes of another kind.
         Level::Dollar => {
             if !text.first().is_some_and(|byte| is_plain(*byte)) {
                 out.extend_from_slice(b"\"\"");
@@ -94,7 +94,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8], escaped: &[u8]) {
     }
 }
 
-/// What no shell interprets, anywhere in a word.
+/// Whether no shell interprets the byte, anywhere in a word.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-+./".contains(&byte)
 }

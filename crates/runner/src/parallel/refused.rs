@@ -113,7 +113,7 @@ pub(super) const ENTRIES: &[RefusedOption] = &[
     flag(&["ctrl-c", "no-ctrl-c", "no-ctrlc", "noctrlc"], "GNU parallel has retired it, too: leave it out"),
 ];
 
-/// How the names of those begin that have no long one.
+/// The prefix of the names of options that have no long one.
 const RETIRED: &str = "retired-";
 
 /// Further spellings of options, in groups: GNU parallel writes many with and without hyphens. Each group names one option.
@@ -141,7 +141,7 @@ const SPELLINGS: [&str; 64] = [
     "shell-completion shellcompletion", "block-timeout blocktimeout bt",
 ];
 
-/// Gives options the spellings that they lack.
+/// Adds the spellings that options lack.
 fn with_spellings(mut command: Command) -> Command {
     for group in SPELLINGS {
         let names: Vec<&'static str> = group.split(' ').collect();
@@ -191,7 +191,7 @@ impl clap::Args for Refused {
 
 impl FromArgMatches for Refused {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        // This machine, in GNU parallel's words.
+        // GNU parallel's name of this machine is `:`.
         let is_here = |entry: &RefusedOption| {
             let places = || matches.get_many::<String>(entry.names[0]).into_iter().flatten();
             entry.names[0] == "sshlogin" && places().all(|place| place == ":")

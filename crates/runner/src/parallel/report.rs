@@ -1,4 +1,4 @@
-//! What the runner tells of its jobs while they run.
+//! What the runner reports of its jobs while they run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::message::say;
 use super::plan::slots_of;
 use super::signals;
 
-/// Follows a run.
+/// Prints messages and the progress of a run.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     /// Commands go to standard error when they start.
@@ -33,7 +33,7 @@ pub(super) struct Report {
     pub(super) slots: Option<SlotsFile>,
     /// The commands that run, by the numbers of their jobs.
     pub(super) running: BTreeMap<u64, Vec<u8>>,
-    /// The length of the line about the progress, which stands on the terminal; 0 if none does.
+    /// The length of the progress line on the terminal; 0 if none is shown.
     pub(super) shown: Arc<AtomicUsize>,
 }
 
@@ -146,7 +146,7 @@ impl Report {
         self.bar || self.eta || self.progress.load(Ordering::Relaxed)
     }
 
-    /// Ends the line.
+    /// Ends the progress line.
     pub(super) fn end(&self) {
         if self.shown.load(Ordering::Relaxed) > 0 {
             let _ = io::stderr().write_all(b"\n");
@@ -154,7 +154,7 @@ impl Report {
     }
 }
 
-/// Removes the line about the progress from the terminal: something else is to be written.
+/// Removes the progress line from the terminal, before something else is written.
 fn erase(shown: &AtomicUsize) {
     let count = shown.swap(0, Ordering::Relaxed);
     if count > 0 {
@@ -162,7 +162,7 @@ fn erase(shown: &AtomicUsize) {
     }
 }
 
-/// Output on the terminal where the line about the progress is.
+/// Output on the terminal that shows the progress line.
 #[derive(Debug)]
 pub(super) struct OutputAboveProgress<S> {
     pub(super) sink: S,

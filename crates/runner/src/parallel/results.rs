@@ -73,7 +73,7 @@ fn downward(path: &[u8], own: usize) -> Vec<u8> {
     out
 }
 
-/// A value as the name of a directory, from which it leads neither up nor away.
+/// A value as the name of one directory: it cannot lead to another one.
 fn level(value: &[u8]) -> Vec<u8> {
     if value == b"." || value == b".." {
         return [b"\\", value].concat();
@@ -90,7 +90,7 @@ fn level(value: &[u8]) -> Vec<u8> {
         }
     }
     if out.len() > LONGEST {
-        // Two values that begin alike stay apart.
+        // The hash distinguishes values that begin alike.
         let hash = format!(
             "-{:016x}",
             out.iter().fold(FNV_START, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
@@ -101,11 +101,11 @@ fn level(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Of the hash FNV-1a, which is the same in each version.
+/// Constants of the hash FNV-1a, which is the same in each version.
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x100_0000_01b3;
 
-/// Takes no output: it is in the results.
+/// Drops the output, which the files of `--results` have.
 #[derive(Debug)]
 pub(super) struct Silent;
 
@@ -258,7 +258,7 @@ fn json(numbers: &[String], command: &[u8], values: &[Vec<u8>], out: &[u8], err:
     line
 }
 
-/// A string of JSON. Bytes that are not UTF-8 become the replacement character: JSON has no others.
+/// A string of JSON. Bytes that are not UTF-8 become the replacement character, because JSON cannot contain them.
 fn text(bytes: &[u8]) -> Vec<u8> {
     let mut out = String::from("\"");
     for sign in String::from_utf8_lossy(bytes).chars() {

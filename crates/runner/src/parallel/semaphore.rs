@@ -1,4 +1,4 @@
-//! `--semaphore`, `sem`: so many commands of one name run at once, started by programs that know nothing of each other.
+//! `--semaphore`, `sem`: limits how many commands of one name run at once, started by unrelated programs.
 //!
 //! Each slot is a file that its command holds locked (`flock(2)`): the lock ends with the last process that has it,
 //! however that ends.
@@ -23,7 +23,7 @@ use super::shell::Shell;
 use super::template::{Fill, Numbers, Strings, Template};
 use super::values;
 
-/// How often a lock is tried, and the longest pause between two tries.
+/// The pauses between tries of the locks: the first one, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 /// Takes a slot and runs the command.
@@ -47,7 +47,7 @@ pub(super) fn run(options: &ParallelOptions) -> Result<u8, String> {
     start(options, lock)
 }
 
-/// What happens after a time: the command runs anyway, or it does not.
+/// How long to wait for a slot, and whether the command then runs anyway.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     time: Duration,
@@ -110,7 +110,7 @@ fn wait_for_all(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the command with the lock. In the background, it is its only holder.
+/// Starts the command with the lock. In the background, the command is the only holder of the lock.
 fn start(options: &ParallelOptions, lock: Option<File>) -> Result<u8, String> {
     let shell = Shell::find()?;
     let words: Vec<Vec<u8>> = options.words.iter().map(|word| word.as_bytes().to_vec()).collect();

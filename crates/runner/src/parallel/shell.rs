@@ -58,7 +58,7 @@ impl Shell {
         }
     }
 
-    /// That of POSIX.
+    /// The shell of POSIX.
     pub(super) fn standard() -> Self {
         Self { path: "/bin/sh".into(), language: Language::Posix }
     }
@@ -80,7 +80,7 @@ impl Shell {
     }
 }
 
-/// `/bin/sh`, if the path is another name of it, and it is dash: bash is another shell under another name.
+/// `/bin/sh`, if the path is another name of it, and it is dash: bash behaves differently under the name sh.
 fn standard(path: PathBuf) -> PathBuf {
     let real = |path: &Path| fs::canonicalize(path).ok();
     let found = real(&path);
@@ -88,7 +88,7 @@ fn standard(path: PathBuf) -> PathBuf {
     if is_dash && found == real(Path::new("/bin/sh")) { "/bin/sh".into() } else { path }
 }
 
-/// The shell that this process comes from: the first process above that is one.
+/// The shell that has started this process: the nearest ancestor that is one.
 fn ancestor() -> Option<PathBuf> {
     let mut pid = std::os::unix::process::parent_id();
     while pid > 1 {

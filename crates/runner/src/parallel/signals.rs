@@ -1,7 +1,7 @@
 //! The signal handlers of a run. They do only what is safe in a handler: set numbers, and wake the loop.
 //!
-//! A thread for them would make each system call on a descriptor slower, because the file-descriptor table would be shared, and
-//! would take memory for its stack.
+//! A thread for them would make each system call on a descriptor slower, because the file-descriptor table would be
+//! shared, and would take memory for its stack.
 
 use std::env;
 use std::io;
@@ -24,10 +24,10 @@ pub(super) fn is_in_slurm() -> bool {
     env::var_os("SLURM_JOB_ID").is_some()
 }
 
-/// Installs the handlers. TSTP, by Ctrl-Z: the jobs are stopped with this process, as GNU parallel's. They are in process groups of their own, which the
-/// terminal does not reach. HUP: no further jobs. TERM: likewise, and the second time, or INT: the jobs are ended. USR1: the jobs that run are
-/// listed, or, in a job of Slurm, no further jobs (`sbatch --signal=B:USR1@60`: its time is about to end). USR2: progress is
-/// shown, or no longer.
+/// Installs the handlers. TSTP, by Ctrl-Z: the jobs are stopped with this process, as GNU parallel's. They are in process
+/// groups of their own, which the terminal does not reach. HUP, TERM: no further jobs. INT, a second TERM: the jobs are
+/// ended. USR1: the jobs that run are listed, or, in a job of Slurm, no further jobs (`sbatch --signal=B:USR1@60`: its
+/// time is about to end). USR2: progress is shown, or no longer.
 pub(super) fn handle(control: &Control, report: &Report) -> io::Result<()> {
     // A log or a temporary file that may grow no further is an error like a full disk, not the end of the run.
     on(SIGXFSZ, || ())?;
@@ -61,21 +61,21 @@ fn on(signal: i32, action: impl Fn() + Send + Sync + 'static) -> io::Result<()> 
 
 fn is_ignored(signal: i32) -> io::Result<bool> {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: only reads the action, which it writes to the structure.
+    // SAFETY: no new action is given, so nothing changes; `now` is valid for the write of the old one.
     let answer = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
     if answer < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: written by the call above.
+    // SAFETY: the call above has succeeded, so `now` is written.
     Ok(unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Stops this process as SIGTSTP does by default, until it is continued. The kernel discards the signal if no shell watches the
-/// process group.
+/// Stops this process as SIGTSTP does by default, until it is continued. The kernel discards the signal if no shell
+/// watches the process group.
 pub(super) fn suspend() {
     let mut default = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     let mut before = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: the default action, with an empty mask; the action before is put back.
+    // SAFETY: `default` is a valid action, SIG_DFL with an empty mask; `before` is put back only if the call has written it.
     unsafe {
         (*default.as_mut_ptr()).sa_sigaction = libc::SIG_DFL;
         if libc::sigaction(SIGTSTP, default.as_ptr(), before.as_mut_ptr()) == 0 {
@@ -97,7 +97,7 @@ fn stop_soon(control: &Control, signal: i32) -> impl Fn() + Send + Sync + 'stati
     }
 }
 
-/// Writes the message of a stop, unless that would wait: the next signal could not be handled meanwhile.
+/// Writes the message of a stop, unless that would block: the next signal could not be handled meanwhile.
 fn tell() {
     const WORDS: &[u8] =
         b"forkless parallel: starting no more jobs, waiting for those that run (SIGTERM again ends them)\n";

@@ -93,7 +93,6 @@ fn without_nul(record: &[u8]) -> Vec<u8> {
     record.split(|byte| *byte == 0).collect::<Vec<_>>().join(&b"\\0"[..])
 }
 
-/// One source.
 #[derive(Debug)]
 struct RowSource {
     stream: Stream,
@@ -175,13 +174,12 @@ pub(super) enum Combine {
     Link,
 }
 
-/// All sources.
 #[derive(Debug)]
 pub(super) struct Sources {
     groups: Vec<Group>,
     reading: Reading,
     combine: Combine,
-    /// The rows of all groups but those from this one on are set.
+    /// The rows of the groups before this one are set.
     level: usize,
     began: bool,
     /// The group that waits for input.
@@ -210,7 +208,7 @@ impl Sources {
             }
         }
         for (place, group) in groups.iter_mut().enumerate() {
-            // Those of the first group pass by once.
+            // The rows of the first group are needed once.
             let again = place > 0 || combine == Combine::Link;
             group.sources.iter_mut().for_each(|source| source.keeps = again && several);
         }

@@ -17,7 +17,7 @@ use super::lines::Lines;
 
 /// So many bytes go to a job at once.
 const PIECE: u64 = 64 << 10;
-/// So many bytes a fast job is ahead of a slow one.
+/// How many bytes a fast job may be ahead of a slow one.
 const AHEAD: u64 = 64 << 20;
 /// So many bytes are given back at once.
 const GIVEN_BACK: u64 = 1 << 20;
@@ -29,7 +29,7 @@ pub(super) struct Tee {
     tape: File,
     /// The length of the tape.
     length: u64,
-    /// So much of it is gone.
+    /// So much of its beginning has been given back.
     gone: u64,
     has_ended: bool,
     /// How much each job has taken.

@@ -1,6 +1,6 @@
 //! The command with its replacement strings, and the lines made of it.
 //!
-//! Longer than most files: a third is tests, and the lengths of lines belong to what makes the lines.
+//! Longer than most files: a sixth is tests, and the lengths of lines belong to what makes the lines.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,6 @@ impl Default for Strings {
 }
 
 impl Strings {
-    /// Puts another string in the place of this one.
     pub(super) fn rename(&mut self, from: &str, to: &[u8]) {
         match from {
             "{#}" => self.seq = to.to_vec(),
@@ -219,7 +218,7 @@ pub(super) enum Fill {
     Words,
 }
 
-/// What a line is made for.
+/// The numbers of the job that a line is made for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
     pub(super) seq: u64,
@@ -267,8 +266,8 @@ impl Template {
         texts.collect::<Vec<_>>().concat()
     }
 
-    /// Reads a command. `quoted`: each of its words is quoted (`--quote`); `appends`: the values come last if the command
-    /// does not say where.
+    /// Parses a command. `quoted`: each of its words is quoted (`--quote`); `appends`: the values come last if the command
+    /// has no replacement string.
     pub(super) fn parse(
         words: &[Vec<u8>],
         strings: &Strings,
@@ -442,8 +441,8 @@ impl Template {
         self.expand(args, numbers).len()
     }
 
-    /// The length of a line with the arguments of one more row. `at` gives the argument at a position, the new ones included.
-    /// Looks at nothing that the line has already but what is at these positions.
+    /// The length of a line with the arguments of one more row. `at` gives the argument at a position, the new ones
+    /// included. Of the arguments that the line has already, it reads only those at such positions.
     ///
     /// [`Self::is_estimated`]: the length is at most this.
     pub(super) fn lengthen<'a>(
@@ -540,7 +539,7 @@ fn push_number(out: &mut Vec<u8>, part: &Part, numbers: Numbers) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Takes a word apart.
+/// Splits a word at its replacement strings.
 fn split(word: &[u8], strings: &Strings) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     let mut text = Vec::new();
@@ -626,7 +625,7 @@ fn find_levels(line: &mut [Part], language: Language) -> Result<(), String> {
 fn take(lexer: &mut Lexer, part: &Part) {
     match part {
         Part::Text(text) => text.iter().for_each(|byte| lexer.take(*byte)),
-        // Of all arguments, one is there.
+        // All arguments are at least one, so their place is not empty.
         Part::Value(value) => lexer.take_value(value.which != Which::All),
         _ => lexer.take_value(false),
     }

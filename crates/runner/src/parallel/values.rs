@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use forkless_jobs::{Halt, HaltOn, HaltWhen, Limit, Timeout};
 
-/// The bytes of a word.
 pub(super) fn bytes(word: &OsStr) -> Vec<u8> {
     word.as_bytes().to_vec()
 }
@@ -105,7 +104,7 @@ fn percentage(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite() && number.is_sign_positive())
 }
 
-/// `never`, `soon,fail=1`, `now,success=50%`, and the numbers of old.
+/// `never`, `soon,fail=1`, `now,success=50%`, and GNU parallel's older numbers.
 pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
     let wrong = |what: &str| format!("{what} (such as never, soon,fail=1 or now,success=10%): {text:?}");
     let one = |when, on| Ok(Some(Halt { when, on, limit: Limit::Count(1) }));

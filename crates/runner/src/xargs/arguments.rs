@@ -27,7 +27,7 @@ const PACKING: [(u8, &str); 5] =
 struct LastPackingOption(Option<&'static str>);
 
 impl LastPackingOption {
-    /// Notes an option; a value that it makes void is worth a warning. False: it has no effect itself.
+    /// Notes an option, and warns of an earlier one that it overrides. Returns false if the option itself has no effect.
     fn note(&mut self, letter: u8, is_one: bool) -> bool {
         let Some((_, name)) = PACKING.iter().find(|(known, _)| *known == letter) else { return true };
         if let Some(before) = self.0.filter(|before| before != name) {

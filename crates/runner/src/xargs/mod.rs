@@ -24,7 +24,6 @@ use pack::{Around, Packer, Packing};
 pub use plain::plain;
 use read::Separator;
 
-/// The exit codes.
 const ERROR: u8 = 1;
 const FAILED: u8 = 123;
 const EXITED_255: u8 = 124;
@@ -35,7 +34,7 @@ const NOT_FOUND: u8 = 127;
 /// The length of a command, if it is not limited otherwise.
 const DEFAULT_CHARS: usize = 128 * 1024;
 
-/// Runs it. `remedy` ends the message for a command that cannot be started.
+/// Runs the commands. `remedy` ends the message for a command that cannot be started.
 pub fn main(options: XargsOptions, remedy: Remedy) -> ExitCode {
     match run(options, remedy) {
         Ok(code) => ExitCode::from(code),
@@ -100,7 +99,7 @@ fn run(mut options: XargsOptions, remedy: Remedy) -> Result<u8, String> {
     Ok(if summary.errors.is_empty() { outcome.code } else { ERROR })
 }
 
-/// As many slots as anyone can use: `-P 0`.
+/// The number of slots for `-P 0`, and the most for `-P`.
 const MOST_SLOTS: usize = 1 << 22;
 
 /// SIGUSR1 adds a slot, SIGUSR2 takes one away.
@@ -150,7 +149,7 @@ impl Events for Outcome {
     }
 }
 
-/// What the kernel takes.
+/// The kernel's limits of a command.
 pub(crate) struct Limits {
     environment: usize,
     variables: usize,
@@ -176,7 +175,7 @@ impl Limits {
         self.all.saturating_sub(self.environment + 2048)
     }
 
-    /// The same with a pointer for each argument and variable.
+    /// The same for lengths that count a pointer for each argument: the pointers of the variables are subtracted.
     pub(crate) fn with_pointers(&self) -> usize {
         self.most().saturating_sub((self.variables + 1) * size_of::<usize>())
     }

@@ -93,17 +93,17 @@ impl Packer {
         }
     }
 
-    /// Gives a file back what was read and not used, for the next process that reads it: POSIX, "Utility Description Defaults",
-    /// INPUT FILES.
+    /// Seeks a file back over what was read and not used, for the next process that reads it: POSIX, "Utility Description
+    /// Defaults", INPUT FILES.
     pub(super) fn give_back(&self) {
         let unused = self.input.bytes().len() as i64;
         if unused > 0 {
-            // A pipe takes nothing back.
+            // A pipe cannot seek.
             let _ = rustix::fs::seek(&self.input, rustix::fs::SeekFrom::Current(-unused));
         }
     }
 
-    /// Reads until a command is complete. False if input must come first.
+    /// Reads until a command is complete. Returns false if input must come first.
     fn advance(&mut self) -> io::Result<bool> {
         while self.ready.is_empty() && self.over.is_none() {
             let Self { input, reader, found, .. } = self;
@@ -214,7 +214,7 @@ impl Packer {
         (self.chars, self.any) = (self.initial_chars, true);
     }
 
-    /// Whether the command is to be run. It is printed for that, if it is to be.
+    /// Whether the command is to be run. Prints it first for `-t` and `-p`; for `-p`, reads the answer from the terminal.
     fn has_consent(&self, words: &[OsString]) -> io::Result<bool> {
         if !self.around.verbose && !self.around.interactive {
             return Ok(true);
@@ -296,7 +296,7 @@ fn replaced(word: &[u8], pattern: &[u8], by: &[u8]) -> Vec<u8> {
     text
 }
 
-/// A word as a shell reads it, as GNU xargs writes it. A control character would act on the terminal.
+/// Quotes a word for a shell, as GNU xargs does. Control characters are escaped: they would act on the terminal.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let bytes = word.as_bytes();
     let is_special = |(place, byte): (usize, &u8)| match byte {
@@ -309,7 +309,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
     if !bytes.is_empty() && plain && !bytes.iter().enumerate().any(is_special) {
         return bytes.to_vec();
     }
-    // The other quotes are shorter.
+    // Double quotes are shorter.
     let is_apostrophe =
         plain && bytes.contains(&b'\'') && !bytes.iter().any(|byte| b"!\"#$&()*;<=>?[\\^`|~".contains(byte));
     if is_apostrophe {

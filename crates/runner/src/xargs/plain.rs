@@ -42,7 +42,7 @@ pub fn plain(words: &[OsString]) -> Option<XargsOptions> {
 }
 
 fn set(options: &mut XargsOptions, letter: u8, value: &OsString) -> Option<()> {
-    // Clap may read it in another way.
+    // clap may parse such a value differently.
     if value.is_empty() || value.as_bytes().starts_with(b"-") {
         return None;
     }

@@ -11,16 +11,14 @@ pub(super) enum Separator {
     Byte(u8),
 }
 
-/// What the reader has found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// An argument.
     Argument(Vec<u8>),
     /// So many lines have ended since the last one of these.
     Lines(u64),
     /// The input has ended.
     End,
-    /// It is not right.
+    /// The input is invalid: the reason.
     Wrong(&'static str),
 }
 
@@ -43,7 +41,7 @@ pub(super) struct Reader {
     /// The byte before this one, in the same line.
     before: u8,
     lines: u64,
-    /// The argument that ends the input was the first one of its line.
+    /// The argument that is being read is the first one of its line.
     first: bool,
 }
 
@@ -122,7 +120,7 @@ impl Reader {
         self.text.push(byte);
     }
 
-    /// An argument is complete. False if it ends the input.
+    /// An argument is complete. Returns false if it ends the input.
     fn argument(&mut self, found: &mut Vec<Found>) -> bool {
         let text = std::mem::take(&mut self.text);
         if self.end.as_ref() == Some(&text) {

@@ -54,7 +54,6 @@ enum Stage {
     Other,
 }
 
-/// A here-document.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Here {
     /// `<<-`
@@ -78,7 +77,6 @@ enum Pending {
     Ready(Here, usize),
 }
 
-/// Follows a shell line.
 #[derive(Debug, Clone)]
 pub(crate) struct Lexer {
     language: Language,
@@ -101,7 +99,7 @@ pub(crate) struct Lexer {
     lost: Option<&'static str>,
 }
 
-/// The byte before, after `$$`.
+/// Stands for the byte before, after `$$`.
 const TWO_DOLLARS: u8 = 1;
 const ABSENT: &str = "an argument that may be absent";
 const HERE: &str = "this here-document";
@@ -146,7 +144,7 @@ impl Lexer {
                 b'`' => self.give_up("nested backquotes"),
                 b'\\' | b'$' => self.feed(byte),
                 b'"' if is_quoted => self.feed(byte),
-                // Shells join the lines before or after they know of quotes and comments.
+                // Some shells join the lines before they recognize quotes and comments, some after.
                 b'\n' if self.escaped || matches!(self.frames.last(), Some(Frame::Single | Frame::Comment)) => {
                     self.give_up(BACKQUOTE);
                 }
@@ -231,7 +229,7 @@ impl Lexer {
             (Some(Frame::Double), b'"') => {
                 self.frames.pop();
             }
-            // Some shells end the quotes around, some do not.
+            // Some shells end the surrounding quotes there, some do not.
             (Some(Frame::Brace { quoted: true, .. }), b'"' | b'\'') => {
                 self.give_up("quotes in `\"${…}\"`");
             }
@@ -247,7 +245,7 @@ impl Lexer {
             }
             (_, b'[') if after_dollar && is_posix => self.give_up("`$[…]`"),
             (_, b'$') if after_dollar => self.before = Some(TWO_DOLLARS),
-            // In zsh, the second one begins it.
+            // In zsh, the second `$` begins an expansion.
             (_, b'(' | b'{' | b'[' | b'\'') if before == Some(TWO_DOLLARS) => self.give_up("`$$`"),
             (Some(Frame::Double), _) => {}
             (Some(Frame::Brace { quoted, stage }), _) => self.feed_brace(byte, before, *quoted, *stage),
@@ -310,7 +308,7 @@ impl Lexer {
         }
     }
 
-    /// Where words are read.
+    /// Takes a byte where words are read: outside of quotes and braces.
     fn feed_code(&mut self, byte: u8, before: Option<u8>, solid: Option<u8>, hollow: Option<Option<u8>>) {
         const ENDS: &[u8] = b" \t\n;&|()<>";
         if byte == b'#' {
@@ -437,7 +435,7 @@ impl Lexer {
         self.frames.push(frame);
     }
 
-    /// After `<<`. Whether the byte belongs to the operator.
+    /// Takes a byte after `<<`. Returns whether it has been consumed.
     fn feed_pending(&mut self, byte: u8) -> bool {
         let pending = match self.pending.take() {
             // A here-string.
@@ -518,7 +516,7 @@ impl Lexer {
             self.before = Some(b'\n');
             self.solid = self.before;
         } else if text.starts_with(&here.delimiter) || !here.quoted && (!is_whole || text.ends_with(b"\\")) {
-            // Some shells end it there, or after the next line.
+            // Some shells end the here-document there, or after the next line.
             self.give_up(HERE);
         }
     }

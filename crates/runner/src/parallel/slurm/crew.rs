@@ -1,4 +1,4 @@
-//! The run of `forkless parallel --slurm` in an allocation: one srun, a worker on each node, and what goes between.
+//! The run of `forkless parallel --slurm` in an allocation: one srun, a worker on each node, their orders and answers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -13,22 +13,22 @@ use super::probe::Probe;
 use super::step::{Step, Work};
 use super::wire;
 
-/// How often the clock is looked at.
+/// How often time limits are checked.
 const TICK: Duration = Duration::from_millis(100);
 /// srun gets this time to end after all workers have.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same where a node was lost: Slurm itself may wait for it for minutes.
 const BRIEF: Duration = Duration::from_secs(1);
-/// So many steps may end before one of their jobs does.
+/// How many steps may be started without the end of a job.
 const STARTS: u32 = 3;
 
-/// What starts the workers.
+/// The parts of the command line that starts the workers.
 pub(super) struct Starter {
     /// srun, and options that each step has.
     pub(super) srun: Vec<OsString>,
     /// The options for all nodes.
     pub(super) all_nodes: Vec<OsString>,
-    /// The user's own options. They count more than those for all nodes, and less than those for the nodes that are left.
+    /// The user's own options. They override those for all nodes; the options for the nodes that are left override them.
     pub(super) own: Vec<OsString>,
     /// The worker's command line.
     pub(super) worker: Vec<OsString>,
@@ -188,7 +188,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// srun keeps all orders that a dead node has not taken, and reads no more when they are a megabyte. That does not
+    /// srun keeps all orders that a dead node has not taken, and reads no more once they are a megabyte. That does not
     /// change before srun ends.
     fn is_stuck(&self, step: usize) -> bool {
         let has_lost = self.nodes.of(step).any(|(_, node)| node.state == NodeState::Lost);
@@ -235,7 +235,7 @@ impl<'a> Crew<'a> {
         self.gather.fail(io::Error::other(words.to_owned()));
     }
 
-    /// An srun has ended: its workers have ended the jobs that they had. These run elsewhere, on nodes that still answer.
+    /// An srun has ended: its workers have killed the jobs that they had. These run again, on nodes that still answer.
     fn step_ended(&mut self, number: usize) {
         let took_orders = self.steps[number].work == Work::Takes;
         self.steps[number].end();
@@ -253,7 +253,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Whether each step that takes orders can have more.
+    /// Whether each step that takes orders has room for more.
     fn has_room(&self) -> bool {
         self.steps.iter().all(|step| step.work != Work::Takes || step.has_room())
     }
@@ -290,13 +290,13 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Orders something of all workers that take orders.
+    /// Sends an order to all workers that take orders.
     fn order(&mut self, line: &str) {
         let takes = self.steps.iter_mut().filter(|step| step.work == Work::Takes);
         takes.for_each(|step| step.order(line.as_bytes()));
     }
 
-    /// Tells the workers when the run is to stop.
+    /// Orders the workers to stop when the run is to stop.
     fn obey(&mut self) {
         let flow = self.gather.obey();
         if flow <= self.told {
@@ -328,7 +328,7 @@ impl<'a> Crew<'a> {
                     self.nodes.heard((step, rank), now);
                     records.for_each(|record| self.take((step, rank), record, now));
                 }
-                // A prolog of the site, or the like.
+                // Output of a prolog of the site, or the like.
                 None => drop(io::stderr().write_all(&[line, b"\n"].concat())),
             }
             Ok(())
@@ -349,7 +349,7 @@ impl<'a> Crew<'a> {
             b"out" | b"err" => {
                 let Some(seq) = wire::number(fields.next()) else { return };
                 let stream = if kind == b"err" { Stream::Err } else { Stream::Out };
-                // Only of the node that has the job now.
+                // Only from the node that has the job now.
                 if self.nodes.get(id).is_some_and(|node| node.jobs.contains(&seq)) {
                     self.gather.output(seq, stream, &wire::plain(fields.next().unwrap_or_default()));
                 }
@@ -413,7 +413,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Tells the workers that there is no more, waits until they have left, and ends what has not.
+    /// Orders the workers to quit, waits until they have left, and ends the steps that have not ended.
     fn dismiss(&mut self) {
         self.probe.stop();
         self.order("quit");
@@ -425,9 +425,9 @@ impl<'a> Crew<'a> {
                 let (has_written, is_stuck) = (self.steps[number].has_written(), self.is_stuck(number));
                 let step = &mut self.steps[number];
                 match step.work {
-                    // The end of input tells workers that are still on their way.
+                    // Workers that are still starting learn it from the end of their input.
                     Work::Takes if has_written => step.close(),
-                    // Workers that cannot be told leave when srun ends.
+                    // Workers that no order reaches leave when srun ends.
                     Work::Takes if is_stuck => step.kill(),
                     _ => {}
                 }

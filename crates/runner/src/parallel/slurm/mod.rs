@@ -42,7 +42,7 @@ pub(super) fn cpus(all: usize) -> usize {
     given.map_or(all, |given: usize| given.clamp(1, all))
 }
 
-/// What cannot be had on several nodes.
+/// Refuses options that cannot work on several nodes.
 pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
     let is_tree = given.results.as_ref().is_some_and(|name| !plan::is_table(name.as_ref()));
     let slot = given.slotreplace.as_deref().map_or(&b"{%}"[..], OsStr::as_bytes);
@@ -143,7 +143,7 @@ fn starter(given: &ParallelOptions) -> Result<Starter, String> {
     })
 }
 
-/// The worker on a node.
+/// Runs the worker of a node.
 pub(super) fn work(given: &ParallelOptions) -> Result<u8, String> {
     let control = Control::new().map_err(|error| error.to_string())?;
     let mut options = plan::engine(given, &control)?;

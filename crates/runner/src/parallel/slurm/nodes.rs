@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// A node has jobs for this time.
+/// A node has jobs for so many seconds.
 const AHEAD: f64 = 0.25;
 /// Over this time the rate of a node is measured.
 const MEASURE: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ pub(super) struct Node {
     pub(super) slots: usize,
     /// Jobs that it was given and that have not ended.
     pub(super) jobs: BTreeSet<u64>,
-    /// When something came from it.
+    /// When the last answer came from it.
     pub(super) heard: Instant,
     pub(super) state: NodeState,
     /// Jobs that its predecessor in an older step still has.
@@ -110,7 +110,7 @@ impl Nodes {
         }
     }
 
-    /// Sees what older steps still run on the nodes of newer ones.
+    /// Counts the jobs that older steps still run on the nodes of newer ones.
     pub(super) fn inherit(&mut self) {
         let mut left: BTreeMap<String, usize> = BTreeMap::new();
         for node in self.all().filter(|node| node.state == NodeState::Retires) {
@@ -128,7 +128,7 @@ impl Nodes {
             .map(|(id, _)| id)
     }
 
-    /// Something has come from a node. It is there, after all.
+    /// An answer has come from a node. If the node was lost, it works again.
     pub(super) fn heard(&mut self, id: Id, now: Instant) {
         if let Some(node) = self.get(id) {
             node.heard = now;
@@ -157,7 +157,7 @@ impl Nodes {
         self.of(step).any(|(_, node)| node.state == NodeState::Retires && node.jobs.len() > node.slots)
     }
 
-    /// The answer to a request has come.
+    /// The answer to a request to give back jobs has come.
     pub(super) fn answered(&mut self, id: Id) {
         if let Some(node) = self.get(id) {
             node.asked = false;
@@ -178,7 +178,7 @@ impl Nodes {
         self.0.iter().filter(|(_, node)| hopes(node) && is_silent(node)).map(|(&id, _)| id).collect()
     }
 
-    /// If a node is idle while jobs wait on another one: that one, and how many to ask back.
+    /// If a node is idle while jobs wait on others: the one with the most of these, and how many to ask back.
     pub(super) fn ask_back_next(&mut self) -> Option<(Id, usize)> {
         let idle: usize =
             self.working().map(|(_, node)| node.slots.saturating_sub(node.jobs.len() + node.inherited)).sum();
@@ -192,7 +192,7 @@ impl Nodes {
             return None;
         }
         node.asked = true;
-        // Half of them: it goes on meanwhile.
+        // Half of them: the node begins others meanwhile.
         Some((id, count.div_ceil(2)))
     }
 }

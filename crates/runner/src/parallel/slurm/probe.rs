@@ -18,7 +18,6 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Adds nodes to ask.
     pub(super) fn ask(&mut self, names: Vec<String>) {
         self.waiting.extend(names);
     }
@@ -51,7 +50,7 @@ impl Probe {
             let mut command = Command::new("srun");
             command.args(words).arg(format!("--nodelist={name}")).arg("true").process_group(0);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            // Without an srun there is no answer either.
+            // An srun that cannot be started counts as no answer.
             self.asked.extend(command.spawn().ok().map(|srun| (name, srun, Instant::now())));
         }
         (!self.is_busy()).then(|| {

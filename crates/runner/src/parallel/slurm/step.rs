@@ -41,10 +41,9 @@ struct Order {
     seq: u64,
 }
 
-/// A step.
 pub(super) struct Step {
     pub(super) work: Work,
-    /// The nodes that were asked for; the first step takes all.
+    /// The nodes that were requested; empty for the first step, which takes all.
     pub(super) names: Vec<String>,
     srun: Child,
     to_srun: Option<OwnedFd>,
@@ -54,19 +53,19 @@ pub(super) struct Step {
     written: u64,
     /// Orders that srun may not have read.
     orders: VecDeque<Order>,
-    /// How much srun has read, and when that was last more than before, or all.
+    /// How much srun has read, and when it was last seen to have read more, or everything.
     taken: u64,
     taken_at: Instant,
     answers: OwnedFd,
     pub(super) lines: WireLines,
     /// Its name for Slurm, such as `12.3`, if a worker has reported it.
     id: Option<String>,
-    /// The command that sends the last request to give back jobs, and since when.
+    /// The command that sends the last request to give back jobs, and when it was started.
     recall: Option<(Child, Instant)>,
 }
 
 impl Step {
-    /// Starts srun with these words.
+    /// Starts srun by this command line.
     pub(super) fn start(
         words: &[OsString],
         environment: &[(OsString, OsString)],
@@ -121,7 +120,6 @@ impl Step {
         self.waiting.is_empty()
     }
 
-    /// Adds an order.
     pub(super) fn order(&mut self, line: &[u8]) {
         self.waiting.extend_from_slice(line);
         self.waiting.push(b'\n');
@@ -216,12 +214,12 @@ impl Step {
         Some(piece)
     }
 
-    /// Ends the orders. Workers that are still on their way leave then.
+    /// Closes srun's input. Workers that are still starting leave at its end.
     pub(super) fn close(&mut self) {
         self.to_srun = None;
     }
 
-    /// Ends srun now. Workers that have jobs end these.
+    /// Kills srun. Workers that have jobs kill these.
     pub(super) fn kill(&mut self) {
         self.close();
         self.end_recall();

@@ -14,13 +14,13 @@ use signal_hook::iterator::Signals;
 
 use crate::parallel::signals::RESUME;
 
-/// What the script needs to know.
+/// What the script is made of.
 pub(super) struct Script<'a> {
     /// Options for sbatch, as they were given.
     pub(super) options: &'a OsStr,
     /// This program.
     pub(super) program: &'a Path,
-    /// The words of the command line after `parallel`.
+    /// The arguments of the command line after `parallel`.
     pub(super) words: &'a [OsString],
     pub(super) shell: &'a Path,
     /// The run goes on from its log when it is started again.
@@ -45,7 +45,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
 }
 
 impl Script<'_> {
-    /// The text. `--slurm` stands in it without options, and `--dry-run` not at all.
+    /// The text. It has `--slurm` without options, and no `--dry-run`.
     pub(super) fn text(&self) -> Vec<u8> {
         let mut out = b"#!/bin/sh\n#SBATCH --job-name=forkless --no-kill --open-mode=append\n".to_vec();
         // A minute before the time limit. Without B, the signal would end the jobs, too.
@@ -75,7 +75,7 @@ impl Script<'_> {
         if let Some(input) = &self.input {
             out.extend_from_slice(&[b" < ", &quoted(input.as_os_str())[..]].concat());
         }
-        // A trap ends a wait; the process has ended when it is no child any more.
+        // A trap interrupts `wait`, so the loop waits until the process is gone.
         out.extend_from_slice(
             b" &\npid=$!\nwhile :; do wait $pid; code=$?; kill -0 $pid 2> /dev/null || break; done\n",
         );
@@ -138,7 +138,7 @@ fn pass_signals_on(id: String) -> io::Result<()> {
             terms += u32::from(signal == SIGTERM);
             let mut scancel = Command::new("scancel");
             if signal != SIGINT && terms <= 1 {
-                // To the steps: the workers stop, and say so.
+                // scancel signals the steps: the workers stop, and report that.
                 scancel.arg("--signal=TERM");
             }
             let _ = scancel.arg(&id).stdin(Stdio::null()).status();

@@ -76,7 +76,7 @@ pub(super) fn piece(bytes: &[u8]) -> (Vec<u8>, &[u8]) {
 pub(super) struct Outbox {
     rank: u64,
     whole: Vec<u8>,
-    /// A line that is not ended. Empty: none is begun.
+    /// The line that is being filled. Empty: none is begun.
     line: Vec<u8>,
 }
 
@@ -129,7 +129,7 @@ pub(super) fn parse_answer(line: &[u8]) -> Option<(usize, impl Iterator<Item = &
 pub(super) struct WireLines(Vec<u8>);
 
 impl WireLines {
-    /// Adds bytes, and passes each line that is whole on without its end.
+    /// Adds bytes, and passes each whole line to `to`, without its newline.
     pub(super) fn each(&mut self, bytes: &[u8], mut to: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         self.0.extend_from_slice(bytes);
         let mut start = 0;

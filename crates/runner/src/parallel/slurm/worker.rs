@@ -18,10 +18,10 @@ use signal_hook::iterator::Signals;
 
 use super::wire::{self, Outbox, WireLines};
 
-/// Answers wait so long to go out together.
+/// How long answers wait to go out together.
 const TICK: Duration = Duration::from_millis(20);
-/// Slurm signals all processes of a step, one after the other: for so long the end of a job by a signal waits for the one
-/// to the worker.
+/// Slurm signals all processes of a step, one after the other. For so long the end of a job by a signal is held back:
+/// the worker may get the signal, too.
 const DOUBT: Duration = Duration::from_secs(1);
 /// A worker without answers sends a sign of life after this.
 const BEAT: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ struct Inner {
     queue: VecDeque<WaitingOrder>,
     /// No further order comes.
     is_over: bool,
-    /// Jobs that fail are not at fault: they get no line in the log, and run again with `--resume`.
+    /// The run was stopped, which may be why jobs fail: these get no line in the log, and run again with `--resume`.
     is_stopped: bool,
     /// Jobs that a signal has ended, and when: Slurm may be sending it to this worker, too.
     suspects: VecDeque<(Instant, Vec<String>)>,
@@ -80,7 +80,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends the ends of jobs of which it is known by now whether the run was stopped.
+    /// Sends the ends that were held back, once it is known whether the run was stopped.
     fn settle(&mut self) {
         while self.suspects.front().is_some_and(|(since, _)| self.is_stopped || since.elapsed() >= DOUBT) {
             let Some((_, fields)) = self.suspects.pop_front() else { break };
@@ -105,7 +105,7 @@ impl Inner {
 /// Runs jobs until the orders end.
 ///
 /// # Errors
-/// The variables of srun are missing, or descriptors.
+/// A variable of srun is not set, or no descriptor is left.
 pub(super) fn work(mut options: Options, variables: Variables) -> Result<(), String> {
     let text = |name: &str| {
         env::var(name).map_err(|_| format!("--slurm-worker: {name} is not set: --slurm starts it by srun"))
@@ -160,9 +160,9 @@ pub(super) struct Variables {
     pub(super) temporary: Option<OsString>,
 }
 
-/// Slurm sends a signal to all tasks of a step before it ends their job. Then this worker starts nothing more, and says so.
-/// SIGCONT stands for the order to give back jobs, where srun carries no more orders. Slurm also sends it after a suspension;
-/// then the jobs come again.
+/// Slurm sends a signal to all tasks of a step before it ends their job. Then this worker starts nothing more, and reports
+/// that. SIGCONT stands for the order to give back jobs, where srun carries no more orders. Slurm also sends it after a
+/// suspension; then the jobs come again.
 fn heed_signals(shared: Arc<Shared>, control: Control) -> io::Result<()> {
     let mut signals = Signals::new([SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -214,7 +214,7 @@ fn read_orders(shared: &Shared, control: &Control, rank: u64) {
     let mut inner = shared.lock();
     inner.is_over = true;
     if !has_quit {
-        // srun or this node's slurmstepd is gone: nobody takes answers, and the jobs run elsewhere.
+        // srun or this node's slurmstepd is gone: nothing reads answers, and the jobs run elsewhere.
         inner.is_stopped = true;
         inner.queue.clear();
         control.stop_now();
@@ -223,7 +223,7 @@ fn read_orders(shared: &Shared, control: &Control, rank: u64) {
     shared.wake();
 }
 
-/// Does what a line orders. True: no further one comes.
+/// Carries out an order. Returns true if no further one comes.
 fn obey(line: &[u8], shared: &Shared, control: &Control, rank: u64) -> bool {
     let mut fields = line.split(|&byte| byte == b'\t');
     let kind = fields.next().unwrap_or_default();
