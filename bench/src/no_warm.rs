@@ -34,7 +34,7 @@ impl WarmPrograms {
     }
 
     pub(crate) fn is_for(&self, contestant: Contestant, condition: &Condition) -> bool {
-        contestant != Contestant::ForklessWarm && (condition.program.is_empty() || contestant.takes_programs())
+        contestant != Contestant::ForklessWarm && (condition.program.is_empty() || contestant.can_take_programs())
     }
 }
 
