@@ -88,7 +88,8 @@ pub unsafe fn foreground(fd: i32) -> Result<()> {
     // SAFETY: reads the caller's group and blocks a signal in the caller, the child; the kernel reads four bytes.
     unsafe {
         let group = sys::syscall(uapi::__NR_getpgid, [0; 6])? as i32;
-        let mask = sys::set_signal_mask(signal::bit(signal::SIGTTOU))?;
+        let mask = sys::signal_mask()?;
+        sys::set_signal_mask(mask | signal::bit(signal::SIGTTOU))?;
         let answer = sys::syscall(uapi::__NR_ioctl, [fd as usize, TIOCSPGRP, &raw const group as usize, 0, 0, 0]);
         sys::set_signal_mask(mask)?;
         answer.map(drop)

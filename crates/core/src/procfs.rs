@@ -60,25 +60,54 @@ impl ProcFdPath {
 /// contains the program's name, which may be anything. This needs a descriptor for a moment, so the file-descriptor
 /// table must be the child's own.
 pub(crate) fn status_number(label: &[u8]) -> Option<u32> {
-    read_status::<1024, _>(c"/proc/self/status".as_ptr().cast(), |mut status| {
-        numbers(value(&mut status, label)?, 10).next().map(|number| number as u32)
+    with_own(|file| {
+        let mut buffer = MaybeUninit::<[u8; 1024]>::uninit();
+        // SAFETY: the kernel writes at most the buffer's length, and as many bytes as it says.
+        let mut start = unsafe {
+            let filled = sys::read(file, buffer.as_mut_ptr().cast(), 1024).ok()?;
+            core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled)
+        };
+        numbers(value(&mut start, label)?, 10).next().map(|number| number as u32)
     })?
 }
 
-/// The longest status that a process with a usual stack reads.
-const LONGEST: usize = 16 * 1024;
+/// Room for the whole status of a usual process, on a stack of usual size. `Groups`, the one line without a bound, may be longer than this.
+const ROOM: usize = 16 * 1024;
+
+/// Calls `work` with the calling process's status file. `None`: it cannot be opened.
+fn with_own<T>(work: impl FnOnce(i32) -> T) -> Option<T> {
+    // SAFETY: the path ends in NUL, and the descriptor is this function's own.
+    unsafe {
+        let file = sys::open(c"/proc/self/status".as_ptr().cast(), uapi::O_RDONLY | uapi::O_CLOEXEC, 0).ok()?;
+        let answer = work(file);
+        let _ = sys::close(file);
+        Some(answer)
+    }
+}
 
 /// Calls `work` with the calling process's status. `None`: it cannot be read.
 pub(crate) fn with_own_status<T>(work: impl FnOnce(&[u8]) -> T) -> Option<T> {
-    read_status::<LONGEST, T>(c"/proc/self/status".as_ptr().cast(), work)
+    with_own(|file| with_open_status(file, work))?
 }
 
-/// Calls `work` with the status of the process that an open file is of.
+/// Calls `work` with the status of the process that an open file is of. Of a status that is longer than the buffer, a part in the
+/// middle is left out, which is of the line `Groups`: what is before it has less than 1 KiB, and what is behind it less than 7.
 pub(crate) fn with_open_status<T>(file: i32, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
-    let mut buffer = MaybeUninit::<[u8; LONGEST]>::uninit();
-    let args = [file as usize, buffer.as_mut_ptr() as usize, LONGEST, 0, 0, 0];
-    // SAFETY: the kernel writes at most the buffer's length.
-    let filled = unsafe { sys::syscall(uapi::__NR_pread64, args) }.ok()?;
+    const HEAD: usize = 1024;
+    // Not zeroed first: that would compile to a call of memset, the only one in this crate.
+    let mut buffer = MaybeUninit::<[u8; ROOM]>::uninit();
+    // SAFETY: `at` is below ROOM, and the kernel writes at most what is left from there.
+    let mut read = |at: usize, offset: usize| unsafe {
+        let to = buffer.as_mut_ptr().cast::<u8>().add(at) as usize;
+        sys::syscall(uapi::__NR_pread64, [file as usize, to, ROOM - at, offset, 0, 0])
+    };
+    let mut filled = read(0, 0).ok()?;
+    let mut offset = HEAD;
+    while filled == ROOM {
+        // Half of what was read is read again, so that the last part is never short.
+        offset += (ROOM - HEAD) / 2;
+        filled = HEAD + read(HEAD, offset).ok()?;
+    }
     // SAFETY: that many bytes have been written.
     Some(work(unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) }))
 }
@@ -99,22 +128,6 @@ pub(crate) fn open_status(process: i32) -> Option<i32> {
     path.push(b"/status");
     // SAFETY: the path ends in NUL, for it is shorter than the zeroed buffer.
     unsafe { sys::open(path.bytes.as_ptr(), uapi::O_RDONLY | uapi::O_CLOEXEC, 0) }.ok()
-}
-
-/// `path` ends in NUL.
-fn read_status<const LONGEST: usize, T>(path: *const u8, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
-    // Not zeroed first: that would compile to a call of memset, the only one in this crate.
-    let mut buffer = MaybeUninit::<[u8; LONGEST]>::uninit();
-    // SAFETY: the path ends in NUL (callers), the kernel writes at most the buffer's length, and the descriptor is this
-    // function's own.
-    let filled = unsafe {
-        let status = sys::open(path, uapi::O_RDONLY | uapi::O_CLOEXEC, 0).ok()?;
-        let filled = sys::read(status, buffer.as_mut_ptr().cast(), LONGEST);
-        let _ = sys::close(status);
-        filled.ok()?
-    };
-    // SAFETY: that many bytes have been written.
-    Some(work(unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), filled) }))
 }
 
 /// The rest of the line that begins with this label, which includes the preceding newline. Then `status` begins after that

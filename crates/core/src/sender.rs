@@ -40,9 +40,13 @@ impl Rights {
             }
         }
         let labels = [&b"\nCapInh:"[..], b"\nCapPrm:", b"\nCapEff:", b"\nCapBnd:", b"\nCapAmb:"];
-        for (label, set) in labels.iter().zip(&mut found.capabilities) {
-            // The last one exists since Linux 4.3.
-            *set = procfs::value(&mut status, label).and_then(|value| procfs::numbers(value, 16).next()).unwrap_or(0);
+        for (number, (label, set)) in labels.iter().zip(&mut found.capabilities).enumerate() {
+            match procfs::value(&mut status, label) {
+                Some(value) => *set = procfs::numbers(value, 16).next()?,
+                // The last one exists since Linux 4.3.
+                None if number == 4 => {}
+                None => return None,
+            }
         }
         Some(found)
     }

@@ -50,7 +50,10 @@ pub fn has_filter() -> bool {
 
 /// In [`Frame::detail`] before the first step: the child is resetting its caller's handlers. Not a value of
 /// `zygote_child::what`.
-pub const PUTS_HANDLERS_AWAY: i32 = 12;
+pub const PUTS_HANDLERS_AWAY: i32 = 13;
+
+// A child that reports one of them is not taken for the other.
+const _: () = assert!(PUTS_HANDLERS_AWAY > crate::zygote_child::what::UMASK);
 
 /// The first call of a child that still has its caller's handlers. The caller has made the same call, so a filter
 /// allows it. If the caller has left SIGSYS unblocked ([`blocked_in_caller`]), this blocks it.

@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn blocked() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").expect("status");
@@ -149,6 +151,39 @@ pub fn in_other_thread(_: &[String]) {
     let _ = std::thread::spawn(|| panic!("{}", settings())).join();
 }
 
+/// Copies of a command share its closures, and `exec` calls them in this process.
+fn closures_are_called_by_one_thread_at_a_time() {
+    let (mut depth, again) = (0, Arc::new(Mutex::new(None::<Command>)));
+    let inner = Arc::clone(&again);
+    let mut command = Command::new("true");
+    // SAFETY: it runs in this process alone.
+    unsafe {
+        command.pre_exec(move || {
+            depth += 1;
+            assert_eq!(depth, 1, "no other call is under way");
+            std::thread::sleep(Duration::from_millis(2));
+            // Nor by the closure itself.
+            let error = inner.lock().expect("the command").as_mut().map(Command::exec);
+            let is_refused = error.is_none_or(|error| Error::of(&error).and_then(Error::errno) == Some(libc::EBUSY));
+            depth -= 1;
+            Err(io::Error::from_raw_os_error(if is_refused { libc::ENOTTY } else { libc::EIO }))
+        });
+    }
+    *again.lock().expect("the command") = Some(command.clone());
+    let calls: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = command.clone();
+            std::thread::spawn(move || {
+                (0..20).for_each(|_| {
+                    let errno = Error::of(&command.exec()).expect("ours").errno();
+                    assert!(matches!(errno, Some(libc::ENOTTY | libc::EBUSY)), "{errno:?}");
+                });
+            })
+        })
+        .collect();
+    calls.into_iter().for_each(|call| call.join().expect("a thread"));
+}
+
 /// The failure is reported, and steps after the failed one have changed nothing.
 pub fn fails(_: &[String]) {
     block(libc::SIGUSR2);
@@ -163,7 +198,13 @@ pub fn fails(_: &[String]) {
     // SAFETY: it touches nothing.
     unsafe { command.pre_exec(|| Err(io::Error::from_raw_os_error(libc::ENOTTY))) };
     assert_eq!(Error::of(&command.exec()).expect("ours").errno(), Some(libc::ENOTTY));
+    // A signal that is blocked stays so while the child, or here the caller, sets the foreground group of a terminal.
+    // SAFETY: it stays pending.
+    assert_eq!(unsafe { libc::raise(libc::SIGUSR2) }, 0);
+    let error = Command::new("true").foreground(77).exec();
+    assert_eq!(Error::of(&error).expect("ours").errno(), Some(libc::EBADF));
     assert!(is_sigpipe_ignored() && blocked() == mask, "signals");
+    closures_are_called_by_one_thread_at_a_time();
     // Before its number could be another file's.
     file.read_exact(&mut [0; 4]).expect("it is still open");
     let pty = forkless::Pty::open(forkless::PtySize::default()).ok();

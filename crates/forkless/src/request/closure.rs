@@ -2,27 +2,20 @@
 
 use forkless_core::frame::Frame;
 use forkless_core::sys::errno;
-use std::cell::UnsafeCell;
 use std::io;
-use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 type Work = dyn FnMut() -> io::Result<()> + Send + Sync;
 
-/// A closure that runs in the child before exec. Only a forked child calls it, and it has its own copy.
-pub(crate) struct Closure(UnsafeCell<Box<Work>>);
-
-// SAFETY: the closure is Sync, and is changed only by a forked child, in its own memory and by its only thread.
-unsafe impl Sync for Closure {}
-
-// As std's types are: a panic of a closure leaves incomplete changes only in the child.
-impl UnwindSafe for Closure {}
-impl RefUnwindSafe for Closure {}
+/// A closure that runs before exec: in a forked child, which has its own copy, or in the caller, by `Command::exec`. Copies of a
+/// command share it.
+pub(crate) struct Closure(Mutex<Box<Work>>);
 
 impl Closure {
     pub(crate) fn new(work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Self {
-        Self(UnsafeCell::new(Box::new(work)))
+        Self(Mutex::new(Box::new(work)))
     }
 }
 
@@ -37,15 +30,15 @@ pub(crate) unsafe extern "C" fn call_all(frame: *const Frame, data: *const ()) -
     let (frame, closures) = unsafe { (&*frame, &*data.cast::<Vec<Arc<Closure>>>()) };
     for (n, closure) in (0..).zip(closures) {
         frame.detail.store(n, Ordering::Relaxed);
-        // SAFETY: the child's own copy, and its only thread.
-        let work = unsafe { &mut *closure.0.get() };
-        match catch_unwind(AssertUnwindSafe(work)) {
+        // Another thread calls it, or did so when this child was forked; or it has called `exec` itself.
+        let Ok(mut work) = closure.0.try_lock() else { return errno::EBUSY };
+        match catch_unwind(AssertUnwindSafe(&mut *work)) {
             Ok(Ok(())) => {}
             // As std does for an error without an errno.
             Ok(Err(error)) => return error.raw_os_error().filter(|&number| number > 0).unwrap_or(errno::EINVAL),
             Err(panic) => {
-                // Its destructor could panic too.
-                std::mem::forget(panic);
+                // Its destructor could panic too. What the closure has left incomplete stays locked.
+                std::mem::forget((panic, work));
                 return PANICKED;
             }
         }
