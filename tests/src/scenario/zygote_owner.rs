@@ -4,10 +4,11 @@ use crate::observe::{self, skip};
 use crate::zygote::{says, zygote};
 use forkless::{Command, Stdio};
 use forkless_core::parcel::{Message, MessageKind};
+use forkless_tests::patience;
 use forkless_tests::process::is_root;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
@@ -169,4 +170,38 @@ pub fn foreign_numbers(_: &[String]) {
 fn is_same_file(one: i32, other: i32) -> bool {
     // SAFETY: it compares descriptors.
     unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), libc::getpid(), 0, one, other) == 0 }
+}
+
+/// A launch fails half-way, and the helper is at its limit of descriptors when the memory of the next one is sent: it must not take a
+/// descriptor of the first for that memory.
+pub fn lost_memory(_: &[String]) {
+    const BATCH: i32 = 253;
+    let zygote = zygote();
+    assert_eq!(says(&zygote, "echo served"), "served");
+    let helper = zygote.pid().expect("a helper");
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(4 << 20).expect("its length");
+    let copies: Vec<_> = (0..BATCH + 10).map(|_| file.try_clone().expect("a descriptor")).collect();
+    let mut command = Command::new("true");
+    // The last one is not open, which the second message notices.
+    for (number, ours) in (600..).zip(copies.iter().map(AsRawFd::as_raw_fd).chain([9_000])) {
+        // SAFETY: a file that stays open, or none.
+        command.fd(unsafe { Stdio::fd(ours) }, number);
+    }
+    zygote.spawn(&command.prepare().expect("prepare")).expect_err("a descriptor is not open");
+    let open = || fs::read_dir(format!("/proc/{helper}/fd")).expect("its files").count() as u64;
+    patience::end_after(60);
+    while open() <= BATCH as u64 {
+        std::thread::yield_now();
+    }
+    let limit = libc::rlimit { rlim_cur: 3, rlim_max: 3 };
+    // SAFETY: the kernel reads the limits.
+    assert_eq!(unsafe { libc::prlimit(helper as i32, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut()) }, 0);
+    let large =
+        Command::new("/bin/echo").args(vec!["x".repeat(99_999); 12]).stdout(Stdio::piped()).prepare().expect("prepare");
+    // By another helper.
+    assert_eq!(zygote.output(&large).expect("a launch").stdout.len(), 12 * 100_000);
+    let mut content = Vec::new();
+    (&file).read_to_end(&mut content).expect("the file");
+    assert!(content.iter().all(|byte| *byte == 0), "the caller's file was written to");
 }

@@ -212,6 +212,7 @@ pub(crate) fn attempt(
     parcel.order.calls_len = list.len() as u32;
     parcel.order.descriptors = descriptors.places.len() as u32;
     let Some(places) = parcel.order.patches.get_mut(..descriptors.places.len()) else {
+        stack.frame().word.store(LEFT, Ordering::Release);
         return Err(Error::check(
             plan.program(),
             format!("a zygote takes at most {MAX_PATCHES} descriptors for one launch"),

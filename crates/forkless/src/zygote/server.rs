@@ -160,13 +160,14 @@ impl<'a> Server<'a> {
                         // Another process, or the caller has given up rights that this process still has.
                         sys::exit(5);
                     }
+                    let came = self.descriptors.len() - before;
                     if message.value == 0 && before > 0 {
                         // Left over from a launch whose sender failed half-way.
                         self.close_first(before);
                         self.lost_some = false;
                     }
                     self.lost_some |= lost_some;
-                    self.take(&message);
+                    self.take(&message, came);
                 }
                 Err(errno::EINTR) => {}
                 // The parent has ended, or has closed the socket.
@@ -218,11 +219,13 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn take(&mut self, message: &Message) {
+    /// `came`: the number of descriptors that came with the message.
+    fn take(&mut self, message: &Message, came: usize) {
         let id = message.parcel as usize;
         match message.message_kind() {
             Some(MessageKind::Map) => {
-                let memory = self.descriptors.pop();
+                // At the limit of descriptors it was lost, and the last one is a file of an unfinished launch.
+                let memory = if came == 1 { self.descriptors.pop() } else { None };
                 if id >= parcel::MOST {
                     sys::exit(3);
                 }
@@ -399,7 +402,11 @@ impl<'a> Server<'a> {
             unsafe { sys::syscall(uapi::__NR_clone, [flags as usize, 0, told, last[0], last[1], 0]) }
         };
         let answer = match by_clone3() {
-            Err(error) if order.cgroup < 0 && order.namespaces == 0 && is_refusal(error) => by_clone(),
+            Err(error) if order.cgroup < 0 && order.namespaces == 0 && is_refusal(error) => {
+                self.has_clone3 = false;
+                order.old_clone.store(1, Ordering::Relaxed);
+                by_clone()
+            }
             answer => answer,
         };
         match answer {

@@ -217,6 +217,18 @@ fn the_foreground_group_is_known() {
     assert_eq!(pty.foreground_group().expect("none any more"), None);
 }
 
+/// A child on a terminal leads a session, and with it a process group.
+#[test]
+fn the_group_of_a_child_is_signalled() {
+    let (pty, _bound) = terminal!();
+    let mut child = Command::new("/bin/sh").args(["-c", "sleep 60 & echo it; wait"]).pty(&pty).spawn().expect("spawn");
+    expect(&pty, "it");
+    child.signal_group(9).expect("a group");
+    assert_eq!(child.wait().expect("wait").signal(), Some(9));
+    // The end of the output comes when the sleep has ended, too.
+    rest(&pty);
+}
+
 #[test]
 fn echo_is_as_asked() {
     let (pty, _bound) = terminal!();

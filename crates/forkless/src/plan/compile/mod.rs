@@ -102,7 +102,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         creator: creator(command),
         kill_on_drop: command.kill_on_drop,
         once: command.once,
-        leads_group: command.setsid || command.process_group == Some(0),
+        leads_group: command.setsid || command.pty.is_some() || command.process_group == Some(0),
         flags: launcher::flags(command),
         pidfd: command.pidfd.or_else(|| launcher::is_autoreaped(command).then_some(true)),
         launcher: command.launcher,
