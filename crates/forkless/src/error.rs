@@ -77,9 +77,7 @@ impl Error {
     /// The same error for another program name.
     #[cfg(feature = "sandbox")]
     pub(crate) fn of_program(&self, name: &str) -> Self {
-        let mut inner = (*self.0).clone();
-        inner.program = name.into();
-        Self(Arc::new(inner))
+        self.clone().change(|inner| inner.program = name.into())
     }
 
     pub(crate) fn note(self, note: impl Into<String>) -> Self {
@@ -88,9 +86,7 @@ impl Error {
 
     fn change(self, how: impl FnOnce(&mut ErrorParts)) -> Self {
         let mut inner = self.0;
-        if let Some(inner) = Arc::get_mut(&mut inner) {
-            how(inner);
-        }
+        how(Arc::make_mut(&mut inner));
         Self(inner)
     }
 
@@ -252,12 +248,13 @@ fn errno_words(errno: i32) -> String {
 
 impl fmt::Debug for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ErrorParts { program, step, object, errno, signal: _, note } = &*self.0;
+        let ErrorParts { program, step, object, errno, signal, note } = &*self.0;
         out.debug_struct("Error")
             .field("program", program)
             .field("step", step)
             .field("object", object)
             .field("errno", errno)
+            .field("signal", signal)
             .field("note", note)
             .finish()
     }

@@ -1,7 +1,7 @@
 //! A cgroup (version 2) of the caller's own, to start children in.
 
 use crate::error::reworded;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -179,8 +179,9 @@ impl Cgroup {
     /// Those of [`hand_down`](Self::hand_down), [`create`](Self::create) and [`set`](Self::set). The cgroup is removed then.
     pub fn with_limits<P: AsRef<Path>>(parent: P, limits: &[(&str, &str)]) -> io::Result<Self> {
         let parent = parent.as_ref();
-        let mut controllers: Vec<&str> = limits.iter().filter_map(|(file, _)| file.split('.').next()).collect();
-        controllers.dedup();
+        let controllers: BTreeSet<&str> = limits.iter().filter_map(|(file, _)| file.split('.').next()).collect();
+        // Files of every cgroup, such as cgroup.max.descendants.
+        let controllers: Vec<&str> = controllers.into_iter().filter(|controller| *controller != "cgroup").collect();
         Self::hand_down(parent, &controllers)?;
         let id = std::process::id();
         let mut tries = 0;

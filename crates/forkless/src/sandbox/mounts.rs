@@ -435,8 +435,17 @@ fn is_on_own_file_system(places: &[GivenPath], before: &[MountStep], path: &Path
 fn restricted(step: &MountStep) -> &'static [(u64, u64)] {
     match step {
         MountStep::Devices(_) => &DEVICES_RESTRICTED,
-        MountStep::Mount(Mount { kind: Some(kind), .. }) if kind == "proc" => &PROC_RESTRICTED,
+        step if is_procfs(step) => &PROC_RESTRICTED,
         _ => &[],
+    }
+}
+
+/// Whether the step mounts a new procfs, by either interface of the kernel.
+fn is_procfs(step: &MountStep) -> bool {
+    match step {
+        MountStep::Mount(Mount { kind, .. }) => kind.as_deref() == Some(OsStr::new("proc")),
+        MountStep::FileSystem { kind, .. } => kind == "proc",
+        _ => false,
     }
 }
 
@@ -475,7 +484,7 @@ fn at(step: &MountStep, target: PathBuf, is_strict: bool) -> MountStep {
     };
     let mut moved = match step {
         MountStep::Devices(_) => return of_sandbox("/dev"),
-        MountStep::Mount(Mount { kind: Some(kind), .. }) if kind == "proc" => return of_sandbox(procfs::ROOT),
+        step if is_procfs(step) => return of_sandbox(procfs::ROOT),
         step => step.clone(),
     };
     match &mut moved {
@@ -484,6 +493,10 @@ fn at(step: &MountStep, target: PathBuf, is_strict: bool) -> MountStep {
                 one.flags |= NO_SUID_NO_DEV;
             }
             one.target = target;
+        }
+        MountStep::FileSystem { attributes, target: path, .. } => {
+            *attributes |= OF_PLACES;
+            *path = target;
         }
         MountStep::NewFile(one) => {
             if let (FilePlace::Mounted(attributes), true) = (&mut one.place, is_strict) {
@@ -494,7 +507,6 @@ fn at(step: &MountStep, target: PathBuf, is_strict: bool) -> MountStep {
         MountStep::ReadOnlyBind { target: path, .. }
         | MountStep::Shown { target: path, .. }
         | MountStep::Attributes { target: path, .. }
-        | MountStep::FileSystem { target: path, .. }
         | MountStep::Attach { target: path, .. }
         | MountStep::Unmount(path)
         | MountStep::MountPoint(path)

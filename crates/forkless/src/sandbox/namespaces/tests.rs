@@ -638,7 +638,8 @@ fn mounts_of_the_command_are_made_in_its_root() {
         &sandbox,
         "echo 1 > /own/x && cat /own/x; echo 2 > /own/in/y && echo written; echo 3 > /own/in/nested/z || echo fixed; \
          mv /own/in/nested /own/in/moved || echo kept; ls -d /tmp/a/b /x/null /x/etc/passwd /fs/in/nested; ls /x/proc 2>/dev/null; \
-         for one in /x /again; do echo > $one/new || echo fixed; done; cat /again/1/comm",
+         for one in /x /again; do echo > $one/new || echo fixed; done; for one in /again /other; do grep -c . $one/timer_list; \
+         echo 1 > $one/self/comm || echo fixed; done; grep -c ' /fs tmpfs [^ ]*nosuid,nodev' /proc/self/mounts; cat /again/1/comm",
     );
     command.tmpfs("/own", "mode=777").bind(&inside, "/own/in").bind_read_only(&outside, "/own/in/nested");
     command.file_system("tmpfs", [("mode", Some("755"))], 0, "/fs").bind(&inside, "/fs/in");
@@ -647,9 +648,10 @@ fn mounts_of_the_command_are_made_in_its_root() {
         .devices("/x")
         .bind_read_only("/etc", "/x/etc")
         .proc("/again")
+        .file_system("proc", [("hidepid", None::<&str>); 0], 0, "/other")
         .stderr(Stdio::null());
     let output = command.output().expect("a launch");
-    let wanted = "1\nwritten\nfixed\nkept\n/fs/in/nested\n/tmp/a/b\n/x/etc/passwd\n/x/null\nfixed\nfixed\n";
+    let wanted = "1\nwritten\nfixed\nkept\n/fs/in/nested\n/tmp/a/b\n/x/etc/passwd\n/x/null\nfixed\nfixed\n0\nfixed\n0\nfixed\n1\n";
     let found = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(found.starts_with(wanted) && found.len() > wanted.len(), "{found}");
     assert!(inside.join("y").exists() && !outside.join("z").exists());
