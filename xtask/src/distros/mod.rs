@@ -92,6 +92,12 @@ pub fn page(root: &Path) -> Result<String> {
     page::with_table(root, RECORD, &table)
 }
 
+/// Whether this machine is that release of Debian: os-release(5).
+fn is_release(version: &str) -> bool {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    ["ID=debian".to_owned(), format!("VERSION_ID=\"{version}\"")].iter().all(|line| text.lines().any(|one| one == line))
+}
+
 fn write_page() -> Result<()> {
     Ok(fs::write(root().join(page::PAGE), page(&root())?)?)
 }
@@ -125,6 +131,10 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
         for part in part.iter().filter(|part| is_in(&options.only, &part.name)) {
             if let Some(why) = part.not_run.get(&one.name) {
                 println!("SKIPPED: {} on Debian {} because {why}", part.name, one.name);
+                continue;
+            }
+            if let Some(wanted) = part.packages_of.as_ref().filter(|wanted| !is_release(wanted)) {
+                println!("SKIPPED: {} on Debian {} because this machine is not Debian {wanted}", part.name, one.name);
                 continue;
             }
             let begin = Instant::now();

@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::guest::GuestJob;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -177,6 +177,7 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<GuestJob>>
         let limit = Duration::from_secs(choice.minutes.unwrap_or(suite.limit) * 60);
         jobs.push(GuestJob { name: suite.test.into(), script, limit });
     }
+    ensure!(!jobs.is_empty(), "none of these jobs runs there: see `cargo xtask kernels --help`");
     Ok(jobs)
 }
 
