@@ -929,7 +929,7 @@ MODULE = Forkless    PACKAGE = Forkless::Sandbox
 PROTOTYPES: DISABLE
 
 SV *
-_prepare(const char *class, bool landlock, SV *read, SV *write, SV *keep_env, SV *project, SV *limits, int flags, SV *linger)
+_prepare(const char *class, bool landlock, SV *read, SV *write, SV *keep_env, SV *project, SV *hide, SV *limits, int flags, SV *linger)
 PREINIT:
     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
     forkless_error error;
@@ -941,11 +941,12 @@ CODE:
     options.write = texts_of(aTHX_ write);
     options.keep_env = texts_of(aTHX_ keep_env);
     options.project = texts_of(aTHX_ project);
+    options.hide = texts_of(aTHX_ hide);
     options.limits = texts_of(aTHX_ limits);
     options.linger_ms = ms_of(aTHX_ linger);
     /* A string with a NUL byte. */
     const bool good = options.read != NULL && options.write != NULL && options.keep_env != NULL && options.project != NULL
-        && options.limits != NULL;
+        && options.hide != NULL && options.limits != NULL;
     int (*prepare)(const forkless_sandbox_options *, forkless_sandbox **, forkless_error *) =
         landlock ? forkless_sandbox_landlock : forkless_sandbox_namespaces;
     ANSWER(good ? prepare(&options, &sandbox, &error) : -EINVAL, good ? &error : NULL, "sandbox");

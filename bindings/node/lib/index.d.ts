@@ -42,6 +42,8 @@ export interface SandboxOptions {
   write?: string | URL | readonly (string | URL)[];
   /** As `write`, but what programs outside obey there, such as hooks of git, stays read-only. With namespaces. */
   project?: string | URL | readonly (string | URL)[];
+  /** With namespaces: paths and patterns below these that cannot be opened, such as '*.pem', looked up at each launch. */
+  hide?: string | URL | readonly (string | URL)[];
   /** 'none': a loopback device alone (default with namespaces). 'refused': no sockets (default with Landlock). 'host': that of this process. */
   network?: 'none' | 'refused' | 'host';
   /** Variables that it inherits beside PATH, HOME, TERM, LANG and the like. With `env`, exactly those are passed. */

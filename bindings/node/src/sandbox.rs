@@ -33,6 +33,7 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
     texts("read").into_iter().for_each(|path| _ = sandbox.read(path));
     texts("write").into_iter().for_each(|path| _ = sandbox.write(path));
     texts("project").into_iter().for_each(|path| _ = sandbox.writable_project(path));
+    texts("hide").into_iter().for_each(|path| _ = sandbox.hide(path));
     let keep_env = texts("keepEnv");
     keep_env.iter().for_each(|name| _ = sandbox.keep_env(name));
     match text("network") {

@@ -140,6 +140,9 @@ tests('what is obeyed outside stays read-only in a project', async () => {
   const line = '(echo > .git/hooks/a || mv .git x || echo > .git/b && echo written) 2> /dev/null';
   assert.strictEqual((await run('sh', ['-c', line], { sandbox: { project }, cwd: project })).stdout, 'written\n');
   assert.deepStrictEqual(fs.readdirSync(path.join(project, '.git/hooks')), []);
+  for (const name of ['.env', '.git/.env']) fs.writeFileSync(path.join(project, name), 'secret');
+  const hidden = await run('cat', ['.env', '.git/.env'], { sandbox: { project, hide: '**/.env' }, cwd: project });
+  assert.deepStrictEqual([hidden.stdout, hidden.stderr.match(/Permission denied/g)?.length], ['', 2]);
   fs.rmSync(place, { recursive: true });
 }, ['namespaces']);
 

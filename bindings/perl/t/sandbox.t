@@ -61,6 +61,10 @@ for my $mode (qw(namespaces landlock)) {
     chmod 0777, "$inside/.git", "$inside/.git/hooks";
     $line = "(cd $inside; echo > .git/hooks/a || mv .git x || echo > .git/b && echo written) 2> /dev/null";
     is(output_of($line, { project => $inside }), "written\n", 'what is obeyed outside stays read-only in a project');
+    open my $env, '>', "$inside/.git/.env" or die $!;
+    close $env;
+    $line = "cat $inside/.git/.env 2>&1 | sed 's/.*: //'";
+    is(output_of($line, { project => $inside, hide => '**/.env' }), "Permission denied\n", 'what is hidden cannot be opened');
 
     $line = '(sleep 0.05; echo late) & echo done';
     is(output_of($line, {}), "done\nlate\n", 'other processes have a while to end');

@@ -13,7 +13,8 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 /// mode: "namespaces", where the program sees nothing else and has an init (see `namespaces(7)`), or "landlock", a sandbox of Landlock
 /// and a filter of system calls alone, which hides nothing and works where user namespaces are refused. read, write: paths that the
 /// program may read, or also write to, with all below them; the system's programs and libraries can be read. project: as write, but what
-/// programs outside obey there, such as hooks of git, stays read-only. network: "none" (a
+/// programs outside obey there, such as hooks of git, stays read-only. hide: paths and patterns below these that cannot be opened, such as
+/// "**/.env", looked up at each launch. network: "none" (a
 /// loopback device alone; for namespaces, where it is the default), "refused" (no sockets) or "host". keep_env: names of variables to
 /// inherit beside PATH, HOME, TERM, LANG and the like. change_attributes: with Landlock, whether it may change modes, owners and times,
 /// which then holds for every file of its user. linger: with namespaces, the seconds that other processes have when the program has ended
@@ -34,7 +35,7 @@ pub(crate) struct Sandbox {
 #[pymethods]
 impl Sandbox {
     #[new]
-    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, network=None, keep_env=None, change_attributes=false, linger=None, strict=false, **limits))]
+    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, hide=None, network=None, keep_env=None, change_attributes=false, linger=None, strict=false, **limits))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
@@ -42,6 +43,7 @@ impl Sandbox {
         read: Option<Bound<'_, PyAny>>,
         write: Option<Bound<'_, PyAny>>,
         project: Option<Bound<'_, PyAny>>,
+        hide: Option<Bound<'_, PyAny>>,
         network: Option<&str>,
         keep_env: Option<Bound<'_, PyAny>>,
         change_attributes: bool,
@@ -76,6 +78,9 @@ impl Sandbox {
         }
         for path in &projects {
             sandbox.writable_project(path.as_os_str());
+        }
+        for path in &texts(hide)? {
+            sandbox.hide(path.as_os_str());
         }
         for name in &names {
             sandbox.keep_env(name.as_os_str());

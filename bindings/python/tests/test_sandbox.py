@@ -277,6 +277,11 @@ def test_what_is_obeyed_outside_stays_read_only_in_a_project(namespaces, places)
     assert done.stdout == b"written\n" and os.listdir(project / ".git" / "hooks") == []
     with pytest.raises(OSError, match="namespaces"):
         forkless.Sandbox(mode="landlock", project=project)
+    for name in (".env", ".git/.env", "key"):
+        (project / name).write_text("secret")
+    sandbox = forkless.Sandbox(project=project, hide=["**/.env", project / "key"])
+    done = forkless.run("cat .env .git/.env key 2>&1", shell=True, sandbox=sandbox, **{**TEXT, "cwd": project})
+    assert done.returncode == 1 and done.stdout.count(b"Permission denied") == 3
 
 
 def test_other_processes_have_a_while_when_the_program_has_ended(namespaces):

@@ -65,6 +65,8 @@ subtest 'project' => {
     $project.add('.git/config').chmod(0o666);
     my $line = 'echo 1 > a && cat a; echo new > .git/config || cat .git/config';
     is run('sh', '-c', $line, :out, :err, cwd => $project, sandbox => { :$project }).out.slurp, "1\nold", 'what others obey is read-only';
+    $line = 'cat .git/config a; echo $?';
+    is run('sh', '-c', $line, :out, :err, cwd => $project, sandbox => { :$project, hide => ('**/config', $project.add('a').Str) }).out.slurp, "1\n", 'what is hidden cannot be opened';
 }
 
 subtest 'Landlock' => {

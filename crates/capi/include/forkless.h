@@ -927,7 +927,8 @@ enum {
 
 /* Lists end in a null pointer; NULL: none. read, write: paths that the program may read, or also write to, with all below them. keep_env:
  * names of variables that it inherits beside PATH, HOME, TERM, LANG and the like. project: as write, in
- * namespaces, but what programs outside obey there, such as hooks of git, stays read-only. */
+ * namespaces, but what programs outside obey there, such as hooks of git, stays read-only. hide: in namespaces, paths and patterns below
+ * these that cannot be opened, such as "*.pem", looked up at each launch: docs/sandbox.md. */
 typedef struct forkless_sandbox_options {
     size_t size; /* sizeof(forkless_sandbox_options) */
     int flags;
@@ -937,8 +938,9 @@ typedef struct forkless_sandbox_options {
     char *const *project;
     int64_t linger_ms; /* in namespaces, how long other processes have when the program has ended; negative: 200 */
     char *const *limits; /* of each launch: names of settings and their values, such as {"memory_max", "512M", "tasks_max", "100", NULL} */
+    char *const *hide;
 } forkless_sandbox_options;
-#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL, NULL, -1, NULL}
+#define FORKLESS_SANDBOX_INIT {sizeof(forkless_sandbox_options), 0, NULL, NULL, NULL, NULL, -1, NULL, NULL}
 
 typedef struct forkless_sandbox forkless_sandbox;
 

@@ -19,6 +19,7 @@ pub(crate) struct SandboxOptions {
     project: *const *const c_char,
     linger_ms: i64,
     limits: *const *const c_char,
+    hide: *const *const c_char,
 }
 
 const NETWORK: c_int = 1;
@@ -46,6 +47,9 @@ impl SandboxOptions {
         }
         for path in texts(self.project)? {
             sandbox.writable_project(path);
+        }
+        for path in texts(self.hide)? {
+            sandbox.hide(path);
         }
         for name in texts(self.keep_env)? {
             sandbox.keep_env(name);

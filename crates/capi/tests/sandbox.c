@@ -105,6 +105,11 @@ static void project(void) {
     const char *line = "(cd %s && echo > new && rm new; echo > %s/.git/hooks/a || echo refused) 2> /dev/null";
     expect_output(sandboxed(line, sandbox), "refused\n");
     forkless_sandbox_free(sandbox);
+    char *hidden[] = {(char *)"**/.gi?", hooks, NULL};
+    options.hide = hidden;
+    sandbox = prepare(forkless_sandbox_namespaces, &options);
+    expect_output(sandboxed("(ls %s/.git || echo denied) 2> /dev/null", sandbox), "denied\n");
+    forkless_sandbox_free(sandbox);
     EXPECT(0, rmdir(hooks) | rmdir(git) | rmdir(place));
     free(hooks);
     free(git);

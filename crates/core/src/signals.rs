@@ -52,9 +52,6 @@ pub fn has_filter() -> bool {
 /// `zygote_child::what`.
 pub const PUTS_HANDLERS_AWAY: i32 = 13;
 
-// A child that reports one of them is not taken for the other.
-const _: () = assert!(PUTS_HANDLERS_AWAY > crate::zygote_child::what::UMASK);
-
 /// The first call of a child that still has its caller's handlers. The caller has made the same call, so a filter
 /// allows it. If the caller has left SIGSYS unblocked ([`blocked_in_caller`]), this blocks it.
 pub fn block_all() {

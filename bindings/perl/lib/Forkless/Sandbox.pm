@@ -11,7 +11,7 @@ my %NETWORK = (none => 0, host => 1, refused => 4);
 use constant { CHANGE_ATTRIBUTES => 2, STRICT => 8 };
 
 my @LIMITS = qw(memory_max tasks_max cpu_max io_max cgroup_parent);
-my %OPTION = map { $_ => 1 } @LIMITS, qw(mode read write project network keep_env change_attributes linger strict raise);
+my %OPTION = map { $_ => 1 } @LIMITS, qw(mode read write project hide network keep_env change_attributes linger strict raise);
 
 sub new {
     my ($class, %how) = @_;
@@ -28,10 +28,10 @@ sub new {
     Forkless::_croak("strict: for mode => 'namespaces' alone") if $how{strict} && $mode ne 'namespaces';
     $flags |= STRICT            if $how{strict};
     $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
-    for my $name (grep { ref $how{$_} && ref $how{$_} ne 'ARRAY' } qw(read write keep_env project)) {
+    for my $name (grep { ref $how{$_} && ref $how{$_} ne 'ARRAY' } qw(read write keep_env project hide)) {
         Forkless::_croak("$name: expected a text or a reference to an array") if !overload::Method($how{$name}, '""');
     }
-    my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env project)};
+    my @lists = map { ref eq 'ARRAY' ? $_ : defined ? [$_] : [] } @how{qw(read write keep_env project hide)};
     my @limits = map { defined $how{$_} ? ($_ => $how{$_}) : () } @LIMITS;
     my $self   = $class->_prepare($mode eq 'landlock', @lists, \@limits, $flags, $how{linger}) or return Forkless::Error::give(\%how);
     $self->{raise} = $how{raise};
@@ -91,6 +91,10 @@ A path, or a reference to an array of paths: files and directories that the prog
 =item project
 
 As C<write>, in namespaces, but what programs outside obey there, such as hooks of git, stays read-only.
+
+=item hide
+
+In namespaces, paths and patterns below these that cannot be opened: C<'**/.env'>. They are looked up at each launch.
 
 =item network
 

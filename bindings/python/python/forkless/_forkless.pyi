@@ -137,6 +137,7 @@ class Sandbox:
         read: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
         write: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
         project: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
+        hide: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
         network: Literal["none", "refused", "host"] | None = None,
         keep_env: str | Iterable[str] | None = None,
         change_attributes: bool = False,

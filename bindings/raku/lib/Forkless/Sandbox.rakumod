@@ -11,10 +11,11 @@ my %network = none => 0, host => 1, refused => 4;
 constant CHANGE-ATTRIBUTES = 2;
 constant STRICT = 8;
 # sizeof(forkless_sandbox_options), and where its lists are.
-constant OPTIONS = 64;
+constant OPTIONS = 72;
 constant LISTS = 16;
 constant LINGER = 48;
 constant LIMITS = 56;
+constant HIDE = 64;
 # Settings of the same names.
 constant LIMIT-NAMES = <memory-max tasks-max cpu-max io-max cgroup-parent>;
 # What every sandbox inherits, besides LC_*.
@@ -25,7 +26,7 @@ has @!names;
 # The variables of the process, which %*ENV is a copy of.
 has %!inherited;
 
-method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$network, :$keep-env, Bool :$change-attributes, Real :$linger, Bool :$strict, *%others) {
+method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, :$hide, Str :$network, :$keep-env, Bool :$change-attributes, Real :$linger, Bool :$strict, *%others) {
     my @unknown = %others.keys.grep(* !∈ LIMIT-NAMES).sort;
     die "no such option of a sandbox: @unknown.join(', ')" if @unknown;
     my @limits = %others.grep(*.value.defined).map({ |(.key.trans('-' => '_'), ~.value) });
@@ -39,8 +40,10 @@ method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, Str :$networ
     die "strict: for mode => 'namespaces' alone" if $strict && $landlock;
     # $*CWD need not be the directory of the process.
     my @paths = ($read, $write, $project).map({ .defined ?? .list.map(*.IO.absolute).list !! () });
+    # A relative pattern is looked for below each of these.
+    my @hidden = $hide.defined ?? $hide.list.map({ .IO.is-relative && .Str.contains(/<[*?]>/) ?? .Str !! .IO.absolute }) !! ();
     my @names = $keep-env.defined ?? $keep-env.list.map(~*) !! ();
-    self.bless(:$landlock, :@names, lists => (@paths[0], @paths[1], @names, @paths[2], @limits),
+    self.bless(:$landlock, :@names, lists => (@paths[0], @paths[1], @names, @paths[2], @limits, @hidden),
         linger => $linger.defined ?? ($linger * 1000).Int !! -1, flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0) +| ($strict ?? STRICT !! 0))
 }
 
@@ -51,8 +54,8 @@ submethod BUILD(:$landlock, :@!names, :@lists, :$flags, :$linger --> Nil) {
     $options.write-int64(LINGER, $linger);
     my @strings = @lists.map({ .map(&c-string).list });
     my @tables = @strings.map({ pointers($_) });
-    # `linger` stands before the last one.
-    $options.write-uint64($_ < 4 ?? LISTS + 8 * $_ !! LIMITS, address(@tables[$_])) for ^@tables;
+    # `linger` stands between them.
+    $options.write-uint64($_ < 4 ?? LISTS + 8 * $_ !! (LIMITS, HIDE)[$_ - 4], address(@tables[$_])) for ^@tables;
     my $made = $landlock
         ?? forkless_sandbox_landlock($options, $place, $error)
         !! forkless_sandbox_namespaces($options, $place, $error);
@@ -134,6 +137,7 @@ C<run>, C<shell>, C<capture> and C<start> take one as C<:$sandbox>. They also ta
 =item C<mode>: C<namespaces> (default), or C<landlock>, which hides nothing and works where user namespaces are refused.
 =item C<read>, C<write>: one or more paths that the program may read, or also write to, with all below them.
 =item C<project>: as C<write>, in namespaces, but what programs outside obey there, such as hooks of git, stays read-only.
+=item C<hide>: in namespaces, paths and patterns below these that cannot be opened, such as C<**/.env>. They are looked up at each launch.
 =item C<network>: C<none>, a loopback device alone (default in namespaces); C<refused>, no sockets (default with C<landlock>); C<host>, the
 network of the caller, without Unix sockets.
 =item C<keep-env>: names of variables that the program inherits besides C<PATH>, C<HOME>, C<TERM>, C<LANG> and the like.

@@ -168,6 +168,9 @@ pub(crate) fn skipped(plan: &Plan, frame: &Frame) -> Vec<Error> {
         .collect()
 }
 
+// They are reported in the same way.
+const _: () = assert!(PUTS_HANDLERS_AWAY > what::UMASK);
+
 /// The error of a child's failure.
 pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
     let (index, code, detail, errno) = match failure {

@@ -1,6 +1,6 @@
 //! What a sandbox hides of what it shows: paths and patterns, looked up at each launch.
 
-use super::GivenPath;
+use super::place::GivenPath;
 use super::preset::SHOWN;
 use crate::error::reworded;
 use forkless_core::sys::errno;
@@ -13,32 +13,61 @@ use std::path::{Component, Path, PathBuf};
 /// More than this is taken for a mistake: each costs a mount.
 const MOST: usize = 1000;
 
-/// The components of a pattern from a directory on: `**` is any number of directories.
-type Pattern = Vec<Vec<u8>>;
+/// What is hidden, as it was given: for a path, the path; for a pattern, the path before the first component with a wildcard, and the
+/// components from there on.
+#[derive(Clone)]
+pub(super) struct HiddenPath {
+    fixed: PathBuf,
+    pattern: HiddenPattern,
+}
+
+/// `**` is any number of directories.
+type HiddenPattern = Vec<Vec<u8>>;
+
+impl HiddenPath {
+    pub(super) fn of(given: &Path) -> io::Result<Self> {
+        let parts = || given.components().filter(|part| *part != Component::CurDir);
+        let is_fixed = |part: &Component<'_>| !part.as_os_str().as_bytes().iter().any(|byte| b"*?".contains(byte));
+        let fixed: PathBuf = parts().take_while(is_fixed).collect();
+        let rest = parts().skip_while(is_fixed).map(|part| part.as_os_str().as_bytes().to_vec());
+        let pattern: HiddenPattern = rest.collect();
+        let has_parent = !pattern.is_empty() && parts().any(|part| part == Component::ParentDir);
+        if given.as_os_str().is_empty() || has_parent || given.components().count() > MOST_PARTS {
+            let why = format!("sandbox: hide: {}: a pattern has names and wildcards, and no `..`", given.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(Self { fixed: if pattern.is_empty() { std::path::absolute(given)? } else { fixed }, pattern })
+    }
+}
+
+/// A set of components has a bit for each.
+const MOST_PARTS: usize = 63;
 
 /// The places, and what the paths and patterns are at the moment, wherever that is shown. Places themselves stay visible.
-pub(super) fn look_up(hidden: &[PathBuf], places: &[GivenPath]) -> io::Result<Vec<GivenPath>> {
+pub(super) fn look_up(hidden: &[HiddenPath], places: &[GivenPath]) -> io::Result<Vec<GivenPath>> {
     let of_all = SHOWN.map(Path::new).into_iter().filter(|path| path.is_dir() && !path.is_symlink());
     let of_places = places.iter().map(|place| (place.source.as_path(), place.path.as_path()));
     let shown: Vec<(&Path, &Path)> = of_all.map(|path| (path, path)).chain(of_places).collect();
     let mut found = Search { shown: &shown, files: BTreeSet::new() };
-    let mut patterns: BTreeMap<PathBuf, Vec<Pattern>> = BTreeMap::new();
-    for given in hidden {
-        let (fixed, pattern) = split(given);
+    let mut patterns: BTreeMap<PathBuf, Vec<HiddenPattern>> = BTreeMap::new();
+    for HiddenPath { fixed, pattern } in hidden {
         if pattern.is_empty() {
-            found.add(&std::path::absolute(given)?)?;
+            found.add(fixed)?;
         } else if fixed.is_absolute() {
-            if let Some(base) = real(&fixed)? {
-                patterns.entry(base).or_default().push(pattern);
+            if let Some(base) = real(fixed)? {
+                patterns.entry(base).or_default().push(pattern.clone());
             }
         } else {
-            let pattern: Pattern = fixed.iter().map(|name| name.as_bytes().to_vec()).chain(pattern).collect();
-            places.iter().for_each(|place| patterns.entry(place.source.clone()).or_default().push(pattern.clone()));
+            let names = fixed.iter().map(|name| name.as_bytes().to_vec());
+            let pattern: HiddenPattern = names.chain(pattern.iter().cloned()).collect();
+            for place in places.iter().filter(|place| !place.is_obeyed) {
+                patterns.entry(place.source.clone()).or_default().push(pattern.clone());
+            }
         }
     }
     for (base, patterns) in patterns {
-        let states = patterns.iter().map(|pattern| reach(pattern, &[0])).collect();
-        found.walk(&base, &patterns, states)?;
+        let states: Vec<u64> = patterns.iter().map(|pattern| reach(pattern, 1)).collect();
+        found.walk(&base, &patterns, &states)?;
     }
     let mut all = BTreeMap::new();
     for file in found.files {
@@ -46,13 +75,14 @@ pub(super) fn look_up(hidden: &[PathBuf], places: &[GivenPath]) -> io::Result<Ve
         for (source, path) in &shown {
             let Ok(rest) = file.strip_prefix(source) else { continue };
             let path = path.components().chain(rest.components()).collect::<PathBuf>();
-            if !shown.iter().any(|(_, place)| path == *place) {
+            if !places.iter().any(|place| !place.is_obeyed && path == place.path) {
                 let source = file.clone();
                 let hidden = GivenPath {
                     path: path.clone(),
                     source,
                     is_directory,
                     is_hidden: true,
+                    is_obeyed: false,
                     may_write: false,
                     file: (0, 0),
                 };
@@ -64,15 +94,9 @@ pub(super) fn look_up(hidden: &[PathBuf], places: &[GivenPath]) -> io::Result<Ve
         let why = format!("sandbox: hide: {} files and directories match; at most {MOST} can be hidden", all.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    Ok(places.iter().cloned().chain(all.into_values()).collect())
-}
-
-/// The components before the first one with a wildcard, and those from there on.
-fn split(given: &Path) -> (PathBuf, Pattern) {
-    let is_fixed = |part: &Component<'_>| !part.as_os_str().as_bytes().iter().any(|byte| b"*?".contains(byte));
-    let fixed: PathBuf = given.components().take_while(is_fixed).collect();
-    let rest = given.components().skip_while(is_fixed).map(|part| part.as_os_str().as_bytes().to_vec());
-    (fixed, rest.collect())
+    let is_covered = |place: &GivenPath| place.is_obeyed && all.keys().any(|hidden| place.path.starts_with(hidden));
+    let kept: Vec<GivenPath> = places.iter().filter(|place| !is_covered(place)).cloned().collect();
+    Ok(kept.into_iter().chain(all.into_values()).collect())
 }
 
 /// The path without symbolic links. `None` if nothing is there.
@@ -105,7 +129,7 @@ impl Search<'_> {
     }
 
     /// Looks for the patterns below a directory. `states`: the components of each that may match the next name.
-    fn walk(&mut self, directory: &Path, patterns: &[Pattern], states: Vec<Vec<usize>>) -> io::Result<()> {
+    fn walk(&mut self, directory: &Path, patterns: &[HiddenPattern], states: &[u64]) -> io::Result<()> {
         let is_near = |(source, _): &(&Path, &Path)| directory.starts_with(source) || source.starts_with(directory);
         if !self.shown.iter().any(is_near) {
             return Ok(());
@@ -129,12 +153,15 @@ impl Search<'_> {
         };
         for entry in entries {
             let name = entry.file_name();
-            let advance = |(pattern, states): (&Pattern, &Vec<usize>)| advance(pattern, states, &name);
-            let next: Vec<Vec<usize>> = patterns.iter().zip(&states).map(advance).collect();
-            if patterns.iter().zip(&next).any(|(pattern, states)| states.contains(&pattern.len())) {
+            let next =
+                || patterns.iter().zip(states).map(|(pattern, states)| (pattern, advance(pattern, *states, &name)));
+            if next().any(|(pattern, states)| states >> pattern.len() & 1 == 1) {
                 self.add(&entry.path())?;
-            } else if next.iter().any(|states| !states.is_empty()) && entry.file_type().map_err(failed)?.is_dir() {
-                self.walk(&entry.path(), patterns, next)?;
+            } else if entry.file_type().map_err(failed)?.is_dir() {
+                let next: Vec<u64> = next().map(|(_, states)| states).collect();
+                if next.iter().any(|states| *states != 0) {
+                    self.walk(&entry.path(), patterns, &next)?;
+                }
             }
         }
         Ok(())
@@ -142,23 +169,21 @@ impl Search<'_> {
 }
 
 /// These components, and those that may come next because `**` may be no directory.
-fn reach(pattern: &Pattern, states: &[usize]) -> Vec<usize> {
-    let mut all = BTreeSet::new();
-    for &state in states {
-        all.insert(state);
-        let skipped = pattern[state..].iter().take_while(|part| *part == b"**").count();
-        all.extend(state..=state + skipped);
-    }
-    all.into_iter().collect()
+fn reach(pattern: &HiddenPattern, states: u64) -> u64 {
+    let skips = |states: u64, number| {
+        if states >> number & 1 == 1 && pattern[number] == b"**" { states | (2_u64 << number) } else { states }
+    };
+    (0..pattern.len()).fold(states, skips)
 }
 
-fn advance(pattern: &Pattern, states: &[usize], name: &OsStr) -> Vec<usize> {
-    let next = |&state: &usize| match pattern.get(state) {
-        Some(part) if part == b"**" => Some(state),
-        Some(part) if has_match(part, name.as_bytes()) => Some(state + 1),
-        _ => None,
+/// The components that may match the next name, after this one.
+fn advance(pattern: &HiddenPattern, states: u64, name: &OsStr) -> u64 {
+    let next = |(number, part): (usize, &Vec<u8>)| match states >> number & 1 == 1 {
+        true if part == b"**" => 1 << number,
+        true if has_match(part, name.as_bytes()) => 2 << number,
+        _ => 0,
     };
-    reach(pattern, &states.iter().filter_map(next).collect::<Vec<_>>())
+    reach(pattern, pattern.iter().enumerate().map(next).fold(0, |all, one| all | one))
 }
 
 /// Whether `*`, any bytes, and `?`, one byte, can stand for what the name has there.
@@ -175,21 +200,22 @@ fn has_match(part: &[u8], name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn matches(pattern: &str, path: &str) -> bool {
-        let pattern: Pattern = split(Path::new(pattern)).1;
-        let mut states = reach(&pattern, &[0]);
+    fn is_match(pattern: &str, path: &str) -> bool {
+        let HiddenPath { pattern, .. } = HiddenPath::of(Path::new(pattern)).expect("a pattern");
+        let is_end = |states: u64| states >> pattern.len() & 1 == 1;
+        let mut states = reach(&pattern, 1);
         for name in Path::new(path) {
-            if states.contains(&pattern.len()) {
+            if is_end(states) {
                 return true;
             }
-            states = advance(&pattern, &states, name);
+            states = advance(&pattern, states, name);
         }
-        states.contains(&pattern.len())
+        is_end(states)
     }
 
     #[test]
     fn patterns_match_names_and_directories() {
-        for (pattern, path, is_match) in [
+        for (pattern, path, wanted) in [
             ("**/.env", ".env", true),
             ("**/.env", "a/b/.env", true),
             ("**/.env", "a/.envrc", false),
@@ -206,8 +232,12 @@ mod tests {
             ("?.k*y", ".key", false),
             ("**", "x", true),
         ] {
-            assert_eq!(matches(pattern, path), is_match, "{pattern} {path}");
+            assert_eq!(is_match(pattern, path), wanted, "{pattern} {path}");
         }
-        assert_eq!(split(Path::new("/srv/x/**/.env")).0, Path::new("/srv/x"));
+        assert_eq!(HiddenPath::of(Path::new("/srv/x/**/.env")).expect("a pattern").fixed, Path::new("/srv/x"));
+        assert!(is_match("./*.pem", "a.pem"));
+        for wrong in ["", "../*.pem", "**/../x"] {
+            assert!(HiddenPath::of(Path::new(wrong)).is_err(), "{wrong}");
+        }
     }
 }

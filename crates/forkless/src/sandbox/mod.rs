@@ -7,6 +7,7 @@ mod ids;
 mod landlock;
 mod mounts;
 mod namespaces;
+mod place;
 pub mod preset;
 mod tree;
 
@@ -19,6 +20,7 @@ use filter::{Shared, Surroundings};
 use forkless_core::sys::errno;
 use landlock::Ruleset;
 use namespaces::NamespaceSandbox;
+use place::GivenPath;
 use preset::{DEVICES, OBEYED, SHOWN, is_kept};
 use rustix::fs::{FileType, Mode, OFlags, open, stat};
 use std::ffi::OsString;
@@ -413,7 +415,7 @@ impl Sandbox {
 
     /// Looks the given paths up, and lets `each` check them.
     fn look_up(&self, mut each: impl FnMut(&Path, &OwnedFd, bool) -> io::Result<()>) -> io::Result<Vec<GivenPath>> {
-        let look_up = |(path, may_write): &(PathBuf, bool)| {
+        let look_up = |((path, may_write), is_obeyed): (&(PathBuf, bool), bool)| {
             let given = std::path::absolute(path)?;
             let failed = |error: io::Error| {
                 let words = format!("sandbox: {}: {error}", given.display());
@@ -427,34 +429,15 @@ impl Sandbox {
             let found = rustix::fs::fstat(&place)?;
             each(&path, &place, *may_write)?;
             let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
-            let is_hidden = false;
-            Ok(GivenPath {
-                path,
-                source,
-                is_directory,
-                is_hidden,
-                may_write: *may_write,
-                file: (found.st_dev, found.st_ino),
-            })
+            let (may_write, file) = (*may_write, (found.st_dev, found.st_ino));
+            Ok(GivenPath { path, source, is_directory, is_hidden: false, is_obeyed, may_write, file })
         };
         let of_project = |project: &PathBuf| OBEYED.map(|name| (project.join(name), false));
         let obeyed = self.projects.iter().flat_map(of_project).filter(|(path, _)| path.symlink_metadata().is_ok());
-        let places: Vec<_> = self.places.iter().cloned().chain(obeyed).collect();
-        places.iter().map(look_up).collect()
+        let obeyed: Vec<_> = obeyed.collect();
+        let given = self.places.iter().map(|place| (place, false));
+        given.chain(obeyed.iter().map(|place| (place, true))).map(look_up).collect()
     }
-}
-
-/// A file or directory of the sandbox.
-#[derive(Clone)]
-struct GivenPath {
-    path: PathBuf,
-    /// Without symbolic links.
-    source: PathBuf,
-    is_directory: bool,
-    is_hidden: bool,
-    may_write: bool,
-    /// Device and inode.
-    file: (u64, u64),
 }
 
 /// What confines the program.

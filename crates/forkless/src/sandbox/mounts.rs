@@ -1,8 +1,9 @@
 //! The mounts of a sandbox: those of all sandboxes, its places, and those of the command.
 
+use super::Network;
 use super::landlock::{LayerAccess, LayerRule};
+use super::place::GivenPath;
 use super::preset::{self, HIDDEN, MASKED, NEW, SHOWN, plain};
-use super::{GivenPath, Network};
 use crate::error::{Error, reworded};
 use crate::procfs;
 use crate::request::command::{

@@ -3,10 +3,12 @@
 //! All is made by the plan of the launch, in its new namespaces, and nothing is shared by two launches. Most mounts and calls do not
 //! depend on the launch, so they are put together once.
 
+use super::hide::{self, HiddenPath};
 use super::landlock::{self, LayerAccess, LayerRule};
 use super::mounts::{self, OwnMounts, PLACE, is_shown};
+use super::place::GivenPath;
 use super::preset::{COUNTERS, DEVICES, NOBODY};
-use super::{GivenPath, Network, REFUSES_SIGNALS, Sandbox, hide, ids, refused};
+use super::{Network, REFUSES_SIGNALS, Sandbox, ids, refused};
 use crate::Resource;
 use crate::error::{Error, reworded};
 use crate::kernel;
@@ -21,7 +23,7 @@ use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ pub(super) struct NamespaceSandbox {
     mounts: Vec<MountStep>,
     /// The mounts of the places, if nothing is hidden below them.
     shown: Vec<MountStep>,
-    hidden: Vec<PathBuf>,
+    hidden: Vec<HiddenPath>,
     calls: Vec<IsolationCall>,
     /// The version of Landlock, if there is a second layer, and its rules.
     layer: Option<u32>,
@@ -58,7 +60,7 @@ impl NamespaceSandbox {
         Ok(Self {
             mounts: mounts::preset(network, sandbox.strict)?,
             shown: mounts::of_places(places)?,
-            hidden: sandbox.hidden.clone(),
+            hidden: sandbox.hidden.iter().map(|path| HiddenPath::of(path)).collect::<io::Result<_>>()?,
             calls: calls(network),
             layer,
             rules: rules(places),

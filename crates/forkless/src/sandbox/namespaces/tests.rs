@@ -1,4 +1,6 @@
 //! Programs in a sandbox of namespaces: what they see, and what their init does.
+//!
+//! Longer than 700 lines: each test needs the same few functions.
 
 use super::super::{Network, PreparedSandbox, Sandbox};
 use crate::{CapabilitySet, Capture, Command, Error, Launcher, Stdio, Step};
@@ -181,6 +183,16 @@ fn what_is_hidden_cannot_be_opened_and_nothing_is_left_there() {
     assert_eq!(left, [false; 4], "something is left");
     let error = Sandbox::landlock().hide(".env").prepare().expect_err("Landlock cannot");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    // In a project, what is obeyed outside can be hidden, too.
+    for name in [".git/hooks/pre", ".envrc"] {
+        std::fs::create_dir_all(project.join(name).parent().expect("a directory")).expect("a directory");
+        std::fs::write(project.join(name), "obeyed").expect("write");
+    }
+    let mut of_project = Sandbox::new();
+    of_project.writable_project(&project).hide("**/.git").hide("**/.envrc");
+    let of_project = prepared(&of_project).expect("as before");
+    let line = format!("cd {}; cat .git/hooks/pre .envrc || ls -a .git || echo refused", project.display());
+    assert_eq!(lines_of(&of_project, &line), "refused\n");
     // Looked up at the launch.
     std::fs::write(project.join("deep/late.pem"), "late").expect("write");
     std::fs::write(project.join("late.pem"), "late").expect("write");
