@@ -97,7 +97,8 @@ function variablesOf(env) {
 // What child_process makes of a caller's arguments, and the settings. `caller`: how errors begin.
 function toOptions(caller, file, args, options) {
   [args, options] = toArguments(caller, file, args, options);
-  const { argv0, cwd, detached, env, shell, stdio, uid, gid, serialization, sandbox: given, pty, ...others } = options;
+  const { argv0, cwd, detached, env, shell, stdio: streams, uid, gid, serialization, sandbox: given, pty, ...others } = options;
+  const stdio = others.merged ? merge(caller, streams) : streams;
   // Loaded when it is first used, as the terminals.
   const Sandbox = given == null || given === false ? undefined : require('./sandbox.js').Sandbox;
   const sandbox = Sandbox?.of(given);
@@ -131,6 +132,15 @@ function toOptions(caller, file, args, options) {
     sandbox,
     ...others,
   };
+}
+
+// With `merged`, Node has no stream for standard error, which goes where standard output goes.
+function merge(caller, stdio) {
+  // Node refuses it.
+  if (stdio != null && typeof stdio !== 'string' && !Array.isArray(stdio)) return stdio;
+  const [input, output, error, ...rest] = typeof stdio === 'string' ? [stdio, stdio] : (stdio ?? []);
+  if ((error ?? 'ignore') !== 'ignore') throw new TypeError(`${caller}merged: standard error goes where standard output goes; leave stdio[2] out`);
+  return [input, output, 'ignore', ...rest];
 }
 
 // The standard streams that are not set otherwise are the terminal; Node gets `ignore` for them.

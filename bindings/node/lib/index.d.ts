@@ -17,6 +17,8 @@ export interface SpawnOptions extends Settings {
   /** A new terminal (pts(4)) for the standard streams that `stdio` does not set, in a session of its own: `pty` of the child. For `spawn`. */
   pty?: boolean | { rows?: number; columns?: number };
   killSignal?: NodeJS.Signals | number;
+  /** Standard error goes where standard output goes, in order: both are in `stdout`, and `stdio` does not set standard error (default: false). */
+  merged?: boolean;
   /** What the program may do, if it is not trusted: a `Sandbox`, or the options of one for this launch. True: `{}`. */
   sandbox?: Sandbox | SandboxOptions | boolean;
   serialization?: SerializationType;
@@ -173,8 +175,6 @@ export interface RunOptions extends Omit<SpawnOptions, 'stdio' | 'serialization'
   killGroup?: boolean;
   /** The most bytes of both outputs together; at more the program is killed (default: 1 MiB; `Infinity`: no limit). */
   maxBuffer?: number;
-  /** Standard error goes where standard output goes, in order: both are in `stdout` (default: false). */
-  merged?: boolean;
   /** Show the output of the program as that of this process, too (default: false). */
   show?: boolean;
 }

@@ -202,7 +202,7 @@ async function runPipeline(programs, options) {
     for (const [n, launch] of launches.entries()) {
       const [next, sink] = n + 1 < each.length ? native.pipe() : [undefined, 'pipe'];
       try {
-        const child = startNow({ ...launch, stdio: [source, sink, how.merged ? 'ignore' : 'pipe'] });
+        const child = startNow({ ...launch, stdio: [source, sink, launch.merged ? 'ignore' : 'pipe'] });
         if (child.pid === undefined) throw await new Promise((resolve) => child.once('error', resolve));
         children.push(child);
       } finally {

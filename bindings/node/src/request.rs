@@ -133,7 +133,7 @@ impl Request {
         let Some(line) = self.line()? else {
             if self.pipes().count() <= MOST_PAIRS {
                 let child = how(&mut self.command()?).map_err(Refusal::Launch)?;
-                return Ok(Launched::of(child, self.pipes()));
+                return Launched::of(child, self.pipes()).map_err(Refusal::Launch);
             }
             let child = how(&mut self.command_with(pair)?).map_err(Refusal::Launch)?;
             return Ok(Launched { child, line: None, pipes, is_ahead: false });
@@ -278,10 +278,22 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// A launch of a compiled command.
-    pub(crate) fn of(mut child: Child, pipes: impl Iterator<Item = RawFd>) -> Self {
-        let pipes = pipes.filter_map(|number| Some((number, child.take_socket(number)?))).collect();
-        Self { child, line: None, pipes, is_ahead: false }
+    /// A launch of a compiled command. JavaScript takes the ends in the order of the pipes, so none may be missing: the child is
+    /// killed where a setting has replaced a pipe.
+    pub(crate) fn of(mut child: Child, pipes: impl Iterator<Item = RawFd>) -> io::Result<Self> {
+        let mut ends = Vec::new();
+        for number in pipes {
+            let Some(end) = child.take_socket(number) else {
+                if child.kill().is_ok() {
+                    // An error is one of the launch; the child has been reaped then, too.
+                    let _ = child.wait();
+                }
+                let reason = format!("a setting replaces the pipe at descriptor {number}");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            };
+            ends.push((number, end));
+        }
+        Ok(Self { child, line: None, pipes: ends, is_ahead: false })
     }
 
     /// Waits until the program has been executed, as `Command::spawn` does.

@@ -156,8 +156,9 @@ impl Prepared {
     /// Launches it once, as [`launch`].
     #[napi]
     pub fn launch(&self, env: &Env) -> Either<Vec<i32>, Failure> {
-        match watch::prepare(env.raw()).and_then(|()| self.plan.launch()) {
-            Ok(child) => Either::A(begun(env, Launched::of(child, self.pipes.iter().copied()))),
+        let launched = watch::prepare(env.raw()).and_then(|()| self.plan.launch());
+        match launched.and_then(|child| Launched::of(child, self.pipes.iter().copied())) {
+            Ok(launched) => Either::A(begun(env, launched)),
             Err(error) => Either::B(Failure::of(&error)),
         }
     }

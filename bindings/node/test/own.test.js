@@ -334,6 +334,43 @@ test('merged output is in order', async () => {
   const found = [];
   for await (const one of forkless.lines('sh', ['-c', line], { merged: true })) found.push(one);
   assert.deepStrictEqual(found, both.trim().split('\n'));
+  const { stdout } = await forkless.runPipeline([{ file: 'sh', args: ['-c', line], merged: true }, ['cat']]);
+  assert.strictEqual(stdout, both);
+});
+
+test('a merged child has no stream of standard error', async () => {
+  const line = 'echo out; echo err >&2';
+  const read = async (child) => {
+    assert.strictEqual(child.stderr, null);
+    return (await child.stdout.toArray()).join('');
+  };
+  for (const stdio of [undefined, 'pipe', [null, 'pipe'], ['ignore', 'pipe', 'ignore'], ['pipe', 'pipe', null, 'pipe']]) {
+    const options = { merged: true, stdio };
+    assert.strictEqual(await read(spawn('sh', ['-c', line], options)), 'out\nerr\n');
+    assert.strictEqual(await read(prepare('sh', ['-c', line], options).spawn()), 'out\nerr\n');
+  }
+  for (const stdio of [['pipe', 'pipe', 'pipe'], [null, null, 2], ['ignore', 'ignore', 'inherit']]) {
+    for (const start of [spawn, prepare]) assert.throws(() => start('sh', [], { merged: true, stdio }), TypeError);
+    await assert.rejects(run('sh', [], { merged: true, stdio }), TypeError);
+  }
+  assert.throws(() => spawn('sh', [], { merged: true, stdio: 5 }), { code: 'ERR_INVALID_ARG_VALUE' });
+  assert.strictEqual((await spawn('sh', ['-c', line], { merged: true, stdio: 'ignore' }).wait()).code, 0);
+});
+
+// The standard input of this process is a file that a stream of the child must not take.
+test('a pipe that a setting replaces fails the launch', () => {
+  const native = require('../lib/native.js');
+  const { begin, packed } = require('../lib/handle.js');
+  const request = { file: 'sleep', args: 'sleep\x00600', argsCount: 2, env: '', envCount: 0, detached: false, stdio: [-1, -2, -2], scriptsByShell: false, settings: { merged: true } };
+  const pipes = [1, 2].map(() => ({ type: 'pipe', handle: { open: () => assert.fail('opened') } }));
+  const children = () => fs.readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8');
+  const before = children();
+  for (const launch of [() => native.launch(packed(request)), () => native.prepare(packed(request)).launch()]) {
+    const failure = begin({}, pipes, launch);
+    assert.match(failure.message, /replaces the pipe at descriptor 2/);
+    assert.strictEqual(failure.errno, -os.constants.errno.EINVAL);
+    assert.strictEqual(children(), before);
+  }
 });
 
 test('runSync runs a program while the event loop stands still', async () => {

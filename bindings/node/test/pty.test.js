@@ -49,6 +49,11 @@ test('streams that are set stay', async () => {
   assert.strictEqual(out, 'out\n');
   const none = spawn('sh', ['-c', 'cat; test -t 0 || echo null > /dev/tty'], { pty: true, stdio: 'ignore' });
   assert.strictEqual(await screen(none.pty), 'null\r\n');
+  const merged = spawn('sh', ['-c', 'echo out; echo err >&2'], { pty: true, merged: true });
+  assert.strictEqual(await screen(merged.pty), 'out\r\nerr\r\n');
+  const piped = spawn('sh', ['-c', 'echo out; echo err >&2; test -t 0 && echo in > /dev/tty'], { pty: true, merged: true, stdio: [null, 'pipe'] });
+  const [onScreen, inPipe] = await Promise.all([screen(piped.pty), piped.stdout.toArray()]);
+  assert.deepStrictEqual([onScreen, inPipe.join('')], ['in\r\n', 'out\nerr\n']);
 });
 
 test('much output, and no end, is lost', async () => {

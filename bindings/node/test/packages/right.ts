@@ -16,6 +16,7 @@ async function use(): Promise<void> {
   for await (const line of lines('ls', ['-l'], { timeout: 500 })) console.log(line.length);
   await run('sort', { input: process.stdin, show: true });
   const running = run('make', { merged: true });
+  prepare('make', { merged: true, stdio: ['ignore', 'pipe'] });
   running.child?.stdout?.pause();
   running.kill('SIGINT');
   const now: Result<string> = runSync('ls', { input: 'x', merged: true });
