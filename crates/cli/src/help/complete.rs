@@ -11,7 +11,11 @@ use clap::{Arg, Args, Command, ValueEnum};
 use signal_hook::low_level::signal_name;
 
 use super::{Definition, attach, topics, topics::visible};
-use crate::{bench, run::step_names};
+use crate::{
+    bench,
+    run::step_names,
+    usage::{long_option, short_option},
+};
 
 /// Print a script that completes the words of forkless in a shell
 ///
@@ -187,23 +191,11 @@ fn is_assignment(command: &Command, word: &str) -> bool {
     command.get_name() == "run" && word.contains('=')
 }
 
-fn named<'a>(command: &'a Command, long: &str) -> Option<&'a Arg> {
-    let has = |arg: &&Arg| arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long));
-    command.get_arguments().find(has)
-}
-
-fn lettered(command: &Command, short: char) -> Option<&Arg> {
-    let has = |arg: &&Arg| {
-        arg.get_short() == Some(short) || arg.get_all_short_aliases().is_some_and(|all| all.contains(&short))
-    };
-    command.get_arguments().find(has)
-}
-
 /// What follows an option.
 fn after_option<'a>(command: &'a Command, word: &str) -> Waiting<'a> {
     let arg = match word.strip_prefix("--") {
         Some(long) if long.contains('=') => None,
-        Some(long) => named(command, long),
+        Some(long) => long_option(command, long),
         // Of a group of letters, the last may have its value in the next word.
         None => short_with_value(command, word).filter(|(_, value)| value.is_empty()).map(|(arg, _)| arg),
     };
@@ -218,7 +210,7 @@ fn after_option<'a>(command: &'a Command, word: &str) -> Waiting<'a> {
 /// The first letter that takes a value, and what follows it.
 fn short_with_value<'a, 'w>(command: &'a Command, word: &'w str) -> Option<(&'a Arg, &'w str)> {
     word.char_indices().skip(1).find_map(|(place, letter)| {
-        let arg = lettered(command, letter)?;
+        let arg = short_option(command, letter)?;
         let takes = arg.get_num_args().is_some_and(|range| range.takes_values());
         takes.then(|| (arg, &word[place + letter.len_utf8()..]))
     })
@@ -231,7 +223,7 @@ fn at_cursor(command: &Command, waiting: Waiting<'_>, word: &str) -> Completions
         _ => {}
     }
     if let Some((name, value)) = word.strip_prefix("--").and_then(|rest| rest.split_once('=')) {
-        let arg = named(command, name);
+        let arg = long_option(command, name);
         return arg.map_or_else(
             || Completions::of(CompletedBy::Nothing),
             |arg| values(command, arg, 0, &format!("--{name}="), value),

@@ -22,6 +22,7 @@ use crate::near::{did_you_mean, near};
 use forkless_runner::message::say;
 
 use self::scan::{Scan, Use, scan};
+pub(crate) use self::scan::{long_option, short_option};
 
 /// Prints the error, or the text that an option such as `--help` requests.
 ///

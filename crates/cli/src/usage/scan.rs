@@ -78,9 +78,17 @@ pub(crate) fn scan<'a>(command: &'a Command, words: &[OsString]) -> Scan<'a> {
 }
 
 /// The option of this long name or alias.
-fn long_option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+pub(crate) fn long_option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let called =
         |arg: &&Arg| arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|others| others.contains(&name));
+    command.get_arguments().find(called)
+}
+
+/// The option of this letter, which may be an alias.
+pub(crate) fn short_option(command: &Command, letter: char) -> Option<&Arg> {
+    let called = |arg: &&Arg| {
+        arg.get_short() == Some(letter) || arg.get_all_short_aliases().is_some_and(|others| others.contains(&letter))
+    };
     command.get_arguments().find(called)
 }
 
@@ -88,7 +96,7 @@ fn long_option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 fn cluster<'a>(command: &'a Command, letters: &str) -> Option<(&'a Arg, String, bool)> {
     let mut last = None;
     for (at, letter) in letters.char_indices() {
-        let arg = command.get_arguments().find(|arg| arg.get_short() == Some(letter))?;
+        let arg = short_option(command, letter)?;
         let rest = &letters[at + letter.len_utf8()..];
         last = Some((arg, format!("-{letter}"), has_values(arg) && !rest.is_empty()));
         if has_values(arg) {

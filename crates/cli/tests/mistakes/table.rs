@@ -501,6 +501,7 @@ pub(super) const ROWS: &[Row] = &[
     (All, Nothing, "parallel --slurm --results d true ::: 1", 255, &["--results with a directory"], &["NAME.csv"]),
     (All, Nothing, "parallel --slurm-timeout 9 true ::: 1", 255, &["--slurm-timeout"], &["is for --slurm"]),
     (All, Nothing, "parallel --slurm --slurm-timeout x true ::: 1", 255, &["--slurm-timeout", "x"], &["1.5h"]),
+    (All, Nothing, "parallel -P 2 --retries", 255, &["--retries requires N"], &["nothing follows it"]),
     (All, Nothing, "parallel -j nan% true ::: 1", 255, &["number of jobs", "nan%"], &["50%"]),
     (All, Nothing, "parallel --halt soon,fail=-5% true ::: 1", 255, &["number or a percentage"], &["10%"]),
     (All, Nothing, "parallel --timeout inf% true ::: 1", 255, &["duration or a percentage", "inf%"], &[]),

@@ -12,6 +12,7 @@ use std::{
 use clap::{Arg, Command};
 
 use super::{super::parse, privileges::open_fd};
+use crate::usage::{long_option, short_option};
 
 /// Maximum number of words of all descriptors.
 const MOST: usize = 9000;
@@ -114,20 +115,12 @@ fn values(definition: &Command, word: &OsStr) -> usize {
         true => 0,
         false => arg.get_num_args().map_or(0, |range| range.min_values()),
     };
-    let with = |is_it: &dyn Fn(&Arg) -> bool| definition.get_arguments().find(|arg| is_it(arg));
     if let Some(long) = text.strip_prefix("--") {
-        let has = |arg: &Arg| {
-            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
-        };
-        return with(&has).map_or(0, least);
+        return long_option(definition, long).map_or(0, least);
     }
     // Of a group of letters, the first that takes a value takes the rest.
     for (place, letter) in text.char_indices().skip(1) {
-        let has = |arg: &Arg| {
-            arg.get_short() == Some(letter)
-                || arg.get_all_short_aliases().is_some_and(|aliases| aliases.contains(&letter))
-        };
-        match with(&has).map_or(0, least) {
+        match short_option(definition, letter).map_or(0, least) {
             0 => {}
             count if place + letter.len_utf8() == text.len() => return count,
             _ => return 0,
