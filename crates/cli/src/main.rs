@@ -89,8 +89,10 @@ fn begin() -> ExitCode {
         Some([help, name, ..]) if help == "help" && name == "bench" => return bench::main(&["--help".into()]),
         _ => {}
     }
-    if let Some(options) = words.get(2..).filter(|_| subcommand == "run").and_then(run::quick) {
-        return run::main(&options);
+    if let Some(given) = words.get(2..).filter(|_| subcommand == "run")
+        && let Some(options) = run::quick(given)
+    {
+        return run::main(&options, given);
     }
     let words = parallel::with_defaults(xargs::arguments(words.into_iter()).into_iter());
     // The definitions of all options are built only for command lines that the plain parsers do not accept.
@@ -105,12 +107,12 @@ fn begin() -> ExitCode {
     {
         return parallel::main(&mut options, false);
     }
-    let cli = match help::parse::<Cli>(words) {
+    let cli = match help::parse::<Cli>(words.clone()) {
         Ok(cli) => cli,
         Err(error) => return usage_error(&error, &subcommand),
     };
     match cli.command {
-        Command::Run(options) => run::main(&options),
+        Command::Run(options) => run::main(&options, arguments),
         Command::Xargs(options) => xargs::main(*options, run::of_program),
         Command::Parallel(mut options) => parallel::main(&mut options, false),
         Command::Sem(mut options) => parallel::main(&mut options, true),

@@ -171,6 +171,8 @@ fn environment_options_set_unset_and_clear_variables() {
         .output()
         .expect("forkless starts");
     assert_eq!(output.stdout, b"unset 2\n");
+    // Only `-u` itself may be meant as that of sudo(8).
+    assert_eq!(stdout(&["--unset", "nobody", "-u", "GONE", "echo", "-u", "nobody"]), "-u nobody\n");
 }
 
 #[test]

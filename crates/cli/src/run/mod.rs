@@ -22,12 +22,14 @@ mod supervised;
 mod terminal;
 mod wait;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 pub(crate) use failure::say;
 pub(crate) use forkless::internal::filter::bytes as sandbox_filter;
 pub(crate) use options::{RunOptions, amount, expand, note_sigpipe, quick, step_names};
 pub(crate) use remedy::of_program;
+
+use crate::usage::typed_names;
 
 use self::{failure::Failure, report::Reports, request::Asked, sandbox::Sandbox};
 
@@ -39,10 +41,10 @@ enum Outcome {
     Signal(i32),
 }
 
-/// Runs the program and returns the exit code of forkless.
-pub(crate) fn main(options: &RunOptions) -> ExitCode {
+/// Runs the program and returns the exit code of forkless. `words`: the arguments that the options were parsed from.
+pub(crate) fn main(options: &RunOptions, words: &[OsString]) -> ExitCode {
     let outcome = Reports::open(options).and_then(|mut reports| {
-        let outcome = run(options, &mut reports);
+        let outcome = check_user(options, words).and_then(|()| run(options, &mut reports));
         reports.finish(options, outcome)
     });
     match outcome {
@@ -60,13 +62,16 @@ pub(crate) fn main(options: &RunOptions) -> ExitCode {
 
 /// `-u nobody` may be meant as that of sudo(8): if the variable does not exist, and the user does, the program would run as the
 /// wrong user.
-fn check_user(options: &RunOptions) -> Result<(), Failure> {
-    let words: Vec<_> = std::env::args_os().collect();
-    for name in options.unset.iter().filter(|name| std::env::var_os(name).is_none()) {
+fn check_user(options: &RunOptions, words: &[OsString]) -> Result<(), Failure> {
+    let is_user = |name: &OsString| options::names("/etc/passwd").iter().any(|user| name == user.as_str());
+    let is_suspicious = |name: &OsString| std::env::var_os(name).is_none() && is_user(name);
+    if !options.unset.iter().any(is_suspicious) {
+        return Ok(());
+    }
+    let typed = typed_names(RunOptions::definition(), words, "unset");
+    for (name, typed) in options.unset.iter().zip(typed) {
         let text = name.to_string_lossy();
-        let joined = std::ffi::OsString::from(format!("-u{text}"));
-        let is_short = words.contains(&joined) || words.windows(2).any(|two| two[0] == "-u" && two[1] == *name);
-        if is_short && options::names("/etc/passwd").contains(&text.clone().into_owned()) {
+        if typed == "-u" && is_suspicious(name) {
             return Err(Failure::before(format_args!(
                 "-u {text}: there is no variable {text}, but a user; write --user {text} to run as that user, or --unset \
                  {text} to remove the variable"
@@ -78,7 +83,6 @@ fn check_user(options: &RunOptions) -> Result<(), Failure> {
 
 /// Returns only if a child ran the program, or the program was explained or could not be run.
 fn run(options: &RunOptions, reports: &mut Reports) -> Result<Outcome, Failure> {
-    check_user(options)?;
     let sandbox = Sandbox::of(options)?;
     if options.linger.is_some() && options.capture.is_none() && sandbox.is_none() {
         return Err(Failure::before("--linger requires --capture or --sandbox; add one of them"));

@@ -288,7 +288,7 @@ fn not_found(program: &OsStr, path: &Path, options: &RunOptions, sees_the_same: 
     if text.is_empty() {
         return Some("write the name of a program after the options".to_owned());
     }
-    if let Some(option) = option_before_program(<RunOptions as clap::Args>::augment_args(clap::Command::new("run"))) {
+    if let Some(option) = option_before_program(RunOptions::definition()) {
         return Some(format!("{option} takes its value after =, as in {option}={text}"));
     }
     if text.starts_with('-') {

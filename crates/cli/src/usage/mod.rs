@@ -52,6 +52,13 @@ pub(crate) fn option_before_program(mut run: Command) -> Option<String> {
     (used.has_required_equals() && !place.own()[used.at].to_string_lossy().contains('=')).then(|| used.typed.clone())
 }
 
+/// How an option of a command was typed at each of its uses, such as `-u`.
+pub(crate) fn typed_names(mut command: Command, words: &[OsString], option: &str) -> Vec<String> {
+    command.build();
+    let uses = scan(&command, words).uses.into_iter();
+    uses.filter(|used| used.arg.get_id() == option).map(|used| used.typed).collect()
+}
+
 /// The message for an error that clap found in these words, the arguments of `forkless`. None if clap's own text fits: a
 /// help text, for example.
 pub(crate) fn message(error: &clap::Error, mut all: Command, words: &[OsString]) -> Option<String> {

@@ -412,6 +412,9 @@ pub(super) const ROWS: &[Row] = &[
     (All, Nothing, "run --sandbox strict true", 125, &["--sandbox"], &["--sandbox=strict"]),
     (All, Nothing, "run -u nobody true", 125, &["-u nobody"], &["--user nobody"]),
     (All, Nothing, "run -unobody true", 125, &["-u nobody"], &["--unset nobody"]),
+    (All, Nothing, "run -iu nobody id", 125, &["-u nobody"], &["--user nobody"]),
+    (All, Nothing, "run --quiet --unsetenv X -iunobody id", 125, &["-u nobody"], &["--user nobody"]),
+    (All, Nothing, "run -u=nobody id", 125, &["-u nobody"], &["--user nobody"]),
     // ---- programs that are not found ----
     (All, Nothing, "run no-such-program-anywhere", 127, &["\"no-such-program-anywhere\""], &["PATH"]),
     (All, Nothing, "run unusual-nmae", 127, &["\"unusual-nmae\""], &["did you mean \"unusual-name\"?"]),

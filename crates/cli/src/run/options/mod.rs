@@ -222,6 +222,11 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
+    /// All options.
+    pub(crate) fn definition() -> clap::Command {
+        Self::augment_args(clap::Command::new("run"))
+    }
+
     /// Applies all settings of the child except environment, files, working directory and argv[0].
     pub(crate) fn set_child(&self, command: &mut forkless::Command) -> Result<(), Failure> {
         self.signals.apply(command);
