@@ -279,6 +279,7 @@ pub(super) const ROWS: &[Row] = &[
         &["--seccomp refuses mmap"],
     ),
     (All, Nothing, "run --seccomp /no/such true", 125, &["--seccomp", "\"/no/such\""], &["No such file"]),
+    (All, Nothing, "run --seccomp /dev/null true", 125, &["--seccomp", "not a BPF program"], &["the file is empty"]),
     (All, Nothing, "run --seccomp $D/data true", 125, &["--seccomp", "data"], &["not a multiple of 8"]),
     (All, Nothing, "run --landlock 77 true", 125, &["--landlock", "77"], &["is not open"]),
     (

@@ -192,8 +192,9 @@ fn filter(source: &OsString) -> io::Result<Vec<BpfInstruction>> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     if bytes.is_empty() || bytes.len() % 8 != 0 {
-        let words = format!("not a BPF program: {} bytes are not a multiple of 8", bytes.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+        let size = format!("{} bytes are not a multiple of 8", bytes.len());
+        let reason = if bytes.is_empty() { "the file is empty" } else { &size };
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a BPF program: {reason}")));
     }
     let instruction = |one: &[u8]| BpfInstruction {
         code: u16::from_ne_bytes([one[0], one[1]]),
