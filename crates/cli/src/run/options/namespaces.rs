@@ -222,12 +222,12 @@ fn join(word: OsString) -> Result<Join, String> {
     let (name, path) = parse::split(&word, b'=').ok_or("must be KIND=PATH, such as net=/proc/PID/ns/net")?;
     // nsenter(1) says mount, /proc says mnt: both are accepted.
     let name = if name == "mnt" { "mount".into() } else { name };
-    let near = did_you_mean(&name.to_string_lossy(), KINDS.map(|(_, word)| word));
-    let unknown = || format!("{kinds}{near}");
-    let (kind, _) = KINDS.into_iter().find(|(_, word)| name == *word).ok_or_else(unknown)?;
-    if kind == Namespace::Time {
-        return Err(format!("the child shares memory until exec and cannot join a time namespace; {kinds}"));
+    if name == "time" {
+        return Err(format!("a child that shares memory cannot join a time namespace; {kinds}"));
     }
+    let mut joinable = KINDS.into_iter().filter(|(kind, _)| *kind != Namespace::Time);
+    let near = did_you_mean(&name.to_string_lossy(), joinable.clone().map(|(_, word)| word));
+    let (kind, _) = joinable.find(|(_, word)| name == *word).ok_or_else(|| format!("{kinds}{near}"))?;
     if path.is_empty() {
         return Err("must be KIND=PATH: the path is empty".to_owned());
     }
@@ -245,5 +245,8 @@ mod tests {
         for word in ["", "net", "net=", "time=/proc/1/ns/time", "sea=x", "=x"] {
             assert!(join(word.into()).is_err(), "{word}");
         }
+        // No namespace is suggested that cannot be joined.
+        let suggests = |word: &str| join(word.into()).is_err_and(|why| why.contains("did you mean"));
+        assert!(suggests("nett=/x") && !suggests("tim=/x"));
     }
 }
