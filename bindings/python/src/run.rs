@@ -216,7 +216,9 @@ fn finish<'py>(
                 Some(running) => running,
                 none => {
                     let start = start.take().ok_or(io::ErrorKind::Other)?;
-                    none.insert(Running::new(start()?)?)
+                    let running = none.insert(Running::new(start()?));
+                    running.unblock_input()?;
+                    running
                 }
             };
             running.go_on(&mut input)
@@ -231,16 +233,19 @@ fn finish<'py>(
                 let [stdout, stderr] = [bytes(is_piped[0], &ended.stdout), bytes(is_piped[1], &ended.stderr)];
                 return Ok((code(ended.status), stdout, stderr));
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                if let Err(raised) = py.check_signals() {
-                    let is_interrupt = raised.is_instance_of::<PyKeyboardInterrupt>(py);
-                    if let Some(running) = begun {
-                        py.detach(|| running.abandon(is_interrupt));
-                    }
-                    return Err(raised);
+            Err(error) => {
+                let raised = if error.kind() == io::ErrorKind::Interrupted {
+                    let Err(raised) = py.check_signals() else { continue };
+                    raised
+                } else {
+                    names.error(error)
+                };
+                let is_interrupt = raised.is_instance_of::<PyKeyboardInterrupt>(py);
+                if let Some(running) = begun {
+                    py.detach(|| running.abandon(is_interrupt));
                 }
+                return Err(raised);
             }
-            Err(error) => return Err(names.error(error)),
         }
     }
 }
@@ -267,16 +272,18 @@ struct Stream {
 const CHUNK: usize = 64 * 1024;
 
 impl Running {
-    fn new(mut child: Child) -> io::Result<Self> {
+    fn new(mut child: Child) -> Self {
         let stdin: Option<OwnedFd> = child.stdin.take().map(Into::into);
-        if let Some(stdin) = &stdin {
-            // Affects only this end: the child's end is another open file description.
-            rustix::fs::fcntl_setfl(stdin, rustix::fs::OFlags::NONBLOCK)?;
-        }
         let outputs = [child.stdout.take().map(Into::into), child.stderr.take().map(Into::into)];
         let outputs =
             outputs.map(|pipe: Option<OwnedFd>| pipe.map(|pipe| Stream { pipe: Some(pipe), bytes: Vec::new() }));
-        Ok(Self { child, stdin, outputs })
+        Self { child, stdin, outputs }
+    }
+
+    /// Affects only this end: the child's end is another open file description.
+    fn unblock_input(&self) -> io::Result<()> {
+        let Some(stdin) = &self.stdin else { return Ok(()) };
+        Ok(rustix::fs::fcntl_setfl(stdin, rustix::fs::OFlags::NONBLOCK)?)
     }
 
     /// Writes, reads and waits until the program has ended or a signal interrupts.

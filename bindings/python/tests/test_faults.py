@@ -1,11 +1,14 @@
 """Tests with invalid arguments, unusual environments and signals at bad times: forkless behaves as the standard module, or better."""
 
 import asyncio
+import contextlib
 import errno
 import gc
 import math
 import os
 import pickle
+import resource
+import select
 import signal
 import subprocess
 import sys
@@ -407,6 +410,32 @@ def test_file_names_that_are_not_utf_8(tmp_path):
     assert done.stdout == odd + odd + odd + b"d\n"
     done = forkless.run([os.fsencode(program), odd], env={"ODD": name}, cwd=os.fsencode(place), stdout=PIPE)
     assert done.stdout == odd + odd + odd + b"d\n"
+
+
+def test_an_error_of_the_wait_leaves_no_program(tmp_path):
+    """poll(2) refuses more descriptors than the process may have."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    code = f"""if True:
+        import os, resource, time
+        open("pid", "w").write(str(os.getpid()))
+        resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (1, {limits[1]}))
+        print(flush=True)
+        time.sleep(1000)
+    """
+    try:
+        with pytest.raises(OSError) as raised:
+            forkless.run([sys.executable, "-c", code], capture_output=True, cwd=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    try:
+        assert raised.value.errno == errno.EINVAL
+        deadline = time.monotonic() + 20 * SLOW
+        while forkless.reap_orphans():  # a killed program that has not ended yet
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 def test_return_codes_with_sigchld_ignored():
