@@ -156,7 +156,16 @@ impl Run {
         })
     }
 
+    /// Runs to the end. After an error nothing would wait for the program: it is killed, and a later launch reaps it.
     fn finish(mut self) -> io::Result<End> {
+        let ended = self.complete();
+        if ended.is_err() {
+            let _ = self.child.kill();
+        }
+        ended
+    }
+
+    fn complete(&mut self) -> io::Result<End> {
         loop {
             self.pipes.iter_mut().for_each(Pipe::close_if_done);
             let status = match self.status {
@@ -172,7 +181,7 @@ impl Run {
                 }
             };
             let error = self.error.or(self.pipe_error).map_or(0, |errno| -errno.raw_os_error());
-            let outputs = self.pipes.into_iter().filter_map(|pipe| pipe.output).collect();
+            let outputs = std::mem::take(&mut self.pipes).into_iter().filter_map(|pipe| pipe.output).collect();
             let limit_events = self.child.limit_events();
             return Ok(End { pid: self.child.id(), status, outputs, error, limit_events });
         }

@@ -393,6 +393,31 @@ test('runSync runs a program while the event loop stands still', async () => {
   assert.throws(() => runSync('true', { grace: 5, killGroup: true, show: true }), /grace, killGroup, show/);
 });
 
+test('runSync leaves no program after an error of its wait', () => {
+  const place = fs.mkdtempSync(path.join(os.tmpdir(), 'forkless-wait-'));
+  try {
+    // poll(2) refuses more descriptors than the process may have.
+    const line = `echo $$ > ${place}/pid; prlimit --pid $PPID --nofile=1:; echo; exec sleep 600`;
+    const code = `try { require(${JSON.stringify(path.join(__dirname, '..'))}).runSync('sh', ['-c', ${JSON.stringify(line)}]) } catch (error) { console.log(error.code) }`;
+    const { stdout } = require('node:child_process').spawnSync(process.execPath, ['-e', code], { encoding: 'utf8' });
+    assert.strictEqual(stdout, 'EINVAL\n');
+    const pid = fs.readFileSync(`${place}/pid`, 'utf8').trim();
+    const isRunning = () => {
+      try {
+        return !/\) Z/.test(fs.readFileSync(`/proc/${pid}/stat`, 'utf8'));
+      } catch {
+        return false;
+      }
+    };
+    for (let n = 0; n < 1000 && isRunning(); n += 1) forkless.runSync('sleep', ['0.01']);
+    const wasKilled = !isRunning();
+    if (!wasKilled) process.kill(pid, 'SIGKILL');
+    assert.ok(wasKilled);
+  } finally {
+    fs.rmSync(place, { recursive: true });
+  }
+});
+
 test('runSync sleeps while a tracer has its program', (context) => {
   // A tracer is notified of an end first. With a timeout the end is watched, and not just waited for.
   const tracer = 'import ctypes, sys, time; print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None), flush=True); time.sleep(0.5)';
