@@ -142,7 +142,7 @@ impl Child {
         Ok(status.map(code))
     }
 
-    /// The return code if the child has ended, else None: the same as `poll()`.
+    /// The return code if the child has ended, else None. It checks, as `poll()` does; that of `Popen` is only what `poll()` or `wait()` found.
     #[getter]
     fn returncode(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         self.poll(py)

@@ -463,6 +463,11 @@ def test_poll_has_status_and_usage_as_wait_has():
 
     child = polled()
     assert child.returncode == 7 and child.usage.ru_maxrss > 0
+    # Only the handle's returncode checks.
+    ended, handle = forkless.Popen(["true"]), forkless.prepare(["true"]).launch()
+    for one in ended, handle:
+        select.select([one], [], [])
+    assert ended.returncode is None and handle.returncode == 0 and ended.wait() == 0
     old = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         polled_code = polled().returncode
