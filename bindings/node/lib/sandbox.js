@@ -34,7 +34,7 @@ function checked(options) {
   if (unknown !== undefined) throw new TypeError(`there is no option sandbox.${unknown}`);
   if (!MODES.includes(mode)) throw wrong('mode', "'namespaces' or 'landlock'");
   if (network != null && !NETWORKS.includes(network)) throw wrong('network', "'none', 'refused' or 'host'");
-  if (mode === 'landlock' && network === 'none') throw wrong('network', "possible with Landlock: say 'refused'");
+  if (mode === 'landlock' && network === 'none') throw wrong('network', "possible with Landlock: use 'refused'");
   if (mode === 'namespaces' && changeAttributes) throw wrong('changeAttributes', 'for namespaces, where what can be written to can be changed');
   if (typeof changeAttributes !== 'boolean') throw wrong('changeAttributes', 'a boolean');
   if (linger != null && !(Number.isFinite(linger) && linger >= 0)) throw wrong('linger', 'a number of milliseconds');

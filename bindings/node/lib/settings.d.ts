@@ -6,7 +6,7 @@ export type Limit = number | bigint | 'unlimited';
 export type IdMap = readonly [number, number, number];
 
 /**
- * What a child can be given beside what `child_process` knows. Each is a builder of the Rust library's `Command`, where it is documented
+ * Settings of a child that `child_process` does not have. Each is a builder of the Rust library's `Command`, where it is documented
  * (docs/settings.md). `undefined` and `null` are as if the name were missing.
  */
 export interface Settings {

@@ -25,7 +25,7 @@ function wordsOf(parts, values) {
   };
   parts.forEach((part, at) => {
     const [found] = parts.raw[at].replaceAll('\\\n', '').match(OF_SHELLS) ?? [];
-    if (found !== undefined) throw new TypeError(`${found} means nothing here, where no shell is: give it as a value, or run sh -c`);
+    if (found !== undefined) throw new TypeError(`${found} is not interpreted, because no shell runs: pass it as a value, or run sh -c`);
     part.split(/\s+/).forEach((piece, n) => {
       if (n > 0) isOpen = false;
       if (piece !== '') add(piece);

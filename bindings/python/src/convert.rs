@@ -172,7 +172,7 @@ pub(crate) fn items<'py>(value: &Bound<'py, PyAny>) -> PyResult<Vec<(Bound<'py, 
 
 /// A number of seconds, finite and not negative.
 pub(crate) fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    let wrong = |_| PyValueError::new_err(format!("{value} is no number of seconds, or too large"));
+    let wrong = |_| PyValueError::new_err(format!("{value} is not a number of seconds, is negative, or is too large"));
     Duration::try_from_secs_f64(value.extract()?).map_err(wrong)
 }
 

@@ -166,7 +166,7 @@ def check_most(popenargs, max_output, capture_output, memory_file, kwargs):
     elif memory_file:
         why = "memory_file and max_output arguments may not both be used."
     elif not capture_output and PIPE not in [kwargs.get(name) for name in ("stdout", "stderr")]:
-        why = "max_output is for captured streams: say capture_output=True."
+        why = "max_output is for captured streams: use capture_output=True."
     if why:
         error = ValueError(why)
         _forkless.tell(error, _program(popenargs, kwargs))

@@ -1,4 +1,4 @@
-"""What a child can be given beside what `subprocess` knows."""
+"""Settings of a child that `subprocess` does not have."""
 
 # Annotations are strings here, which only type checkers evaluate.
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Settings(TypedDict, total=False):
     executable_fd: FileDescriptorLike | None
     """The program, as an open file or its descriptor."""
     retry_busy: float | None
-    """Seconds to try again while the program is open for writing; 0.1 unless told otherwise."""
+    """Seconds to try again while the program is open for writing (default: 0.1)."""
     scripts_by_shell: bool | None
     """True: a file without #! that is no program is run by /bin/sh, in place of an error (ENOEXEC)."""
     default_signals: Iterable[int] | None

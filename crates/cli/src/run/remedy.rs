@@ -145,7 +145,9 @@ fn setting(error: &Error, errno: i32, options: &RunOptions) -> Option<String> {
         (Step::MakeDir | Step::Symlink, libc::EACCES | libc::EROFS) => {
             "its parent cannot be written to; mount one that can before, such as with --tmpfs".to_owned()
         }
-        (Step::PivotRoot, libc::EINVAL | libc::EBUSY) => "mount on it before, such as with --bind DIR DIR".to_owned(),
+        (Step::PivotRoot, libc::EINVAL | libc::EBUSY) => {
+            "the new root must be a mount point: add --bind DIR DIR before it".to_owned()
+        }
         (Step::JoinNamespace, libc::EINVAL) => {
             "the file of --join must be a namespace of the given kind: /proc/PID/ns/KIND".to_owned()
         }
@@ -266,9 +268,10 @@ fn execution(error: &Error, errno: i32, options: &RunOptions) -> Option<String> 
         libc::ETXTBSY => {
             Some("a process has it open for writing; wait for that, such as with --retry-busy=5s".to_owned())
         }
-        libc::E2BIG => {
-            Some("one argument may have 128 KiB; put it into a file, or split the arguments with xargs(1)".to_owned())
-        }
+        libc::E2BIG => Some(
+            "one argument may have at most 128 KiB; pass long data in a file, or split the arguments with xargs(1)"
+                .to_owned(),
+        ),
         _ => None,
     }
 }
@@ -381,7 +384,7 @@ fn interpreter(path: &Path) -> Option<String> {
         }
         let interpreter = name.split_whitespace().next().unwrap_or_default();
         return Some(format!(
-            "its first line names the interpreter {interpreter:?}, which does not exist; mend that line"
+            "its first line names the interpreter {interpreter:?}, which does not exist; correct that line"
         ));
     }
     let loader = loader(&start)?;
@@ -424,7 +427,7 @@ fn denied(path: &Path, options: &RunOptions) -> Option<String> {
     let interpreter = line.map(|line| String::from_utf8_lossy(line).into_owned());
     if let Some(name) = interpreter.as_deref().and_then(|line| line.split_whitespace().next()) {
         if access(name, Access::EXEC_OK).is_err() || Path::new(name).is_dir() {
-            return Some(format!("here its interpreter {name:?} cannot be executed; mend its first line"));
+            return Some(format!("here its interpreter {name:?} cannot be executed; correct its first line"));
         }
     }
     Some(format!("here user {} may not execute it (mode {:o})", user(options), file.permissions().mode() & 0o7777))
@@ -433,7 +436,7 @@ fn denied(path: &Path, options: &RunOptions) -> Option<String> {
 fn no_format(path: &Path) -> Option<String> {
     let start = beginning(path)?;
     let Some(rest) = start.strip_prefix(b"\x7fELF") else {
-        return Some("here it is neither an ELF file nor a text".to_owned());
+        return Some("here it is neither an ELF file nor a text file".to_owned());
     };
     let machine = match rest.get(14..16).map(|two| u16::from_le_bytes([two[0], two[1]])) {
         Some(3) => "x86",

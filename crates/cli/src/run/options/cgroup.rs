@@ -252,7 +252,7 @@ fn remedy(controllers: &[&str]) -> String {
             "here version 1 has the controller {one}: boot with systemd.unified_cgroup_hierarchy=1, or use a resource limit \
              such as --as=BYTES or --nproc=N"
         ),
-        None => "select a parent that does with --new-cgroup=PARENT, or run forkless as a service of systemd with Delegate=yes \
+        None => "select a parent with these controllers by --new-cgroup=PARENT, or run forkless as a service of systemd with Delegate=yes \
                  and DelegateSubgroup=main"
             .to_owned(),
     }
