@@ -54,6 +54,8 @@ pub struct Link {
     server: String,
     trust: Trust,
     state: State,
+    /// The addresses that this try to connect has left.
+    untried: VecDeque<SocketAddr>,
     /// Readable when there is something to do.
     epoll: OwnedFd,
     timer: OwnedFd,
@@ -85,6 +87,7 @@ impl Link {
             server: server.to_owned(),
             trust,
             state: State::Pausing,
+            untried: VecDeque::new(),
             epoll,
             timer,
             pause: PAUSE.0,
@@ -138,7 +141,7 @@ impl Link {
                     let answer = sockopt::socket_error(socket);
                     match answer {
                         Ok(Ok(())) => self.connected(),
-                        Ok(Err(error)) | Err(error) => self.broken(error.into()),
+                        Ok(Err(error)) | Err(error) => self.connect_next(error.into()),
                     }
                 }
             }
@@ -167,42 +170,48 @@ impl Link {
     }
 
     fn connect(&mut self) {
-        match self.begin() {
-            Ok((socket, is_connected)) => {
-                let flags = EventFlags::IN | EventFlags::OUT;
-                if let Err(error) = epoll::add(&self.epoll, &socket, EventData::new_u64(1), flags) {
-                    return self.broken(error.into());
-                }
-                self.state = State::Connecting(socket);
-                if is_connected {
-                    self.connected();
-                }
+        match addresses(&self.server) {
+            Ok(found) => {
+                let is_trusted = |address: &SocketAddr| self.trust == Trust::Any || address.ip().is_loopback();
+                self.untried = found.into_iter().filter(is_trusted).collect();
+                self.connect_next(io::Error::other("the name has no address"));
             }
             Err(error) => self.broken(error),
         }
     }
 
-    /// Returns a socket that is connecting, and whether it is connected already.
-    fn begin(&self) -> io::Result<(OwnedFd, bool)> {
-        let mut last = io::Error::other("the name has no address");
-        for address in addresses(&self.server)? {
-            if self.trust == Trust::Loopback && !address.ip().is_loopback() {
-                continue;
-            }
-            let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-            // The packets are written together anyway. A lost peer must be noticed at some time.
-            sockopt::set_tcp_nodelay(&socket, true)?;
-            sockopt::set_socket_keepalive(&socket, true)?;
-            sockopt::set_tcp_keepidle(&socket, Duration::from_secs(IDLE.into()))?;
-            match net::connect(&socket, &address) {
-                Ok(()) => return Ok((socket, true)),
-                Err(Errno::INPROGRESS) => return Ok((socket, false)),
-                Err(error) => last = error.into(),
+    /// Begins to connect to the next address. Without a further one, the try has failed with this error.
+    fn connect_next(&mut self, mut error: io::Error) {
+        while let Some(address) = self.untried.pop_front() {
+            match self.begin(address) {
+                Ok((socket, is_connected)) => {
+                    self.state = State::Connecting(socket);
+                    if is_connected {
+                        self.connected();
+                    }
+                    return;
+                }
+                Err(further) => error = further,
             }
         }
-        Err(last)
+        self.broken(error);
+    }
+
+    /// Returns a socket that is connecting, and whether it is connected already.
+    fn begin(&self, address: SocketAddr) -> io::Result<(OwnedFd, bool)> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        // The packets are written together anyway. A lost peer must be noticed at some time.
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, Duration::from_secs(IDLE.into()))?;
+        let is_connected = match net::connect(&socket, &address) {
+            Ok(()) => true,
+            Err(Errno::INPROGRESS) => false,
+            Err(error) => return Err(error.into()),
+        };
+        epoll::add(&self.epoll, &socket, EventData::new_u64(1), EventFlags::IN | EventFlags::OUT)?;
+        Ok((socket, is_connected))
     }
 
     fn connected(&mut self) {
@@ -355,6 +364,17 @@ mod tests {
             }
         };
         while !matches!(wait(&mut link), Happening::Up) {}
+        drop(server.accept().expect("a connection"));
+    }
+
+    /// As with a name that has an IPv6 address and a server that listens on IPv4 only.
+    #[test]
+    fn refused_address_is_followed_by_the_next_one() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let closed = SocketAddr::from(([127, 0, 0, 2], server.local_addr().expect("an address").port()));
+        let mut link = Link::new(&closed.to_string(), Trust::Loopback).expect("a link");
+        link.untried.push_back(server.local_addr().expect("an address"));
+        assert!(matches!(wait(&mut link), Happening::Up));
         drop(server.accept().expect("a connection"));
     }
 
