@@ -5,7 +5,7 @@ testing::usual_surroundings!();
 
 use std::{
     fs,
-    io::Write,
+    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
@@ -301,6 +301,21 @@ fn a_reply_that_the_server_takes_late_is_delivered() {
     });
     assert_eq!((client.stdout.len(), client.status.code()), (LENGTH, Some(0)), "{}", text(&client.stderr));
     assert_eq!(worker.status("the worker ends").code(), Some(0));
+}
+
+/// Also one whose server has never answered.
+#[test]
+fn a_worker_with_nothing_to_deliver_ends_without_its_server() {
+    let mut worker = Command::new(FORKLESS);
+    worker.args(["gearman-worker", "127.0.0.1:1", "--function", "line"]).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut worker = Running(worker.spawn().expect("a worker"));
+    let mut reader = BufReader::new(worker.0.stderr.take().expect("a pipe"));
+    let mut messages = String::new();
+    reader.read_line(&mut messages).expect("a message");
+    worker.signal(Signal::TERM);
+    reader.read_to_string(&mut messages).expect("messages");
+    assert_eq!(worker.status("the worker ends").code(), Some(0), "{messages}");
+    assert!(messages.contains("Connection refused") && messages.lines().count() == 1, "{messages}");
 }
 
 #[test]

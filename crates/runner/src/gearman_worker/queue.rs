@@ -89,6 +89,8 @@ struct QueueState {
     /// Results that the server has not acknowledged: queue, id and closed payload.
     results: VecDeque<(Vec<u8>, String, Vec<u8>)>,
     sent_results: u64,
+    /// Replies for the last connection, which the server does not acknowledge.
+    has_replied: bool,
     /// `Some(false)`: ECHO_REQ has been sent, after everything else. `Some(true)`: the server has answered it.
     echo: Option<bool>,
     /// The failure of the connection has been reported.
@@ -118,6 +120,7 @@ impl Queue {
             is_awaited: false,
             results: VecDeque::new(),
             sent_results: 0,
+            has_replied: false,
             echo: None,
             is_down_known: false,
         };
@@ -137,10 +140,11 @@ impl Queue {
         self.ready.as_fd()
     }
 
-    /// Whether the server has handled all that it was sent. The first call sends the request for that.
+    /// Whether the server has handled all replies and results. The first call sends the request for that.
     pub(super) fn is_delivered(&self) -> bool {
         let mut state = self.state.borrow_mut();
         match state.echo {
+            _ if state.results.is_empty() && !state.has_replied => true,
             Some(true) => state.results.is_empty(),
             Some(false) => false,
             None => {
@@ -174,7 +178,7 @@ impl QueueState {
         }
         self.is_down_known = false;
         self.generation += 1;
-        (self.asked, self.is_dry, self.echo) = (0, false, None);
+        (self.asked, self.is_dry, self.has_replied, self.echo) = (0, false, false, None);
         let Worker { link, functions, checks, name, .. } = &mut self.worker;
         link.send(PacketKind::SET_CLIENT_ID, &[format!("forkless-{name}-{}", std::process::id()).as_bytes()]);
         for function in functions.iter().chain(checks.iter()) {
@@ -230,6 +234,10 @@ impl QueueState {
 
     /// Requests as many jobs as there are free slots, up to [`ASKED`].
     fn ask(&mut self) {
+        if !self.worker.link.is_up() {
+            // Other workers, or later ones, get the jobs whose replies are lost with the connection.
+            self.has_replied = false;
+        }
         if self.is_dry || !self.worker.link.is_up() {
             return;
         }
@@ -253,7 +261,7 @@ impl QueueState {
             let opened = self.worker.envelope.open(packet.argument(3));
             let Some(check) = opened.as_deref().and_then(Check::parse) else {
                 say("a job is no check: is the key the server's?");
-                self.worker.link.send(PacketKind::WORK_FAIL, &[&task.handle]);
+                self.reply(&task, PacketKind::WORK_FAIL, b"");
                 return None;
             };
             let (line, timeout) = (check.line.clone(), check.timeout.unwrap_or(self.worker.check_timeout));
@@ -302,6 +310,7 @@ impl QueueState {
         if task.generation != self.generation {
             return;
         }
+        self.has_replied = true;
         match kind {
             PacketKind::WORK_FAIL => self.worker.link.send(kind, &[&task.handle]),
             _ => self.worker.link.send(kind, &[&task.handle, bytes]),
