@@ -86,6 +86,18 @@ fn a_file_that_cannot_be_made_for_lack_of_descriptors_is_made_later() {
     assert_eq!(text(&output.stdout).lines().count(), 60);
 }
 
+/// The file exists when its first write is refused.
+#[test]
+fn a_file_that_cannot_be_written_for_lack_of_memory_is_written_later() {
+    if !can_trace("a_file_that_cannot_be_written_for_lack_of_memory_is_written_later") {
+        return;
+    }
+    let place = Place::new();
+    let inject = "strace -o /dev/null -e trace=write -e inject=write:error=ENOMEM:when=1";
+    let output = place.run(&format!("seq 3 | {inject} \"$F\" parallel --pipe -N1 --cat -k cat {{}}"));
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"1\n2\n3\n"[..]), "{output:?}");
+}
+
 /// Jobs are started by other calls where this one is refused.
 #[test]
 fn a_job_whose_fifo_no_thread_can_feed_fails() {

@@ -4,8 +4,8 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,8 @@ impl Files {
             let fifo = Fifo { block: Arc::new(mem::take(block)), over: Arc::default() };
             self.fifos.borrow_mut().insert(seq, fifo);
         } else {
-            File::create_new(&path)?.write_all(block)?;
+            // Overwrites what was written of it when memory was short.
+            fs::write(&path, block)?;
         }
         Ok(path)
     }
