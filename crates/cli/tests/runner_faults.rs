@@ -115,6 +115,30 @@ fn a_job_whose_fifo_no_thread_can_feed_fails() {
     assert!(fails != (text(&output.stdout) == "1\n2\n"), "{output:?}");
 }
 
+/// The job must not take the end of the FIFO for the end of its block.
+#[test]
+fn a_job_whose_fifo_cannot_be_made_blocking_fails() {
+    const EPERM: u32 = 1;
+    const F_SETFL: u32 = 4;
+    let fcntl = if cfg!(target_arch = "x86_64") { 72 } else { 25 };
+    let instruction = |(code, jt, jf, k)| forkless::BpfInstruction { code, jt, jf, k };
+    // The number of the call, and its second argument.
+    let filter = [
+        (0x20, 0, 0, 0),
+        (0x15, 0, 3, fcntl),
+        (0x20, 0, 0, 24),
+        (0x15, 0, 1, F_SETFL),
+        (0x06, 0, 0, 0x0005_0000 | EPERM),
+        (0x06, 0, 0, 0x7fff_0000),
+    ];
+    let mut command = forkless::Command::new(env!("CARGO_BIN_EXE_forkless"));
+    command.args(["parallel", "--pipe", "--fifo", "cat {}"]).no_new_privs(true).seccomp(filter.map(instruction));
+    command.stdin(Place::new().numbers(1)).stdout(forkless::Stdio::piped()).stderr(forkless::Stdio::piped());
+    let output = command.spawn().expect("forkless").wait_with_output().expect("output");
+    assert!(text(&output.stderr).contains("Operation not permitted"), "{output:?}");
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]), "{output:?}");
+}
+
 /// A cgroup with a limit of processes, where one can be made.
 struct PidsGroup(std::path::PathBuf);
 

@@ -128,8 +128,9 @@ fn feed(path: &Path, block: &[u8], over: &Mutex<bool>, pid: u32) {
         thread::sleep(pause);
         pause = (pause * 2).min(longest);
     };
-    if fcntl_setfl(&fifo, OFlags::empty()).is_err() {
-        return;
+    if let Err(error) = fcntl_setfl(&fifo, OFlags::empty()) {
+        super::message::say(format_args!("{}: {error}", path.display()));
+        return kill(pid);
     }
     let mut rest = block;
     while !rest.is_empty() {
