@@ -98,6 +98,16 @@ fn a_file_that_cannot_be_written_for_lack_of_memory_is_written_later() {
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"1\n2\n3\n"[..]), "{output:?}");
 }
 
+/// No file may get longer than nothing.
+#[test]
+fn a_dry_run_writes_no_blocks() {
+    for option in ["--cat", "--fifo"] {
+        let (code, out, err) =
+            by_shell(&format!("ulimit -f 0; seq 3 | $F parallel --pipe --dry-run {option} cat {{}}"));
+        assert!(code == Some(0) && out.ends_with("/1.block\n"), "{option}: {out}{err}");
+    }
+}
+
 /// Jobs are started by other calls where this one is refused.
 #[test]
 fn a_job_whose_fifo_no_thread_can_feed_fails() {

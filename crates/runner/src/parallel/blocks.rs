@@ -352,8 +352,9 @@ impl Blocks {
         let mut args = Row::new();
         let stdin = match (&self.files, &self.round) {
             (Some(files), _) => {
-                match files.make(place.seq, &mut block) {
-                    Ok(path) => args.push(super::values::bytes(path.as_os_str())),
+                let made = if self.maker.is_dry { Ok(()) } else { files.make(place.seq, &mut block) };
+                match made {
+                    Ok(()) => args.push(super::values::bytes(files.path(place.seq).as_os_str())),
                     Err(error) if is_lack(&error) => {
                         self.held = Some(block);
                         return Ok(Next::Lacks(error));

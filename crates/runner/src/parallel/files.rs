@@ -42,12 +42,13 @@ impl Files {
         Ok(Self { directory, are_fifos, fifos: RefCell::default() })
     }
 
-    fn path(&self, seq: u64) -> PathBuf {
+    /// The name of a job's file.
+    pub(super) fn path(&self, seq: u64) -> PathBuf {
         self.directory.path().join(format!("{seq}.block"))
     }
 
     /// Makes the file of a job's block. A FIFO is fed when the job [starts](Self::start).
-    pub(super) fn make(&self, seq: u64, block: &mut Vec<u8>) -> io::Result<PathBuf> {
+    pub(super) fn make(&self, seq: u64, block: &mut Vec<u8>) -> io::Result<()> {
         let path = self.path(seq);
         if self.are_fifos {
             mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
@@ -57,7 +58,7 @@ impl Files {
             // Overwrites what was written of it when memory was short.
             fs::write(&path, block)?;
         }
-        Ok(path)
+        Ok(())
     }
 
     /// A try of the job has started, with this process.
