@@ -98,6 +98,14 @@ fn a_file_that_cannot_be_written_for_lack_of_memory_is_written_later() {
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"1\n2\n3\n"[..]), "{output:?}");
 }
 
+#[test]
+fn blocks_are_in_a_directory_of_the_user_alone() {
+    for option in ["--cat", "--fifo"] {
+        let line = format!("umask 0; echo 1 | $F parallel --pipe {option} 'cat {{}}; stat -c %a {{//}}'");
+        assert_eq!(by_shell(&line), (Some(0), "1\n700\n".to_owned(), String::new()), "{option}");
+    }
+}
+
 /// No file may get longer than nothing.
 #[test]
 fn a_dry_run_writes_no_blocks() {

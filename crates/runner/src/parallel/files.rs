@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::mem;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -38,7 +38,9 @@ struct Fifo {
 
 impl Files {
     pub(super) fn new(parent: &Path, are_fifos: bool) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("forkless-").tempdir_in(parent)?;
+        // Other users read no blocks.
+        let mode = fs::Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new().prefix("forkless-").permissions(mode).tempdir_in(parent)?;
         Ok(Self { directory, are_fifos, fifos: RefCell::default() })
     }
 
