@@ -37,8 +37,6 @@ pub(crate) struct Waiting {
     pub(crate) tries: u32,
     /// When its launch first failed for lack of resources.
     pub(crate) since: Option<Instant>,
-    /// This try has been reported as started.
-    pub(crate) known: bool,
     /// How often its child was [killed](crate::launch::is_killed_before_exec) before it could run the program.
     pub(crate) kills_before_exec: u32,
 }

@@ -108,6 +108,11 @@ pub trait Events {
         let _ = (job, place, pid);
     }
 
+    /// The program of a job that was reported as started could not be executed. The job is launched and reported again.
+    fn withdrawn(&mut self, place: JobPlace) {
+        let _ = place;
+    }
+
     /// A job has ended, for the last time. Called in the order of the ends, before the next job is launched.
     fn finished(&mut self, ended: &Ended) -> Flow {
         let _ = ended;

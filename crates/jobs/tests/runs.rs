@@ -183,13 +183,17 @@ fn slots_change_while_it_runs() {
     assert_eq!((summary.ran, grow.1), (60, 4));
 }
 
-/// Counts starts, and keeps the ends.
+/// Keeps the starts that were not withdrawn, and the ends.
 #[derive(Default)]
 struct Starts(Vec<u64>, Vec<(i32, u32)>);
 
 impl Events for Starts {
     fn started(&mut self, _: &Job, place: JobPlace, _: u32) {
         self.0.push(place.seq);
+    }
+
+    fn withdrawn(&mut self, place: JobPlace) {
+        assert_eq!(self.0.pop(), Some(place.seq));
     }
 
     fn finished(&mut self, ended: &Ended) -> Flow {
@@ -200,7 +204,7 @@ impl Events for Starts {
 
 /// Whether the program exists is known only when it has been executed, and the run does not wait for that.
 #[test]
-fn a_line_without_a_program_is_told_by_the_shell() {
+fn a_line_without_a_program_is_reported_by_the_shell() {
     let place = tempfile::tempdir().expect("a directory");
     let errors = place.path().join("errors");
     let missing = Job::line(format!("/no/such/program x 2>> {}", errors.display()).into_bytes());
@@ -211,9 +215,9 @@ fn a_line_without_a_program_is_told_by_the_shell() {
     assert_eq!(summary.to_string(), "ran 3, failed 2, skipped 0 of 3");
     assert_eq!((starts.0, starts.1), (vec![1, 2, 3], vec![(127, 1), (0, 1), (126, 1)]));
     // Once, in the shell's words.
-    let told = lines(&errors);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("/bin/sh: ") || told[0].starts_with("sh: "), "{told:?}");
+    let reported = lines(&errors);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].starts_with("/bin/sh: ") || reported[0].starts_with("sh: "), "{reported:?}");
 }
 
 #[test]

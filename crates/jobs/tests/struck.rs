@@ -119,10 +119,15 @@ fn a_job_whose_children_are_all_killed_before_their_exec_fails() {
 }
 
 /// Kills the first child while it waits for a FIFO, before its exec.
-struct Strike(PathBuf, Option<File>, Ends);
+struct Strike(PathBuf, Option<File>, Ends, Vec<&'static str>);
 
 impl Events for Strike {
+    fn withdrawn(&mut self, _: JobPlace) {
+        self.3.push("withdrawn");
+    }
+
     fn started(&mut self, _: &Job, _: JobPlace, pid: u32) {
+        self.3.push("started");
         if self.1.is_none() {
             kill_process(Pid::from_raw(pid as i32).expect("a child"), Signal::TERM).expect("it waits");
             // If the child has the signal blocked, it goes on, and dies when it unblocks it.
@@ -157,15 +162,17 @@ fn a_job_whose_child_is_killed_after_the_launch_has_returned_is_not_in_the_log_b
         let bytes = b"input\n".to_vec();
         first.stdin = if is_streamed { Stdin::Stream(bytes) } else { Stdin::Bytes(bytes) };
         let jobs = [first, Job::program("true", [""; 0])];
-        let mut events = Strike(fifo, None, Ends::default());
+        let mut events = Strike(fifo, None, Ends::default(), Vec::new());
         let summary = run(options, &mut from_iter(jobs), &mut events, &mut Standard::new()).expect("a run");
         let ends = events.2.0;
         if is_streamed {
             assert_eq!((launches.get(), ends), (2, vec![(1, (126, 0)), (2, (0, 0))]));
+            assert_eq!(events.3, ["started", "started"]);
             assert_eq!((summary.not_started, summary.is_complete()), (1, false), "{summary:?}");
             assert_eq!(logged(&log), ["2"]);
         } else {
             assert_eq!((launches.get(), ends), (3, vec![(1, (0, 0)), (2, (0, 0))]));
+            assert_eq!(events.3, ["started", "withdrawn", "started", "started"]);
             assert!(summary.is_success(), "{summary:?}");
             assert_eq!(logged(&log), ["1", "2"]);
         }

@@ -3,7 +3,7 @@
 use super::limits::after;
 use super::{Engine, Finished};
 use crate::control::Flow;
-use crate::job::{Run, Stdin};
+use crate::job::{Job, JobPlace, Run, Stdin};
 use crate::launch::{is_killed_before_exec, is_lack, is_of_launch};
 use crate::options::HaltWhen;
 use crate::output::Capture;
@@ -108,28 +108,18 @@ impl Engine<'_> {
             },
             // What was written to its standard input is lost with the process: a later try would miss it.
             Err(error) if is_lack(&error) && killing.is_none() && !is_streamed => {
-                self.discard(capture);
-                self.hold(Waiting { job, place, tries: tries - 1, since: None, known: true, kills_before_exec }, error);
+                let waiting = self.withdraw(job, place, tries, kills_before_exec, capture);
+                self.hold(waiting, error);
                 return;
             }
             Err(error) if is_killed_before_exec(&error) && killing.is_none() && !signalled && !is_streamed => {
-                self.discard(capture);
-                self.keep_killed(
-                    Waiting { job, place, tries: tries - 1, since: None, known: true, kills_before_exec },
-                    error,
-                );
+                let waiting = self.withdraw(job, place, tries, kills_before_exec, capture);
+                self.keep_killed(waiting, error);
                 return;
             }
             Err(error) if shell.is_some() && killing.is_none() && is_for_the_shell(&error) => {
-                self.discard(capture);
-                self.run_by_shell(Waiting {
-                    job,
-                    place,
-                    tries: tries - 1,
-                    since: None,
-                    known: true,
-                    kills_before_exec,
-                });
+                let waiting = self.withdraw(job, place, tries, kills_before_exec, capture);
+                self.run_by_shell(waiting);
                 return;
             }
             Err(error) if is_of_launch(&error) => match Error::of(&error).and_then(Error::signal) {
@@ -161,6 +151,20 @@ impl Engine<'_> {
         self.end(ended, capture);
     }
 
+    /// Makes a launch undone that has not executed the program.
+    fn withdraw(
+        &mut self,
+        job: Job,
+        place: JobPlace,
+        tries: u32,
+        kills_before_exec: u32,
+        capture: Option<Box<Capture>>,
+    ) -> Waiting {
+        self.discard(capture);
+        self.events.withdrawn(place);
+        Waiting { job, place, tries: tries - 1, since: None, kills_before_exec }
+    }
+
     /// Runs a line by the shell after its program could not be executed, so that the error message is the shell's. Launches
     /// at once, even while no further jobs are started: this one was already running.
     fn run_by_shell(&mut self, mut waiting: Waiting) {
@@ -181,7 +185,7 @@ impl Engine<'_> {
             let slot = ended.place.slot - 1;
             let Ended { job, place, tries, .. } = ended;
             self.slots[slot] =
-                Slot::Waiting(Box::new(Waiting { job, place, tries, since: None, known: false, kills_before_exec: 0 }));
+                Slot::Waiting(Box::new(Waiting { job, place, tries, since: None, kills_before_exec: 0 }));
             self.waiting += 1;
             return;
         }

@@ -99,7 +99,7 @@ impl Engine<'_> {
                     self.pass_over(place.seq);
                     return Pulled::Done;
                 }
-                let waiting = Waiting { job, place, tries: 0, since: None, known: false, kills_before_exec: 0 };
+                let waiting = Waiting { job, place, tries: 0, since: None, kills_before_exec: 0 };
                 return Pulled::Job(waiting);
             }
             Ok(Next::Later) => self.wait_for_source(),
@@ -250,11 +250,9 @@ impl Engine<'_> {
         };
         self.pause = PAUSE;
         self.turn = self.turn.wrapping_add(1);
-        let Waiting { mut job, place, tries, known, kills_before_exec, .. } = waiting;
+        let Waiting { mut job, place, tries, kills_before_exec, .. } = waiting;
         let mut child = launched.child;
-        if !known {
-            self.events.started(&job, place, child.id());
-        }
+        self.events.started(&job, place, child.id());
         let token = Token { kind: WakeKind::Child, slot, turn: self.turn };
         let watched = child.pidfd().is_some_and(|pidfd| self.wake.add(pidfd, token).is_ok());
         self.unwatched += usize::from(!watched);

@@ -56,12 +56,18 @@ impl SlotsFile {
 
 impl Events for Report {
     fn started(&mut self, job: &Job, place: JobPlace, pid: u32) {
-        self.running.insert(place.seq, job.text.clone());
+        let is_known = self.running.insert(place.seq, job.text.clone()).is_some();
         if let Some(files) = &self.files {
             files.start(place.seq, pid);
         }
-        if self.shows_commands {
+        if self.shows_commands && !is_known {
             let _ = io::stderr().write_all(&[&job.text[..], b"\n"].concat());
+        }
+    }
+
+    fn withdrawn(&mut self, place: JobPlace) {
+        if let Some(files) = &self.files {
+            files.stop(place.seq);
         }
     }
 
