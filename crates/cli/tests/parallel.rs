@@ -347,6 +347,22 @@ fn a_log_of_gnu_parallel_is_resumed() {
     assert_eq!(output.stdout, b"b\n", "{output:?}");
 }
 
+/// Nor does a line with number 0, which no job has, make it run for ever.
+#[test]
+fn a_log_with_huge_numbers_is_retried_at_once() {
+    let place = work_directory();
+    let line = |seq: u64, status: u32| format!("{seq}\t:\t1795362973.752\t0.1\t0\t2\t{status}\t0\techo {seq}\n");
+    let log = [line(0, 1), line(2, 1), line(3, 0), line(9_000_000_000_000, 1), line(5, 1)].concat();
+    for options in ["", "-k", "--line-buffer -k"] {
+        fs::write(place.path().join("work/huge"), &log).expect("a log");
+        let script = format!("timeout -s KILL 60 $P --joblog huge --retry-failed --summary -j1 {options}");
+        let output = run(&ours(), &script, place.path());
+        assert_eq!(output.stdout, b"2\n5\n9000000000000\n", "{options}: {output:?}");
+        let summary = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(summary, "ran 3, failed 0, skipped 0 of 9000000000000 (8999999999997 done before)\n", "{options}");
+    }
+}
+
 #[test]
 fn jobs_start_before_the_input_ends() {
     let place = work_directory();

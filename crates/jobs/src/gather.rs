@@ -78,8 +78,8 @@ pub struct Gather<'a> {
     control: Control,
     spill: Spill,
     open: BTreeMap<u64, Open>,
-    /// Jobs that have ended before the one whose output is due. `None`: a job without output.
-    held: BTreeMap<u64, Option<Held>>,
+    /// Jobs that have ended before the one whose output is due.
+    held: BTreeMap<u64, Held>,
     due: u64,
     seq: u64,
     input_ended: bool,
@@ -111,7 +111,8 @@ impl<'a> Gather<'a> {
         let spill = Spill::new(options.memory, std::mem::take(&mut options.temporary));
         let sink = Outlet::new(sink, options.log.take());
         let (open, held, summary) = Default::default();
-        let (due, seq, input_ended, flow, begun) = (1, 0, false, Flow::Continue, Instant::now());
+        let (due, seq, input_ended, flow, begun) =
+            (options.done.next_open(1), 0, false, Flow::Continue, Instant::now());
         Ok(Self {
             options,
             source,
@@ -140,11 +141,15 @@ impl<'a> Gather<'a> {
                 Ok(Next::Job(job)) => {
                     self.seq += 1;
                     if self.options.done.contains(self.seq) {
-                        self.pass_over(self.seq);
+                        self.summary.done_before += 1;
                         continue;
                     }
                     self.open.insert(self.seq, Open { job, kept: Default::default(), received: 0, is_cut: false });
                     return Offer::Job(self.seq);
+                }
+                Ok(Next::Skip(count)) => {
+                    self.seq += count;
+                    self.summary.done_before += count;
                 }
                 Ok(Next::Later) => return Offer::Later,
                 Ok(Next::End) => self.input_ended = true,
@@ -220,10 +225,10 @@ impl<'a> Gather<'a> {
         self.halt(&ended);
         let held = Held { ended, kept, is_cut, host: host.to_owned() };
         if self.options.keep_order && seq != self.due {
-            self.held.insert(seq, Some(held));
+            self.held.insert(seq, held);
         } else {
             self.write_out(held);
-            self.advance(seq);
+            self.advance();
         }
         true
     }
@@ -267,9 +272,7 @@ impl<'a> Gather<'a> {
     pub fn finish(mut self) -> Summary {
         while let Some((seq, held)) = self.held.pop_first() {
             self.due = seq;
-            if let Some(held) = held {
-                self.write_out(held);
-            }
+            self.write_out(held);
         }
         self.flush();
         if let Err(error) = self.sink.end() {
@@ -314,26 +317,12 @@ impl<'a> Gather<'a> {
         self.stop(if closed { Flow::Now } else { Flow::Soon });
     }
 
-    fn pass_over(&mut self, seq: u64) {
-        self.summary.done_before += 1;
-        if seq == self.due {
-            self.advance(seq);
-        } else if self.options.keep_order {
-            self.held.insert(seq, None);
-        }
-    }
-
-    /// Writes the output that has waited for the output of job `seq`.
-    fn advance(&mut self, seq: u64) {
-        if !self.options.keep_order {
-            return;
-        }
-        self.due = seq + 1;
-        while let Some(held) = self.held.remove(&self.due) {
-            if let Some(held) = held {
-                self.write_out(held);
-            }
-            self.due += 1;
+    /// Writes the output that has waited for the output just written.
+    fn advance(&mut self) {
+        while self.options.keep_order {
+            self.due = self.options.done.next_open(self.due + 1);
+            let Some(held) = self.held.remove(&self.due) else { break };
+            self.write_out(held);
         }
     }
 

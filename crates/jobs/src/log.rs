@@ -149,7 +149,7 @@ impl<'a> Line<'a> {
     fn of(text: &'a [u8]) -> Option<Self> {
         let mut columns = text.strip_suffix(b"\n")?.splitn(9, |&byte| byte == b'\t');
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.trim().parse::<i64>().ok();
-        let seq = u64::try_from(number(columns.next()?)?).ok()?;
+        let seq = u64::try_from(number(columns.next()?)?).ok().filter(|seq| *seq > 0)?;
         let failed = number(columns.nth(5)?)? != 0;
         let failed = number(columns.next()?)? != 0 || failed;
         Some(Self { seq, failed, command: columns.next()? })
@@ -205,9 +205,27 @@ impl Done {
         Ok(failed)
     }
 
+    /// All jobs before the last one of `open`, but none of `open`, whose numbers must ascend.
+    pub fn without(open: impl IntoIterator<Item = u64>) -> Self {
+        let (mut runs, mut first) = (BTreeMap::new(), 1);
+        for seq in open {
+            if first < seq {
+                runs.insert(first, seq - 1);
+            }
+            first = seq + 1;
+        }
+        Self { runs }
+    }
+
     /// Whether this job is done.
     pub fn contains(&self, seq: u64) -> bool {
-        self.runs.range(..=seq).next_back().is_some_and(|(_, &last)| seq <= last)
+        self.next_open(seq) != seq
+    }
+
+    /// The first job from this one on that is not done.
+    pub(crate) fn next_open(&self, seq: u64) -> u64 {
+        let run = self.runs.range(..=seq).next_back().filter(|(_, last)| seq <= **last);
+        run.map_or(seq, |(_, last)| last.saturating_add(1))
     }
 
     /// Adds a job.
@@ -263,6 +281,9 @@ mod tests {
                 plain.insert(seq);
             }
             assert!((0..=101).all(|n| done.contains(n) == plain.contains(&n)), "{done:?} {plain:?}");
+            let open: Vec<_> = (1..=101).filter(|n| !plain.contains(n)).collect();
+            let same = Done::without(open);
+            assert!((1..=101).all(|n| same.contains(n) == plain.contains(&n)), "{same:?} {plain:?}");
         }
         let runs: Vec<_> = done.runs.iter().collect();
         assert!(runs.windows(2).all(|two| two[0].1 + 1 < *two[1].0), "runs are merged: {runs:?}");

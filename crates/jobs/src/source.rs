@@ -13,6 +13,8 @@ use std::time::Instant;
 pub enum Next {
     /// A job. It gets the number and the slot of the [`JobPlace`].
     Job(Job),
+    /// Skips so many jobs, which are all in [`Options::done`](crate::Options::done).
+    Skip(u64),
     /// Input must come first, at [`JobSource::waits_for`].
     Later,
     /// The kernel has no resources for what the job needs. The source is called again when a job has ended, or after a

@@ -139,7 +139,7 @@ impl Engine<'_> {
                 continue;
             }
             self.take_rest(&mut finished, false);
-            self.output.held.insert(seq, Some(finished));
+            self.output.held.insert(seq, finished);
         }
     }
 
@@ -181,27 +181,12 @@ impl Engine<'_> {
         }
     }
 
-    /// Counts a job that an earlier run has done, and skips its turn.
-    pub(super) fn pass_over(&mut self, seq: u64) {
-        self.summary.done_before += 1;
-        self.source.closed(seq);
-        if self.options.keep_order {
-            if seq == self.output.due {
-                self.advance();
-            } else {
-                self.output.held.insert(seq, None);
-            }
-        }
-    }
-
     /// Writes the output that has waited for the output just written.
     fn advance(&mut self) {
-        self.output.due += 1;
-        while let Some(held) = self.output.held.remove(&self.output.due) {
-            if let Some(finished) = held {
-                self.write_out(finished);
-            }
-            self.output.due += 1;
+        loop {
+            self.output.due = self.options.done.next_open(self.output.due + 1);
+            let Some(finished) = self.output.held.remove(&self.output.due) else { break };
+            self.write_out(finished);
         }
         if self.options.output == Output::Lines {
             self.write_lines_of_due();

@@ -102,8 +102,8 @@ struct Finished {
 struct Waiters {
     /// The number of the job whose output is due, if it comes in order.
     due: u64,
-    /// Jobs that have ended before that one. `None`: a job without output.
-    held: BTreeMap<u64, Option<Finished>>,
+    /// Jobs that have ended before that one.
+    held: BTreeMap<u64, Finished>,
     spill: Spill,
     scratch: Vec<u8>,
     /// Jobs whose pipes are not watched yet: the time of the launch, slot and turn.
@@ -147,7 +147,7 @@ impl<'a> Engine<'a> {
             spill.reserve = Some(fcntl_dupfd_cloexec(&control, 0)?);
         }
         let scratch = vec![0; if captures { FIRST } else { 0 }];
-        let begun = Instant::now();
+        let (begun, due) = (Instant::now(), options.done.next_open(1));
         Ok(Self {
             control,
             wake,
@@ -166,7 +166,7 @@ impl<'a> Engine<'a> {
             starved: None,
             delayed: None,
             ended: Vec::new(),
-            output: Waiters { due: 1, held: BTreeMap::new(), spill, scratch, quiet: VecDeque::new(), last: None },
+            output: Waiters { due, held: BTreeMap::new(), spill, scratch, quiet: VecDeque::new(), last: None },
             streams: feed::Streams::default(),
             deadline: None,
             runtimes: limits::Runtimes::default(),
@@ -341,11 +341,9 @@ impl<'a> Engine<'a> {
 
     /// Counts what was not run, and writes what waited for a job that was not run.
     fn finish(&mut self) {
-        while let Some((seq, held)) = self.output.held.pop_first() {
+        while let Some((seq, finished)) = self.output.held.pop_first() {
             self.output.due = seq;
-            if let Some(finished) = held {
-                self.write_out(finished);
-            }
+            self.write_out(finished);
         }
         if let Err(error) = self.sink.flush() {
             self.sink_failed(error);

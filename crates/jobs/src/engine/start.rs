@@ -96,11 +96,17 @@ impl Engine<'_> {
                 self.seq += 1;
                 self.starved = None;
                 if self.options.done.contains(place.seq) {
-                    self.pass_over(place.seq);
+                    self.summary.done_before += 1;
+                    self.source.closed(place.seq);
                     return Pulled::Done;
                 }
                 let waiting = Waiting { job, place, tries: 0, since: None, kills_before_exec: 0 };
                 return Pulled::Job(waiting);
+            }
+            Ok(Next::Skip(count)) => {
+                self.seq += count;
+                self.summary.done_before += count;
+                return Pulled::Done;
             }
             Ok(Next::Later) => self.wait_for_source(),
             Ok(Next::Lacks(error)) => {

@@ -62,10 +62,7 @@ impl LogFile {
         let mut again = None;
         if given.retry_failed && self.path.exists() {
             let lines = Done::failed(&self.path).map_err(failed)?;
-            let mut done = Done::default();
-            let last = lines.last_key_value().map_or(0, |(seq, _)| *seq);
-            (1..=last).filter(|seq| !lines.contains_key(seq)).for_each(|seq| done.insert(seq));
-            options.done = done;
+            options.done = Done::without(lines.keys().copied());
             again = Some(lines);
         } else if given.resume || given.resume_failed {
             options.done = Done::read(&self.path, given.resume_failed).map_err(failed)?;

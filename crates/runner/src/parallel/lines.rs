@@ -155,12 +155,11 @@ impl Lines {
 impl JobSource for Lines {
     fn next(&mut self, place: JobPlace) -> io::Result<Next> {
         if let Supply::Again(lines) = &mut self.supply {
-            if lines.is_empty() {
-                return Ok(Next::End);
-            }
-            // The run skips numbers that are done, whatever the job is.
-            let line = lines.remove(&place.seq).unwrap_or_default();
-            return Ok(Next::Job(self.maker.job(line, &Row::new(), place)));
+            return Ok(match lines.first_entry() {
+                Some(first) if *first.key() > place.seq => Next::Skip(first.key() - place.seq),
+                Some(first) => Next::Job(self.maker.job(first.remove(), &Row::new(), place)),
+                None => Next::End,
+            });
         }
         let numbers = self.maker.numbers(place);
         match self.args(numbers)? {

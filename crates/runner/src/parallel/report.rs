@@ -125,7 +125,7 @@ impl Events for Report {
         let left = total.map(|total| estimate(progress, total));
         let mut line = String::new();
         if self.bar {
-            let part = total.filter(|total| *total > 0).map_or(0, |total| done * 100 / total);
+            let part = total.filter(|total| *total > 0).map_or(0, |total| done.saturating_mul(100) / total);
             let filled = "#".repeat((part / 5).min(20) as usize);
             let left = left.map_or_else(|| "?".to_owned(), |left| left.as_secs().to_string());
             line = format!("{part:3}% [{filled:<20}] {done}:{} {left} s", total.unwrap_or(0).saturating_sub(done));
