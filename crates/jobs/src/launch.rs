@@ -143,8 +143,8 @@ fn set(command: &mut Command, job: &Job, options: &mut Options) -> io::Result<()
     Ok(())
 }
 
-/// Whether a launch failed because the kernel lacked resources, which may be free a moment later.
-pub(crate) fn is_lack(error: &io::Error) -> bool {
+/// Whether a launch or a system call failed because the kernel lacked resources, which may be free a moment later.
+pub fn is_lack(error: &io::Error) -> bool {
     let errno = match (Error::of(error), error.raw_os_error()) {
         (Some(error), _) if error.step() == Step::Wait => None,
         (Some(error), _) => error.errno(),

@@ -75,6 +75,7 @@ pub use engine::run;
 pub use gather::{Came, Gather, Offer};
 pub use input::{Filled, Input};
 pub use job::{Job, JobPlace, Run, Stdin};
+pub use launch::is_lack;
 pub use log::{Done, Log};
 pub use options::{Halt, HaltOn, HaltWhen, Limit, Options, Output, Prepare, Setup, Timeout};
 pub use remote::{Remote, RemoteEnd};

@@ -319,8 +319,8 @@ mod tests {
             assert_eq!(list.len(), LAUNCHES.len() + SETTINGS.len());
             for feature in &list {
                 assert_eq!(list.iter().filter(|other| other.name == feature.name).count(), 1);
-                let told = feature.state != State::Untried || feature.detail.is_some();
-                assert!(told, "{} is untried without a reason", feature.name);
+                let has_reason = feature.state != State::Untried || feature.detail.is_some();
+                assert!(has_reason, "{} is untried without a reason", feature.name);
             }
         }
         let missed = |support| probe(support).iter().filter(|f| f.is_missed()).map(|f| f.name).collect::<Vec<_>>();

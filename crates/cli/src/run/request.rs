@@ -75,7 +75,7 @@ impl Asked {
     pub(super) fn launch(&mut self) -> io::Result<(Child, Option<ShellEnding>)> {
         match self {
             Self::Program(command) => Ok((command.launch()?, None)),
-            Self::Line(line) => line.spawn().map(|child| child.into_parts()).map(|(child, told)| (child, Some(told))),
+            Self::Line(line) => line.spawn().map(|child| child.into_parts()).map(|(child, shell)| (child, Some(shell))),
         }
     }
 

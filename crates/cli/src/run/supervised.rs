@@ -52,7 +52,7 @@ pub(super) fn run(
         group.join(asked.settings())?;
     }
     let program = asked.settings().get_program().to_owned();
-    let (mut child, told) = match asked.launch() {
+    let (mut child, shell) = match asked.launch() {
         Ok(launched) => launched,
         Err(error) => {
             return Ok(outcome(Ending { status: watch.killed_early(error, None)?, timed_out: None }, options));
@@ -68,8 +68,8 @@ pub(super) fn run(
     let mut captured = options.capture.map(|_| Captured::new(&mut child, options.limit_output)).transpose()?;
     let mut ending = watch.wait(&mut child, patience(options), terminal, captured.as_mut())?;
     // Not after a timeout: with a shell, the signal would have hit the shell itself.
-    if let Some(told) = told.filter(|_| ending.timed_out.is_none()) {
-        ending.status = told.status(ending.status)?;
+    if let Some(shell) = shell.filter(|_| ending.timed_out.is_none()) {
+        ending.status = shell.status(ending.status)?;
     }
     let oom_kills = group.as_ref().map_or(0, OwnGroup::oom_kills);
     let ended =

@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use forkless_jobs::{Filled, Input, JobPlace, JobSource, More, Next, Stdin};
+use forkless_jobs::{Filled, Input, JobPlace, JobSource, More, Next, Stdin, is_lack};
 use memchr::memmem;
 use regex::bytes::Regex;
 
 use super::change::regular;
 use super::csv::record_ends;
-use super::files::{Files, is_lack};
+use super::files::Files;
 use super::lines::Maker;
 use super::message::say;
 use super::records::Pull;

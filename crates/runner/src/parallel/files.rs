@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use forkless_jobs::is_lack;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -93,12 +94,6 @@ impl Files {
         self.fifos.borrow_mut().remove(&seq);
         let _ = fs::remove_file(self.path(seq));
     }
-}
-
-/// Whether the kernel lacked a descriptor or memory, which may be free a moment later.
-pub(super) fn is_lack(error: &io::Error) -> bool {
-    const LACKS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN];
-    Errno::from_io_error(error).is_some_and(|errno| LACKS.contains(&errno))
 }
 
 /// Ends a job that would wait for its FIFO for ever. It must not see an end of its input, which would be a success.

@@ -92,13 +92,13 @@ fn stop_soon(control: &Control, signal: i32) -> impl Fn() + Send + Sync + 'stati
         if is_again && signal == SIGTERM {
             return control.stop_now();
         }
-        tell();
+        report_stop();
         control.stop_soon();
     }
 }
 
 /// Writes the message of a stop, unless that would block: the next signal could not be handled meanwhile.
-fn tell() {
+fn report_stop() {
     const WORDS: &[u8] =
         b"forkless parallel: starting no more jobs, waiting for those that run (SIGTERM again ends them)\n";
     let stderr = rustix::stdio::stderr();

@@ -86,8 +86,8 @@ impl Stream {
 
 /// No argument can contain a NUL byte.
 fn without_nul(record: &[u8]) -> Vec<u8> {
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Ordering::Relaxed) {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if !IS_REPORTED.swap(true, Ordering::Relaxed) {
         say("the input contains a NUL byte, which no argument can: it is replaced by \\0; is --null (-0) missing?");
     }
     record.split(|byte| *byte == 0).collect::<Vec<_>>().join(&b"\\0"[..])

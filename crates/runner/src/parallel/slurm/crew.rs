@@ -73,7 +73,8 @@ pub(super) struct Crew<'a> {
     input: Offer,
     /// After this silence, a node's jobs run elsewhere.
     lost_after: Duration,
-    told: Flow,
+    /// The last order to the workers.
+    ordered: Flow,
     say: fn(&str),
 }
 
@@ -99,7 +100,7 @@ impl<'a> Crew<'a> {
             ran_twice: 0,
             input: Offer::Full,
             lost_after,
-            told: Flow::Continue,
+            ordered: Flow::Continue,
             say,
         })
     }
@@ -299,10 +300,10 @@ impl<'a> Crew<'a> {
     /// Orders the workers to stop when the run is to stop.
     fn obey(&mut self) {
         let flow = self.gather.obey();
-        if flow <= self.told {
+        if flow <= self.ordered {
             return;
         }
-        self.told = flow;
+        self.ordered = flow;
         self.left.clear();
         self.probe.stop();
         if flow == Flow::Now {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use forkless_jobs::{
-    Control, Ended, Ending, Events, Flow, Job, JobPlace, JobSource, Next, Options, Progress, Run, Sink, Stream, run,
+    Control, Ended, Ending, Events, Job, JobPlace, JobSource, Next, Options, Progress, Run, Sink, Stream, run,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -134,7 +134,7 @@ pub(super) fn work(mut options: Options, variables: Variables) -> Result<(), Str
     heed_signals(Arc::clone(&shared), signalled).map_err(failed)?;
     let seqs = Arc::new(Mutex::new(BTreeMap::new()));
     let mut source = Orders { shared: Arc::clone(&shared), seqs: Arc::clone(&seqs), node, variables };
-    let mut events = Told { shared: Arc::clone(&shared) };
+    let mut events = Heartbeat { shared: Arc::clone(&shared) };
     let mut sink = SlotAnswers { shared: Arc::clone(&shared), seqs };
     run(options, &mut source, &mut events, &mut sink).map_err(failed)?;
     loop {
@@ -306,11 +306,11 @@ impl JobSource for Orders {
     }
 }
 
-struct Told {
+struct Heartbeat {
     shared: Arc<Shared>,
 }
 
-impl Events for Told {
+impl Events for Heartbeat {
     fn tick(&mut self, _: &Progress) {
         let mut inner = self.shared.lock();
         inner.settle();
@@ -319,10 +319,6 @@ impl Events for Told {
         }
         // An error is seen by the sink, too.
         let _ = inner.send();
-    }
-
-    fn finished(&mut self, _: &Ended) -> Flow {
-        Flow::Continue
     }
 }
 
