@@ -132,7 +132,7 @@ fn work(mut prepare: Prepare, orders: &Receiver<Order>, answers: &Sender<PoolAns
             prepare(ready.command());
             ready.launch()
         }));
-        let launched = launched.unwrap_or_else(|_| Err(io::Error::other("the launch has panicked")));
+        let launched = launched.unwrap_or_else(|_| Err(io::Error::other("the thread that launches panicked")));
         if answers.send(PoolAnswer { slot, launched }).is_err() {
             return;
         }

@@ -115,7 +115,7 @@ pub trait Events {
         let _ = place;
     }
 
-    /// A job has ended, for the last time. Called in the order of the ends, before the next job is launched.
+    /// A job has ended, for the last time. Called in the order in which jobs end, before the next job is launched.
     fn finished(&mut self, ended: &Ended) -> Flow {
         let _ = ended;
         Flow::Continue

@@ -99,7 +99,7 @@ pub struct Summary {
     pub failed: u64,
     /// Jobs that could not be started: counted in `failed`, not in `ran`.
     pub not_started: u64,
-    /// Jobs that the log has as done already.
+    /// Jobs that the log records as done already.
     pub done_before: u64,
     /// Jobs that were not launched, because the run was stopped.
     pub skipped: u64,

@@ -173,7 +173,7 @@ impl Engine<'_> {
     fn wait_for_source(&mut self) {
         let answer = match self.source.waits_for() {
             Some(fd) => self.wake.add(fd, Token::of_run(WakeKind::Source)),
-            None => Err(io::Error::other("the source of the jobs waits for nothing")),
+            None => Err(io::Error::other("the source of jobs returned Later without a descriptor to wait for")),
         };
         match answer {
             Ok(()) => self.input = Supply::Later,

@@ -87,7 +87,8 @@ impl Spill {
     fn make(&self) -> io::Result<File> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("no temporary file in {}: {error}", self.directory.display()))
+            let text = format!("cannot create a temporary file in {}: {error}", self.directory.display());
+            io::Error::new(error.kind(), text)
         };
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;

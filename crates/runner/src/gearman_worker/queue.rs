@@ -195,7 +195,7 @@ impl QueueState {
         self.asked = 0;
         self.echo = None;
         if !std::mem::replace(&mut self.is_down_known, true) {
-            say(format_args!("{}: {error}: trying again until it answers", self.worker.link.server()));
+            say(format_args!("{}: {error}: retrying until the server answers", self.worker.link.server()));
         }
     }
 

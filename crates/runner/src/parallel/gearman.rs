@@ -176,7 +176,7 @@ impl Remote for Feeder {
                 Happening::Up => self.came_up(),
                 Happening::Down(error) => {
                     if !std::mem::replace(&mut self.is_down_known, true) {
-                        say(format_args!("{}: {error}: trying again until it answers", self.link.server()));
+                        say(format_args!("{}: {error}: retrying until the server answers", self.link.server()));
                     }
                 }
                 Happening::Packet(packet) => self.take(&packet, ended),

@@ -103,7 +103,7 @@ pub struct ParallelOptions {
     #[arg(help_heading = INPUT, short = 'r', long)]
     pub(super) no_run_if_empty: bool,
 
-    /// Trim blanks: n (not), l (left), r (right), lr (default: n; lr with --colsep)
+    /// Trim blanks: n (none), l (left), r (right), lr (default: n; lr with --colsep)
     #[arg(help_heading = INPUT, long, value_name = "HOW", value_parser = Trim::parse)]
     pub(super) trim: Option<Trim>,
 
@@ -239,7 +239,7 @@ pub struct ParallelOptions {
     #[arg(help_heading = OUTPUT, short = 'k', long, alias = "keeporder", overrides_with = "no_keep_order")]
     pub(super) keep_order: bool,
 
-    /// Write output in the order of the ends (default)
+    /// Write output in the order in which jobs end (default)
     #[arg(help_heading = OUTPUT, long, overrides_with = "keep_order")]
     pub(super) no_keep_order: bool,
 
@@ -303,15 +303,15 @@ pub struct ParallelOptions {
     #[arg(help_heading = LOG, long, alias = "jl", value_name = "FILE")]
     pub(super) joblog: Option<OsString>,
 
-    /// Skip jobs that the log has
+    /// Skip jobs that are in the log
     #[arg(help_heading = LOG, long)]
     pub(super) resume: bool,
 
-    /// Skip jobs that the log has as successful
+    /// Skip jobs that the log records as successful
     #[arg(help_heading = LOG, long)]
     pub(super) resume_failed: bool,
 
-    /// Run the commands again that the log has as failed; ignore COMMAND and input
+    /// Run again the commands that the log records as failed; ignore COMMAND and input
     #[arg(help_heading = LOG, long)]
     pub(super) retry_failed: bool,
 

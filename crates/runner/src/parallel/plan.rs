@@ -602,7 +602,9 @@ fn tee_input(given: &ParallelOptions, asked: &mut Asked) -> Result<PathBuf, Stri
 fn tee(input: Option<PathBuf>, mut lines: Lines, options: &Options) -> Result<Box<dyn JobSource>, String> {
     lines.read_all(false).map_err(|error| error.to_string())?;
     let tape = tempfile::tempfile_in(&options.temporary);
-    let tape = tape.map_err(|error| format!("--tee: no temporary file in {}: {error}", options.temporary.display()))?;
+    let tape = tape.map_err(|error| {
+        format!("--tee: cannot create a temporary file in {}: {error}", options.temporary.display())
+    })?;
     Ok(Box::new(Tee::new(lines, open(&input.unwrap_or_else(|| "-".into()))?, tape)))
 }
 
@@ -653,7 +655,8 @@ fn blocks(
     if given.cat || given.fifo {
         let parent = given.tmpdir.clone().unwrap_or_else(std::env::temp_dir);
         let made = Files::new(&parent, given.fifo);
-        let made = made.map_err(|error| format!("no temporary directory in {}: {error}", parent.display()))?;
+        let made =
+            made.map_err(|error| format!("cannot create a temporary directory in {}: {error}", parent.display()))?;
         files = Some(Rc::new(made));
         blocks.files = files.clone();
     }

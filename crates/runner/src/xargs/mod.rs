@@ -195,7 +195,7 @@ fn packing(options: &XargsOptions, limits: &Limits) -> Result<Packing, String> {
     let replace = options.replace.as_ref().or(options.replace_optional.as_ref());
     let replace = replace.map(|text| text.as_bytes().to_vec());
     if replace.as_ref().is_some_and(Vec::is_empty) {
-        return Err("the text to replace must not be empty".to_owned());
+        return Err("-I: the text to replace must not be empty".to_owned());
     }
     let separator = match (&options.delimiter, options.null) {
         (Some(text), _) => Separator::Byte(delimiter(text.as_bytes())?),
