@@ -45,6 +45,7 @@ scenarios! {
     a_helper_ends_when_its_caller_has_dropped_root "zygote-owner-dropped-ids"
     a_helper_ends_when_its_caller_has_dropped_a_capability "zygote-owner-dropped-capability"
     a_descriptor_of_another_launch_is_not_taken_for_memory "zygote-lost-memory"
+    a_launch_waits_while_too_many_descriptors_are_on_their_way "zygote-many-in-flight"
     a_helper_serves_no_other_process "zygote-owner-another-process"
     numbers_that_the_caller_has_closed_are_not_used "zygote-owner-foreign-numbers"
 }

@@ -4,6 +4,7 @@ testing::usual_surroundings!();
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use testing::dist;
 use xtask::distros;
 use xtask::faults::{self, Fault};
@@ -28,6 +29,23 @@ fn trust_page_is_up_to_date() {
 fn the_tables_of_kernels_and_distributions_are_those_of_the_records() {
     is_up_to_date(page::PAGE, &page::page(&dist::root()).expect("a page"), "kernels --page");
     is_up_to_date(page::PAGE, &distros::page(&dist::root()).expect("a page"), "distros --page");
+}
+
+/// Otherwise nothing of that part would be built.
+#[test]
+fn tests_of_the_distributions_exist() {
+    let table = include_str!("../src/distros/distros.toml");
+    let files =
+        dist::output(Command::new("git").current_dir(dist::root()).args(["ls-files", "*/tests/*.rs", "*Cargo.toml"]));
+    let files = files.expect("the files");
+    for name in table.split("--test ").skip(1).filter_map(|rest| rest.split([' ', '"', '\n', '\\']).next()) {
+        let is_it = |file: &str| match file.ends_with(".rs") {
+            true => file.ends_with(&format!("/tests/{name}.rs")),
+            false => fs::read_to_string(dist::root().join(file))
+                .is_ok_and(|text| text.contains(&format!("name = \"{name}\""))),
+        };
+        assert!(files.lines().any(is_it), "no test {name}");
+    }
 }
 
 #[test]

@@ -220,6 +220,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("zygote-owner-dropped-ids", zygote_owner::dropped_ids),
     ("zygote-owner-dropped-capability", zygote_owner::dropped_capability),
     ("zygote-lost-memory", zygote_owner::lost_memory),
+    ("zygote-many-in-flight", zygote_owner::many_in_flight),
     ("zygote-owner-another-process", zygote_owner::another_process),
     ("zygote-owner-foreign-numbers", zygote_owner::foreign_numbers),
     ("record-locks", locks::kept),

@@ -205,3 +205,44 @@ pub fn lost_memory(_: &[String]) {
     (&file).read_to_end(&mut content).expect("the file");
     assert!(content.iter().all(|byte| *byte == 0), "the caller's file was written to");
 }
+
+/// A user without privileges may have only so many descriptors on their way in sockets, those of other processes included.
+pub fn many_in_flight(_: &[String]) {
+    if is_root() {
+        return skip("many descriptors in flight", "root has no limit of them");
+    }
+    let zygote = zygote();
+    let (from, to) = UnixDatagram::pair().expect("sockets");
+    let send = |socket: &UnixDatagram| {
+        const FDS: usize = 100;
+        let mut control = [0_u64; 2 + FDS / 2];
+        let mut byte = libc::iovec { iov_base: control.as_mut_ptr().cast(), iov_len: 1 };
+        // SAFETY: a message with the descriptors behind its header, all in memory that outlives the call.
+        unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            (message.msg_iov, message.msg_iovlen) = (&raw mut byte, 1);
+            (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control));
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_len = libc::CMSG_LEN(4 * FDS as u32) as usize;
+            ((*header).cmsg_level, (*header).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+            let numbers = libc::CMSG_DATA(header).cast::<i32>();
+            (0..FDS).for_each(|n| numbers.add(n).write_unaligned(socket.as_raw_fd()));
+            assert_eq!(libc::sendmsg(socket.as_raw_fd(), &raw const message, 0), 1, "{}", io::Error::last_os_error());
+        }
+    };
+    send(&from);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes the limits, and reads them.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        limit.rlim_cur = 64;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+    let taker = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        // Without room for descriptors they are dropped.
+        to.recv(&mut [0]).expect("a message");
+    });
+    assert_eq!(says(&zygote, "echo served"), "served");
+    taker.join().expect("a thread");
+}

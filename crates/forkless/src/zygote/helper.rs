@@ -347,6 +347,8 @@ impl Helper {
                         return Err(Errno::PIPE);
                     }
                 }
+                // Too many descriptors of this user are in flight, in other sockets, too: unix(7).
+                Err(Errno::TOOMANYREFS) if asked.elapsed() < 100 * PATIENCE => sys::pause(Duration::from_millis(1)),
                 answer => return answer,
             }
         }
