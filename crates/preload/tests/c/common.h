@@ -24,11 +24,20 @@ extern char **environ;
 #if !__GLIBC_PREREQ(2, 32)
 #define strerrorname_np strerror
 #endif
+#if !__GLIBC_PREREQ(2, 33)
+#define mallinfo2 mallinfo
+#endif
 #if !__GLIBC_PREREQ(2, 34)
-#define posix_spawn_file_actions_addclosefrom_np(actions, fd) ((void)(actions), (void)(fd), ENOSYS)
+static int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int fd) {
+    (void)actions;
+    return fd < 0 ? EBADF : ENOSYS;
+}
 #endif
 #if !__GLIBC_PREREQ(2, 35)
-#define posix_spawn_file_actions_addtcsetpgrp_np(actions, fd) ((void)(actions), (void)(fd), ENOSYS)
+static int posix_spawn_file_actions_addtcsetpgrp_np(posix_spawn_file_actions_t *actions, int fd) {
+    (void)actions;
+    return fd < 0 ? EBADF : ENOSYS;
+}
 #endif
 
 /* All output goes to a file, so that the tests can change the standard streams. */

@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+
+#ifndef SYS_faccessat2
+#define SYS_faccessat2 439
+#endif
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
