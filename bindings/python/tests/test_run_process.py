@@ -268,6 +268,8 @@ def test_without_descriptors_nothing_is_left(library):
     """EMFILE at any of its steps."""
     import resource
 
+    if sys.version_info < (3, 11, 4):
+        pytest.skip("subprocess itself leaves pipes behind if it cannot make the last one")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     async def main():
