@@ -28,6 +28,7 @@ extern char **environ;
 #define mallinfo2 mallinfo
 #endif
 #if !__GLIBC_PREREQ(2, 34)
+#define _Fork fork
 static int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *actions, int fd) {
     (void)actions;
     return fd < 0 ? EBADF : ENOSYS;

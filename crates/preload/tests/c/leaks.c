@@ -50,7 +50,7 @@ static void both(const char *who) {
     for (int n = 0; n < 14 && grew; n++) {
         size_t memory = mallinfo2().uordblks;
         round_of(TIMES);
-        grew = mallinfo2().uordblks >= memory + TIMES * 24;
+        grew = (size_t)mallinfo2().uordblks >= memory + TIMES * 24;
     }
     say("%s: descriptors %d more, children %d, grows without end: %d\n", who, descriptors() - open_before,
         waitpid(-1, NULL, WNOHANG | __WALL), grew);
