@@ -312,6 +312,8 @@ def test_signals_of_the_caller_are_not_lost(library):
 
 def test_a_launch_in_a_thread_that_is_given_up_ends_its_program(monkeypatch):
     """asyncio can cancel twice. `leaves_nothing_behind` looks for children."""
+    if sys.version_info < (3, 10):
+        pytest.skip("asyncio logs a result that comes too late, and the log keeps the thread that it came from")
     popens = []
 
     def slow(*args, **keywords):
