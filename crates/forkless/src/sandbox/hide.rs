@@ -157,7 +157,12 @@ impl Search<'_> {
                 || patterns.iter().zip(states).map(|(pattern, states)| (pattern, advance(pattern, *states, &name)));
             if next().any(|(pattern, states)| states >> pattern.len() & 1 == 1) {
                 self.add(&entry.path())?;
-            } else if entry.file_type().map_err(failed)?.is_dir() {
+                // A place below it stays visible.
+                if !self.shown.iter().any(|(source, _)| source.starts_with(entry.path())) {
+                    continue;
+                }
+            }
+            if entry.file_type().map_err(failed)?.is_dir() {
                 let next: Vec<u64> = next().map(|(_, states)| states).collect();
                 if next.iter().any(|states| *states != 0) {
                     self.walk(&entry.path(), patterns, &next)?;

@@ -13,7 +13,7 @@ use crate::request::command::{
 use crate::step::Step;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatvfs, openat2, stat};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -102,19 +102,17 @@ pub(super) fn preset(network: Network, is_strict: bool) -> io::Result<Vec<MountS
 /// The mounts of the places of a sandbox, and those over what is hidden below them.
 pub(super) fn of_places(places: &[GivenPath]) -> io::Result<Vec<MountStep>> {
     let mut root = Command::new("");
-    // Directories before what is below them.
-    let mut order: Vec<&GivenPath> = places.iter().collect();
+    let pins = pins(places)?;
+    // Directories before what is below them: a pin that came later would be over what is hidden there.
+    let mut order: Vec<&GivenPath> = places.iter().chain(pins.values()).collect();
     order.sort_by_key(|place| place.path.components().count());
-    let (mut pinned, mut hidden_file, mut with_places) = (BTreeSet::new(), None, Vec::new());
+    let (mut hidden_file, mut with_places) = (None, Vec::new());
     for (number, place) in order.iter().enumerate() {
-        // The last one that is above it is the nearest.
-        let above = order[..number].iter().rfind(|other| place.path.starts_with(&other.path));
+        let above = nearest(&order[..number], &place.path);
         let has_places = || order.iter().any(|other| !other.is_hidden && other.path.starts_with(&place.path));
         match above {
             Some(above) if above.is_hidden && place.is_hidden => continue,
-            Some(above) if !above.is_hidden && (!place.is_hidden || has_places()) => {
-                pin(&mut root, above, place, &mut pinned)?;
-            }
+            Some(above) if !above.is_hidden => {}
             _ if place.is_hidden => {}
             _ => mount_point(&mut root, &place.path, place.is_directory),
         }
@@ -165,31 +163,44 @@ fn show(root: &mut Command, source: &Path, path: &Path, set: u64) {
     root.sandbox.mounts.push(MountStep::Shown { source: source.to_owned(), target: below(path), set });
 }
 
-/// Mounts the directories between a place and one above it, where the program may write, on themselves. Otherwise the
-/// program could rename one and put another in its place: the read-only mount would then be elsewhere.
-fn pin(root: &mut Command, above: &GivenPath, place: &GivenPath, pinned: &mut BTreeSet<PathBuf>) -> io::Result<()> {
-    let Ok(rest) = place.path.strip_prefix(&above.path) else { return Ok(()) };
-    if !above.may_write || rest.as_os_str().is_empty() {
-        return Ok(());
-    }
-    if place.source != above.source.join(rest) {
-        let why = format!(
-            "sandbox: {}: below {}, where the program may write, it leads over a symbolic link, which could be replaced: give {}",
-            place.path.display(),
-            above.path.display(),
-            place.source.display()
-        );
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-    }
-    let mut between: Vec<&Path> = rest.ancestors().skip(1).filter(|rest| !rest.as_os_str().is_empty()).collect();
-    between.reverse();
-    for rest in between {
-        let path = above.path.join(rest);
-        if pinned.insert(path.clone()) {
-            show(root, &above.source.join(rest), &path, OF_PLACES);
+/// The nearest of these places that is at this path or above it.
+fn nearest<'a>(sorted: &[&'a GivenPath], path: &Path) -> Option<&'a GivenPath> {
+    sorted.iter().rfind(|other| path.starts_with(&other.path)).copied()
+}
+
+/// The directories between a place and one above it where the program may write: they are mounted on themselves. It could rename one
+/// that is no mount point, and put another one in its place: what is read-only would be elsewhere then.
+fn pins(places: &[GivenPath]) -> io::Result<BTreeMap<PathBuf, GivenPath>> {
+    let mut order: Vec<&GivenPath> = places.iter().collect();
+    order.sort_by_key(|place| place.path.components().count());
+    let mut pins = BTreeMap::new();
+    for (number, place) in order.iter().enumerate() {
+        let is_kept = |other: &&GivenPath| !other.is_hidden && other.path.starts_with(&place.path);
+        let has_places = !place.is_hidden || places.iter().any(|other| is_kept(&other));
+        let above = nearest(&order[..number], &place.path).filter(|above| above.may_write && has_places);
+        let Some((above, rest)) = above.and_then(|above| Some((above, place.path.strip_prefix(&above.path).ok()?)))
+        else {
+            continue;
+        };
+        if rest.as_os_str().is_empty() {
+            continue;
+        }
+        if place.source != above.source.join(rest) {
+            let why = format!(
+                "sandbox: {}: below {}, where the program may write, it leads over a symbolic link, which could be replaced: give {}",
+                place.path.display(),
+                above.path.display(),
+                place.source.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        for rest in rest.ancestors().skip(1).filter(|rest| !rest.as_os_str().is_empty()) {
+            let (path, source) = (above.path.join(rest), above.source.join(rest));
+            let pin = GivenPath { path: path.clone(), source, is_directory: true, ..GivenPath::clone(above) };
+            pins.insert(path, pin);
         }
     }
-    Ok(())
+    Ok(pins)
 }
 
 /// Makes the directories above a path.

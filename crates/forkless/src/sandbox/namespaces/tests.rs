@@ -183,6 +183,24 @@ fn what_is_hidden_cannot_be_opened_and_nothing_is_left_there() {
     assert_eq!(left, [false; 4], "something is left");
     let error = Sandbox::landlock().hide(".env").prepare().expect_err("Landlock cannot");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    // A place further down pins the directories above it, and a hidden directory is searched for it.
+    std::fs::create_dir_all(project.join("other/private/public")).expect("a directory");
+    for name in ["other/.env", "other/private/public/.env", "other/private/public/text"] {
+        std::fs::write(project.join(name), name).expect("write");
+    }
+    let mut nested = Sandbox::new();
+    nested.write(&project).read(project.join("other/private/public"));
+    nested.hide(project.join("**/.env")).hide(project.join("**/private"));
+    let nested = prepared(&nested).expect("as before");
+    let line = format!(
+        "cd {}/other; cat .env private/public/.env; cat private/public/text; ls private; mv ../other ../x",
+        project.display()
+    );
+    assert_eq!(lines_of(&nested, &line), "other/private/public/text");
+    let mut pinned = Sandbox::new();
+    pinned.write(&project).read(project.join("other/private/public")).hide("**/.env");
+    let line = format!("cd {}/other; cat .env private/public/.env; cat private/public/text", project.display());
+    assert_eq!(lines_of(&prepared(&pinned).expect("as before"), &line), "other/private/public/text");
     // In a project, what is obeyed outside can be hidden, too.
     for name in [".git/hooks/pre", ".envrc"] {
         std::fs::create_dir_all(project.join(name).parent().expect("a directory")).expect("a directory");
