@@ -230,7 +230,7 @@ def test_errors_in_namespaces_are_those_of_any_launch(namespaces, tmp_path):
         forkless.run(["passwd"], sandbox=True, cwd="/", env={"PATH": "/no/such:/etc:/usr/lib"})
     program = tmp_path / "true"
     program.write_text("neither text nor a program\0")
-    for directory in (tmp_path, *tmp_path.parents[:2]):
+    for directory in (tmp_path, *list(tmp_path.parents)[:2]):
         directory.chmod(0o755)
     program.chmod(0o755)
     sandbox = forkless.Sandbox(read=tmp_path)

@@ -208,7 +208,8 @@ def test_a_best_effort_step_may_fail():
 
 def test_launchers_have_names():
     for launcher in ("clone", "fork", "posix_spawn"):
-        assert says("echo hello", launcher=launcher) == "hello"
+        # posix_spawn closes no descriptors before glibc 2.34.
+        assert says("echo hello", launcher=launcher, close_fds=launcher != "posix_spawn") == "hello"
     with forkless.prepare(["true"], launcher="fork").spawn() as child:
         assert "fork" in child.route
 
