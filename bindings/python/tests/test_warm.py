@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import os
+import platform
 import signal
 import threading
 import time
@@ -13,6 +14,9 @@ import pytest
 import forkless
 import forkless.asyncio
 from conftest import python
+
+GLIBC = tuple(int(number) for number in platform.libc_ver()[1].split(".") if number.isdigit())
+pytestmark = pytest.mark.skipif(GLIBC < (2, 34), reason=f"SKIPPED: templates, because glibc is {GLIBC}, older than 2.34")
 
 PIPE = forkless.PIPE
 # With a variable for the loader, which the tests have, launches are cold.
@@ -36,8 +40,6 @@ def start(warm, args=ARGS, **words):
         if reason is None or "a moment ago" not in reason:
             break
         time.sleep(0.1)
-    if reason and "needs glibc" in reason:
-        pytest.skip(reason)
     assert reason is None
     return prepared
 
