@@ -44,7 +44,7 @@ export interface SandboxOptions {
   write?: string | URL | readonly (string | URL)[];
   /** As `write`, but what programs outside obey there, such as hooks of git, stays read-only. With namespaces. */
   project?: string | URL | readonly (string | URL)[];
-  /** With namespaces: paths and patterns below these that cannot be opened, such as '*.pem', looked up at each launch. */
+  /** With namespaces: paths and patterns below these that cannot be opened, such as '*.pem', looked up at each launch, or by prepare(). */
   hide?: string | URL | readonly (string | URL)[];
   /** 'none': a loopback device alone (default with namespaces). 'refused': no sockets (default with Landlock). 'host': that of this process. */
   network?: 'none' | 'refused' | 'host';

@@ -14,7 +14,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 /// and a filter of system calls alone, which hides nothing and works where user namespaces are refused. read, write: paths that the
 /// program may read, or also write to, with all below them; the system's programs and libraries can be read. project: as write, but what
 /// programs outside obey there, such as hooks of git, stays read-only. hide: paths and patterns below these that cannot be opened, such as
-/// "**/.env", looked up at each launch. network: "none" (a
+/// "**/.env", looked up at each launch, or by prepare(). network: "none" (a
 /// loopback device alone; for namespaces, where it is the default), "refused" (no sockets) or "host". keep_env: names of variables to
 /// inherit beside PATH, HOME, TERM, LANG and the like. change_attributes: with Landlock, whether it may change modes, owners and times,
 /// which then holds for every file of its user. linger: with namespaces, the seconds that other processes have when the program has ended

@@ -928,7 +928,7 @@ enum {
 /* Lists end in a null pointer; NULL: none. read, write: paths that the program may read, or also write to, with all below them. keep_env:
  * names of variables that it inherits beside PATH, HOME, TERM, LANG and the like. project: as write, in
  * namespaces, but what programs outside obey there, such as hooks of git, stays read-only. hide: in namespaces, paths and patterns below
- * these that cannot be opened, such as "*.pem", looked up at each launch: docs/sandbox.md. */
+ * these that cannot be opened, such as "*.pem", looked up at each launch, or by forkless_command_prepare: docs/sandbox.md. */
 typedef struct forkless_sandbox_options {
     size_t size; /* sizeof(forkless_sandbox_options) */
     int flags;

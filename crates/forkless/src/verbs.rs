@@ -131,8 +131,8 @@ impl Command {
     /// - The descriptors are placed in the table that all threads share. A thread that opens or closes files meanwhile
     ///   can take or close a number that the program is to have. A number that an `open(2)` of another thread has
     ///   reserved is waited for, at most a second; then the error is EBUSY (`dup(2)`).
-    /// - [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and [`launcher`](Self::launcher) have no meaning
-    ///   here.
+    /// - Closures of [`pre_exec`](Self::pre_exec) run in this process: EBUSY if another thread is calling one of them.
+    /// - [`pidfd`](Self::pidfd), [`kill_on_drop`](Self::kill_on_drop) and [`launcher`](Self::launcher) mean nothing here.
     ///
     /// # Errors
     /// - What needs a parent is refused ([`Step::Check`](crate::Step::Check)) before anything is done:

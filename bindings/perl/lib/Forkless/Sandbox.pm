@@ -94,7 +94,7 @@ As C<write>, in namespaces, but what programs outside obey there, such as hooks 
 
 =item hide
 
-In namespaces, paths and patterns below these that cannot be opened: C<'**/.env'>. They are looked up at each launch.
+In namespaces, paths and patterns below these that cannot be opened: C<'**/.env'>. They are looked up at each launch, or by C<prepare>.
 
 =item network
 

@@ -203,8 +203,8 @@ impl Sandbox {
     /// looked for below each path of [`read`](Self::read) and [`write`](Self::write). These stay visible themselves, also below a hidden
     /// directory, whatever the order of the calls. A symbolic link hides the file that it leads to.
     ///
-    /// What matches is looked up **at each launch**, which costs a walk over these directories for a pattern. Visible is what appears later,
-    /// what is moved during the search, and another hard link. Needs namespaces.
+    /// What matches is looked up **at each launch, of a [`Prepared`](crate::Prepared) only when that is made**. For a pattern these
+    /// directories are searched. Visible is what appears later or is moved meanwhile, and another hard link. Needs namespaces.
     ///
     /// ```no_run
     /// # use forkless::Sandbox;
