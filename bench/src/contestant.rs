@@ -78,7 +78,7 @@ pub(crate) enum Contestant {
     ForklessZygote,
     /// forkless Prepared through a zygote, spawn and wait, no pidfd
     ForklessPreparedZygote,
-    /// forkless Prepared by a template of the warm program, spawn and wait, no pidfd
+    /// forkless Prepared from a template of a warm program, launch and wait, no pidfd
     ForklessWarm,
     /// forkless::tokio::Command, spawn and wait
     ForklessTokio,

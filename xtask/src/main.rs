@@ -264,7 +264,7 @@ enum Install {
 /// A test that cannot run here (it needs root, or a newer kernel) prints a line that begins with `SKIPPED:`.
 fn test(names: &[String], install: Install, retry: bool, target: &Path) -> Result<()> {
     surroundings::check_unsplit(&std::path::absolute(dist::root())?)
-        .context("cargo test can be run there, this not")?;
+        .context("cargo test works there, cargo xtask test does not")?;
     surroundings::usual();
     // SAFETY: this process has one thread.
     unsafe { std::env::set_var("LC_ALL", surroundings::LANGUAGE) };

@@ -62,7 +62,7 @@ impl Session {
     pub(super) fn forkless(&self) -> Result<PathBuf> {
         let beside = env::current_exe()?.with_file_name("forkless");
         let found = [self.prefix.join("bin/forkless"), beside].into_iter().find(|path| path.exists());
-        found.context("no program forkless in the installation nor beside this one")
+        found.context("no program forkless in the installation or beside this one")
     }
 
     /// A C library of the installation.

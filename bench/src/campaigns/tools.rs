@@ -110,7 +110,7 @@ pub(super) fn measure(options: &Options) -> Result<()> {
                 // Another program may have a sandbox just now: wait for its end.
                 let begun = Instant::now();
                 while inits() > 0 || mounts != fs::read("/proc/self/mountinfo")? {
-                    ensure!(begun.elapsed() < Duration::from_secs(10), "something of a sandbox is left");
+                    ensure!(begun.elapsed() < Duration::from_secs(10), "a process or a mount of a sandbox is left");
                     std::thread::sleep(Duration::from_millis(100));
                 }
                 ensure!([0.0, run.bytes].contains(&bytes.replace(run.bytes)), "it has read {} bytes", run.bytes);
@@ -245,7 +245,7 @@ fn parents(session: &mut Session, sandboxes: bool) -> Result<Vec<ToolParent>> {
         }
     }
     if sandboxes {
-        ensure!(!found.is_empty(), "neither python3 nor node finds forkless");
+        ensure!(!found.is_empty(), "neither python3 nor node can load forkless");
         return Ok(found);
     }
     if does_work("go", &["version"]) {
@@ -256,7 +256,7 @@ fn parents(session: &mut Session, sandboxes: bool) -> Result<Vec<ToolParent>> {
     } else {
         session.record.skip("Go because go is not installed");
     }
-    ensure!(!found.is_empty(), "no parent is installed");
+    ensure!(!found.is_empty(), "none of python3, node and go is installed");
     Ok(found)
 }
 

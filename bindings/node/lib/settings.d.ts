@@ -61,7 +61,7 @@ export interface Settings {
   timerSlack?: number | bigint;
   /** Set the execution domain and its flags: personality(2). */
   personality?: number;
-  /** Set how readily the OOM killer kills it, from -1000 (never) to 1000. */
+  /** Set how readily the OOM killer kills the child, from -1000 (never) to 1000. */
   oomScoreAdj?: number;
   /** Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all). */
   memoryPolicy?: string;

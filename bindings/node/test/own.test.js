@@ -268,7 +268,7 @@ test('options that a function does not have are refused, in the spelling of the 
     [{ max_buffer: 5 }, /: there is no option max_buffer; did you mean maxBuffer\?$/],
     [{ noSuchOption: 5 }, /: there is no option noSuchOption$/],
     [{ timerSlack: 'x' }, /: timerSlack: "x" is not an integer/],
-    [{ oomScoreAdj: 5000 }, /the oomScoreAdj is out of range/],
+    [{ oomScoreAdj: 5000 }, /oomScoreAdj is out of range/],
   ]) {
     for (const call of [run, FUNCTIONS['runSync(): '], FUNCTIONS['spawn(): '], FUNCTIONS['prepare(): ']]) await assert.rejects(call('true', [], options), { name: 'LaunchError', message });
   }

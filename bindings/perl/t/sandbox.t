@@ -93,5 +93,5 @@ for my $setting (qw(sandbox pty)) {
 my $command = Forkless->new(cmd => ['true']);
 ok(!defined $command->rlimit(77, 1, 1), 'a setting that is refused');
 is($command->status, -1, '… is not left out');
-like($Forkless::error, qr/a setting was refused before: no such resource/, '… which the error says');
+like($Forkless::error, qr/an earlier setter failed: no such resource/, '… which the error says');
 done_testing;

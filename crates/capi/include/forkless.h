@@ -359,7 +359,7 @@ int forkless_command_nice(forkless_command *command, int nice);
 int forkless_command_timer_slack(forkless_command *command, uint64_t nanoseconds);
 /* Set the execution domain and its flags: personality(2). */
 int forkless_command_personality(forkless_command *command, uint32_t persona);
-/* Set how readily the OOM killer kills it, from -1000 (never) to 1000. */
+/* Set how readily the OOM killer kills the child, from -1000 (never) to 1000. */
 int forkless_command_oom_score_adj(forkless_command *command, int score);
 /* Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all). */
 int forkless_command_memory_policy(forkless_command *command, const char *policy);

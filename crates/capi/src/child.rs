@@ -183,7 +183,7 @@ fn take(child: &mut Child, number: c_int) -> Result<c_int, Failure> {
 /// `status` is null or a valid pointer.
 unsafe fn ended(status: *mut c_int, work: impl FnOnce() -> Result<Option<c_int>, Failure>) -> Result<c_int, Failure> {
     if status.is_null() {
-        return Err(bad("no place for the result"));
+        return Err(bad("the pointer to the result is null"));
     }
     let Some(found) = work()? else { return Ok(0) };
     // SAFETY: the caller's contract.

@@ -100,7 +100,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Io(error) => write!(out, "{error}"),
             Self::Refused(_, what) => out.write_str(what),
-            Self::Before(_, what) => write!(out, "a setting was refused before: {what}"),
+            Self::Before(_, what) => write!(out, "an earlier setter failed: {what}"),
             Self::Panic => out.write_str("bug in the library: a panic, printed on standard error"),
         }
     }

@@ -96,7 +96,7 @@ pub unsafe fn optional<'a>(text: *const c_char) -> Option<&'a OsStr> {
 /// As for [`text`].
 pub(crate) unsafe fn utf8<'a>(chars: *const c_char) -> Result<&'a str, Failure> {
     // SAFETY: the caller's contract.
-    unsafe { text(chars) }?.to_str().ok_or(Failure::Refused(libc::EILSEQ, "not UTF-8"))
+    unsafe { text(chars) }?.to_str().ok_or(Failure::Refused(libc::EILSEQ, "a string is not UTF-8"))
 }
 
 /// A list of strings that ends in a null pointer.
@@ -135,7 +135,7 @@ pub(crate) unsafe fn slice<'a, T>(first: *const T, count: size_t) -> Result<&'a 
 /// A close-on-exec duplicate of a descriptor of the caller.
 pub(crate) fn copy(fd: c_int) -> Result<OwnedFd, Failure> {
     if fd < 0 {
-        return Err(Failure::Refused(libc::EBADF, "no descriptor"));
+        return Err(Failure::Refused(libc::EBADF, "negative file descriptor"));
     }
     // SAFETY: the descriptor is only borrowed for the duplication, which fails if it is closed.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?)

@@ -72,7 +72,7 @@ unsafe extern "C" fn forkless_ending_status(
         let ending = &unsafe { shared(ending) }?.ending;
         let program = ExitStatus::from_raw(program);
         if !ending.has_room(program)? {
-            return Err(Failure::Refused(libc::EAGAIN, "the pipe is full: read it first"));
+            return Err(Failure::Refused(libc::EAGAIN, "standard error's pipe is full: read from it and try again"));
         }
         Ok(ending.status(program)?.into_raw())
     };

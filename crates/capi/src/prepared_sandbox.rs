@@ -62,7 +62,7 @@ impl SandboxOptions {
                 pair.get(at).and_then(|text| text.to_str()).ok_or(bad("limits are pairs of a name and a value"))
             };
             if !sandbox.limit(text(0)?, text(1)?.to_owned()) {
-                return Err(bad("a limit has no such name"));
+                return Err(bad("unknown limit"));
             }
         }
         sandbox.change_attributes(self.flags & CHANGE_ATTRIBUTES != 0).strict(self.flags & STRICT != 0);
@@ -70,7 +70,7 @@ impl SandboxOptions {
             0 => {}
             NETWORK => _ = sandbox.network(Network::Host),
             NETWORK_REFUSED => _ = sandbox.network(Network::Refused),
-            _ => return Err(bad("the network is given twice")),
+            _ => return Err(bad("NETWORK and NETWORK_REFUSED exclude each other")),
         }
         Ok(sandbox.prepare()?)
     }

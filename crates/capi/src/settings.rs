@@ -49,7 +49,7 @@ macro_rules! value {
         handle::utf8($given)?
     };
     (word $given:ident) => {
-        handle::utf8($given)?.parse().map_err(|_| crate::error::bad("no such word for this setting"))?
+        handle::utf8($given)?.parse().map_err(|_| crate::error::bad("invalid value for this setting"))?
     };
     ($plain:ident $given:ident) => {
         $given

@@ -135,6 +135,6 @@ setters! {
 
     fn forkless_command_best_effort(step: c_int) command => {
         let step = u32::try_from(step).ok().and_then(Step::of_code).filter(|step| step.can_fail());
-        command.best_effort(step.ok_or(bad("a launch cannot continue without this step"))?);
+        command.best_effort(step.ok_or(bad("unknown step, or a launch cannot continue without it"))?);
     }
 }

@@ -171,7 +171,7 @@ unsafe extern "C" fn forkless_zygote_pid(zygote: *const Zygote) -> pid_t {
     let pid = || {
         // SAFETY: `zygote` is null or a live handle (forkless.h).
         let pid = unsafe { shared(zygote) }?.pid();
-        pid.map(|pid| pid as c_int).ok_or(Failure::Refused(libc::ENOENT, "there is no helper at the moment"))
+        pid.map(|pid| pid as c_int).ok_or(Failure::Refused(libc::ENOENT, "the helper is not running"))
     };
     // SAFETY: no error to write to.
     unsafe { to_status(NULL, pid) }

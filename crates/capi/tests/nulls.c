@@ -83,7 +83,7 @@ static void no_command(void) {
         EXPECT(errnum, setter);                                             \
         EXPECT(errnum, forkless_command_spawn(command, &no_child, &why));   \
         EXPECT(FORKLESS_STEP_CHECK, why.step);                              \
-        CHECK(strstr(why.message, "a setting was refused before: ") == why.message); \
+        CHECK(strstr(why.message, "an earlier setter failed: ") == why.message); \
         forkless_command_free(command);                                     \
         EXPECT(0, forkless_command_new("true", &command));                  \
     } while (0)

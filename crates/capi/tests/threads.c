@@ -73,7 +73,7 @@ static void a_setter_that_comes_too_early_is_not_left_out(void) {
     while (forkless_command_umask(command, 077) != -EBUSY) usleep(1000);
     EXPECT(0, pthread_join(thread, NULL));
     EXPECT(-EBUSY, forkless_command_status(command, &status, &error));
-    CHECK(strstr(error.message, "a setting was refused before: another thread") == error.message);
+    CHECK(strstr(error.message, "an earlier setter failed: another thread") == error.message);
     forkless_command_free(command);
 }
 

@@ -62,9 +62,7 @@ pub(crate) fn systems(name: &str) -> String {
 pub(crate) fn explain(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(FOREIGN) => io::Error::new(error.kind(), FOREIGN_WORDS),
-        Some(errno::ENOENT) => {
-            io::Error::new(error.kind(), "no procfs is mounted at /proc, and nothing there leads to /proc/self/exe")
-        }
+        Some(errno::ENOENT) => io::Error::new(error.kind(), "no procfs is mounted at /proc"),
         _ => error,
     }
 }

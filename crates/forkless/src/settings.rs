@@ -118,7 +118,7 @@ macro_rules! settings {
                 /// # Ok::<(), std::io::Error>(())
                 /// ```
                 oom_score_adj(score: i32(-1000, 1000)) {
-                    line "Set how readily the OOM killer kills it, from -1000 (never) to 1000"
+                    line "Set how readily the OOM killer kills the child, from -1000 (never) to 1000"
                     step OomScore = 27, "set oom_score_adj", "`/proc/self/oom_score_adj`."
                     op { by_hand }
                     memory shared ids kept posix_spawn refused shell inherited

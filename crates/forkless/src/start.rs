@@ -137,6 +137,6 @@ pub(crate) fn status(plan: &Arc<Plan>) -> io::Result<ExitStatus> {
     let running = launch::run(plan, &run)?;
     match running.ended {
         Some(ended) => ended.map(|ended| ended.status),
-        None => unreachable!("Form::End waits for the end"),
+        None => unreachable!("LaunchForm::End waits for the end"),
     }
 }

@@ -49,8 +49,8 @@ macro_rules! steps {
             PreExec = 60, "pre_exec", "A closure of `Command::pre_exec`, in a forked child.";
             ControlGroup = 61, "join the cgroup", "Writing to `cgroup.procs`, in a forked child.";
             Symlink = 50, "make the symbolic link", "`symlinkat(2)` among the mounts.";
-            HandBack = 48, "send a descriptor to the parent", "`sendmsg(2)` of a descriptor to the parent.";
-            Adopt = 62, "take on the caller's", "A zygote's child taking on the caller's attributes.";
+            HandBack = 48, "send a descriptor to the caller", "`sendmsg(2)` of a descriptor to the caller.";
+            Adopt = 62, "take on the caller's attributes", "A zygote's child taking on the caller's attributes.";
             Function = 63, "call the function", "A function that a zygote's child calls before exec.";
             Check = 101, "check", "Checking the settings, before the launch begins.";
             Pipe = 102, "make a pipe", "Making a pipe or a pair of sockets.";

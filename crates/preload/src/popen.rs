@@ -196,7 +196,7 @@ unsafe extern "C-unwind" fn forkless_preload_closed(taken: *mut Entry, unwritten
         let mut entry = unsafe { Box::from_raw(taken) };
         as_libc(-1, || match entry.running.wait()?.into_raw() {
             // The program succeeded, but has not received all the data.
-            0 if unwritten != 0 => Err(Failure::Refused(unwritten, "not everything could be written")),
+            0 if unwritten != 0 => Err(Failure::Refused(unwritten, "the program did not receive all buffered data")),
             status => Ok(status),
         })
     })

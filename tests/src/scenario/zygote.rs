@@ -278,9 +278,9 @@ pub fn killed(_: &[String]) {
         };
         assert_eq!(error.step(), Step::Zygote);
         let is_lost = error.to_string().contains("ended before it made the child: ");
-        assert!(is_lost || error.to_string().contains("forbids to start it again"), "{error}");
+        assert!(is_lost || error.to_string().contains("forbids starting it again"), "{error}");
         let error = error_of(never.spawn(&exits));
-        assert!(error.to_string().contains("forbids to start it again"), "{error}");
+        assert!(error.to_string().contains("forbids starting it again"), "{error}");
         is_lost
     });
     observe::assert_no_orphans();

@@ -30,7 +30,7 @@ pub struct Options {
     /// Multiply the counts of the tests by this
     #[arg(long, default_value_t = 0.3)]
     scale: f64,
-    /// Minutes that a part may take
+    /// Stop a part after this many minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
     /// Add the results to the record in bench/record, each as soon as it is there, and write docs/platforms.md
@@ -169,7 +169,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
                 let log =
                     target.join("distros").join(format!("{}-{}.log", one.suite, part.name.replace([' ', ','], "-")));
                 std::fs::write(&log, &done.output)?;
-                println!("    output: {}, which ends so:", log.display());
+                println!("    output: {}, its last lines:", log.display());
                 let lines: Vec<_> = done.output.lines().collect();
                 lines[lines.len().saturating_sub(60)..].iter().for_each(|line| println!("    | {line}"));
             }

@@ -74,7 +74,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     }
     let known = |version: &str| KERNELS.iter().any(|(known, _)| *known == version);
     if let Some(unknown) = options.versions.iter().find(|version| !known(version)) {
-        bail!("no kernel {unknown}: there are {}", KERNELS.map(|(version, _)| version).join(", "));
+        bail!("unknown kernel {unknown}: choose from {}", KERNELS.map(|(version, _)| version).join(", "));
     }
     packages::install(&[options.arch.packages(), &NEEDED].concat())?;
     let target = std::path::absolute(target)?;
@@ -108,7 +108,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
             Ok(())
         })?;
     }
-    ensure!(had, "no kernel could be had");
+    ensure!(had, "no kernel could be downloaded");
     ensure!(is_good, if options.choice.is_line() { "the line failed" } else { "not every test passed" });
     Ok(())
 }

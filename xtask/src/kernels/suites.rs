@@ -103,16 +103,16 @@ pub struct Choice {
     /// Run this line of bash in the guest instead of the tests
     #[arg(long, value_name = "LINE", conflicts_with_all = ["record", "only", "test"])]
     run: Option<String>,
-    /// How many times as long as usual a test may take
+    /// Multiply the time limits of the tests by this
     #[arg(long, default_value_t = 15)]
     slow: u32,
-    /// What the counts of the tests are multiplied with
+    /// Multiply the counts of the tests by this
     #[arg(long, default_value_t = 0.1)]
     scale: f64,
-    /// Words NAME=VALUE for the environment of the jobs
+    /// Set this variable of the environment of the jobs (NAME=VALUE)
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// How many minutes a test program may take (default: as long as each needs)
+    /// Stop a test program after this many minutes (default: a limit for each)
     #[arg(long, value_name = "N")]
     minutes: Option<u64>,
 }

@@ -135,7 +135,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
     if options.record {
         page::write(&dist::root())?;
     }
-    ensure!(faults.is_empty(), "without a reason in {LIST}:\n{}", faults.join("\n"));
+    ensure!(faults.is_empty(), "failures, and differences without a reason in {LIST}:\n{}", faults.join("\n"));
     Ok(())
 }
 
@@ -196,7 +196,7 @@ impl Suite {
         let new = row.differ.iter().filter(|(name, ..)| self.reason(name).is_none());
         let new = new.map(|(name, stock, ours)| format!("{name}: stock {stock}, ours {ours}"));
         let is_old = |part: &&String| !row.differ.iter().any(|(name, ..)| name.contains(part.as_str()));
-        new.chain(self.differs.keys().filter(is_old).map(|part| format!("no difference any more: {part}")))
+        new.chain(self.differs.keys().filter(is_old).map(|part| format!("the listed difference did not occur: {part}")))
     }
 
     fn reason(&self, name: &str) -> Option<&str> {

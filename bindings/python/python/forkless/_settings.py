@@ -72,7 +72,7 @@ class Settings(TypedDict, total=False):
     personality: int | None
     """Set the execution domain and its flags: personality(2)."""
     oom_score_adj: int | None
-    """Set how readily the OOM killer kills it, from -1000 (never) to 1000."""
+    """Set how readily the OOM killer kills the child, from -1000 (never) to 1000."""
     memory_policy: str | None
     """Set the NUMA memory policy: local, preferred:NODE, membind:NODES or interleave:NODES (0-3,5 or all)."""
     memory_deny_write_execute: bool | None

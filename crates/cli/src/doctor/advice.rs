@@ -269,8 +269,8 @@ mod tests {
         for (situation, wanted) in table {
             assert_eq!(situation.advise(None).way, wanted, "{situation:?}");
         }
-        assert_eq!(emulated.advise(Some("posix_spawn cannot do rlimit")).way, AdvisedMethod::Fork);
-        assert_eq!(small.advise(Some("posix_spawn cannot do rlimit")).way, AdvisedMethod::Clone);
+        assert_eq!(emulated.advise(Some("posix_spawn does not support rlimit")).way, AdvisedMethod::Fork);
+        assert_eq!(small.advise(Some("posix_spawn does not support rlimit")).way, AdvisedMethod::Clone);
     }
 
     #[test]

@@ -150,7 +150,7 @@ const SYSCTLS: [(&str, &str); 11] = [
     ("vm.overcommit_memory", "2: fork needs as much free memory as the caller uses; other launchers do not"),
     ("vm.max_map_count", "mappings per process"),
     ("vm.memfd_noexec", "2: a memfd cannot be executed"),
-    ("kernel.yama.ptrace_scope", "1 or more: ordinary users cannot use pidfd_getfd on the parent"),
+    ("kernel.yama.ptrace_scope", "1 or more: an unprivileged child cannot use pidfd_getfd on its caller"),
     ("user.max_user_namespaces", "user namespaces"),
     ("kernel.unprivileged_userns_clone", "0: only root can create user namespaces"),
     ("kernel.apparmor_restrict_unprivileged_userns", "1: user namespaces of ordinary users have almost no privileges"),

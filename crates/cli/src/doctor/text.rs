@@ -77,7 +77,7 @@ fn brief(out: &mut String, found: &Measurements) {
     let of = |name: &str| found.rows.iter().find(|row| row.contestant == name);
     if let (Some(ours), Some(floor)) = (of("forkless-status"), of("floor")) {
         let words = format!(
-            "Here a launch takes {} to its end, by vfork in C {}.",
+            "From the call until the child is reaped, a launch takes {} here, and by vfork in C {}.",
             duration(ours.total_p50_us),
             duration(floor.total_p50_us)
         );
@@ -184,7 +184,7 @@ fn measured(out: &mut String, found: &Measurements) {
     /// Of the columns of times, with two blanks before each heading.
     const WIDTHS: [usize; 5] = [13, 13, 11, 11, 7];
     let longest = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or_default();
-    *out += "\nLaunch times from a small process, in µs (blocked: until the call returns;\ntotal: until the child has been waited for; ratio: total / vfork baseline)\n";
+    *out += "\nLaunch times from a small process, in µs (blocked: until the call returns;\ntotal: until the child has been reaped; ratio: total / vfork baseline)\n";
     for (number, [name, times @ ..]) in rows.iter().enumerate() {
         let times: String = times.iter().zip(WIDTHS).map(|(time, width)| format!("{time:>width$}")).collect();
         let _ = writeln!(out, "{name:<longest$}{times}");

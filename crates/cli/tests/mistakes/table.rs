@@ -222,7 +222,7 @@ pub(super) const ROWS: &[Row] = &[
         Nothing,
         "run --launcher posix_spawn --unshare-net true",
         125,
-        &["posix_spawn cannot do unshare"],
+        &["posix_spawn does not support unshare"],
         &["leave out --launcher"],
     ),
     // ---- a value that only = separates ----

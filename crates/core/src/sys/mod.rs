@@ -15,10 +15,10 @@
 mod arch;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("forkless knows x86-64 and aarch64: see docs/platforms.md for what another architecture needs");
+compile_error!("forkless supports x86-64 and aarch64: see docs/platforms.md for what another architecture needs");
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("forkless is for Linux: it rests on clone3, close_range and pidfds");
+compile_error!("forkless is for Linux: it requires clone3, close_range and pidfds");
 
 pub use linux_raw_sys::general as uapi;
 

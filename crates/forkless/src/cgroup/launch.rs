@@ -286,8 +286,8 @@ fn make(limits: &GroupLimits) -> io::Result<Box<dyn LaunchGroup>> {
 /// What to do where no cgroup with limits can be made.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::ReadOnlyFilesystem => "a container needs a cgroup of its own that it may write to",
-        ErrorKind::InvalidInput => "is the value one that the kernel knows?",
+        ErrorKind::ReadOnlyFilesystem => "the cgroup file system is read-only: give the container a writable cgroup",
+        ErrorKind::InvalidInput => "the kernel does not accept the value",
         _ => {
             "name a parent by cgroup_parent, or run this program as a service of systemd with Delegate=yes and DelegateSubgroup=main"
         }

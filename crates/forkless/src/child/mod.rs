@@ -513,7 +513,7 @@ impl Child {
     pub(crate) fn pidfd_or_open(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.inner.pidfd.is_none() {
             let pidfd = kernel::pidfd_open(self.inner.pid).map_err(|errno| {
-                Error::new(&self.name(), Step::Wait, errno).note("it takes a pidfd, which cannot be had")
+                Error::new(&self.name(), Step::Wait, errno).note("this needs a pidfd, which could not be opened")
             })?;
             if wait::is_reaped(self.inner.pid, Some(&pidfd)) {
                 // Another part of the program reaped it, and its PID may belong to another process.

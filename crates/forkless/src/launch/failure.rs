@@ -20,11 +20,11 @@ pub(crate) fn probe_error(plan: &Plan, error: ProbeError) -> Error {
     match error {
         ProbeError::Stack(errno) => stack_error(plan, errno),
         ProbeError::Clone(errno::EINVAL) => clone_error(plan, false, errno::EINVAL).note(
-            "no child may share memory here, as under user-mode emulation (qemu-user): Launcher::Fork needs none",
+            "no child may share memory here, as under user-mode emulation (qemu-user): use Launcher::Fork, which does not share memory",
         ),
         ProbeError::Clone(errno) => clone_error(plan, false, errno),
         ProbeError::NotShared => Error::new(plan.program(), Step::Probe, errno::ENOSYS)
-            .note("CLONE_VM does not share memory here, as under user-mode emulation: Launcher::Fork needs none"),
+            .note("CLONE_VM does not share memory here, as under user-mode emulation: use Launcher::Fork, which does not share memory"),
     }
 }
 
@@ -105,7 +105,7 @@ fn flag_needs(plan: &Plan, error: i32) -> Option<(&'static str, Option<&'static 
 /// The caller's memory could not be made dumpable again after a child that changes its IDs.
 pub(crate) fn dumpable_error(plan: &Plan, errno: i32) -> Error {
     Error::new(plan.program(), Step::Clone, errno).on("of a child with other ids").note(
-        "it makes the caller's memory non-dumpable, and a filter forbids to undo that (PR_SET_DUMPABLE of prctl): Launcher::Fork does without",
+        "it makes the caller's memory non-dumpable, and a filter refuses the call that undoes that (PR_SET_DUMPABLE of prctl): use Launcher::Fork, which does not share memory",
     )
 }
 
@@ -192,8 +192,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
             return if may_be_killed_group { error.note(KILLED_GROUP) } else { error };
         }
         Outcome::Garbled(step) => {
-            let why =
-                format!("what the child has said makes no sense: it ended in step {step} of {}", plan.last_op() + 1);
+            let why = format!("the child's report is invalid: it names step {step} of {}", plan.last_op() + 1);
             return Error::without_errno(plan.program(), Step::Clone, why);
         }
         Outcome::Exec => unreachable!("not a failure"),
@@ -205,8 +204,8 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
     }
     if errno == IN_PROCFS && code == OpCode::Open {
         let error = Error::new(plan.program(), Step::Open, errno::EOPNOTSUPP);
-        let why = "it leads to procfs, which takes the child for its caller until exec: open it in the caller, have a copy of one of \
-                   the child's by dup_of, or use Launcher::Fork";
+        let why = "it leads to procfs, which takes the child for its caller until exec: open it in the caller, use dup_of for one of \
+                   the child's own, or use Launcher::Fork";
         return error.on(describe::object_of(plan, op, Some(detail)).unwrap_or_default()).note(why);
     }
     let bare = Error::new(plan.program(), describe::step_of(op), errno);
@@ -230,7 +229,7 @@ pub(crate) fn failed(plan: &Plan, failure: Outcome) -> Error {
         {
             error.note(
                 "/proc/self belongs to root, because the child's memory is not dumpable. That is the caller's setting, or, before Linux 5.16, \
-                 the protection of a caller whose child has a seccomp filter: Launcher::Fork needs none",
+                 the protection of a caller whose child has a seccomp filter: use Launcher::Fork, which does not share memory",
             )
         }
         (OpCode::Call, errno::ENOSYS | errno::EXDEV) => {
@@ -270,14 +269,14 @@ fn with_privilege(error: Error, errno: i32) -> Error {
         (errno::ENOSPC, Step::Namespace) => "the limit in /proc/sys/user is reached",
         (_, Step::ControlGroup) => NOT_A_CGROUP,
         (errno::EACCES, Step::Mount) => {
-            "its user may not enter a directory of the path; what root starts in a sandbox is user 65534"
+            "its user may not enter a directory of the path; a program that root starts in a sandbox runs as user 65534"
         }
         (errno::EPERM, Step::JoinNamespace | Step::Mount | Step::PivotRoot | Step::Hostname) => {
             "needs CAP_SYS_ADMIN over the namespace"
         }
         (errno::EPERM, Step::Landlock) | (errno::EACCES, Step::Seccomp) => "needs no_new_privs or CAP_SYS_ADMIN",
         (errno::EPERM, Step::Capabilities | Step::Securebits) => {
-            "needs CAP_SETPCAP, and cannot give what the caller has not"
+            "needs CAP_SETPCAP, and cannot add capabilities that the caller lacks"
         }
         (errno::EINVAL | errno::EBUSY, Step::PivotRoot) => "the new root must be a mount point",
         (errno::EPERM, Step::Terminal) => "it is the terminal of another session",
@@ -320,7 +319,7 @@ fn exec_error(plan: &Plan, bare: Error, candidate: Option<String>, errno: i32) -
     let searched = plan.searched().map(|path| path.to_string_lossy().replace(':', ", "));
     match (errno, searched) {
         (errno::ENOENT | errno::ENOTDIR, Some(path)) => bare.note(format!("searched PATH: {path}")),
-        (errno::E2BIG, _) => bare.note("arguments and environment are longer than the kernel takes: see execve(2)"),
+        (errno::E2BIG, _) => bare.note("arguments and environment are longer than the kernel accepts: see execve(2)"),
         (errno::ENOEXEC, _) => {
             bare.on_candidate(plan, candidate).note("neither a binary for this machine nor a script with #!")
         }

@@ -379,7 +379,7 @@ impl<'a> SpawnArguments<'a> {
         if others.is_empty() {
             return error;
         }
-        error.note(format!("posix_spawn does not tell the step: it may have been {} too", others.join(", or ")))
+        error.note(format!("posix_spawn does not report the step: it may also have been {}", others.join(", or ")))
     }
 }
 

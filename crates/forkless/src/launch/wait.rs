@@ -276,7 +276,7 @@ fn autoreaped(pidfd: BorrowedFd<'_>, options: u32) -> io::Result<Option<Reaped>>
             Ok(None) => return Ok(None),
             Err(error) => {
                 let error = Error::new("an autoreaped child".as_ref(), Step::Wait, error);
-                return Err(error.note("its status comes by PIDFD_GET_INFO alone, which is refused here").into());
+                return Err(error.note("its status is available only by PIDFD_GET_INFO, which failed").into());
             }
         }
     }

@@ -228,7 +228,7 @@ impl Pipeline {
     pub fn capture(&self, how: &Capture) -> io::Result<(Captured, PipelineStatus)> {
         let first = self.first()?;
         if how.is_in_memory() {
-            return Err(Error::check(first.program(), "memory files are not for pipelines").into());
+            return Err(Error::check(first.program(), "pipelines do not support memory_file").into());
         }
         let until = how.timing.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let (all, theirs) = make_pipe(first)?;

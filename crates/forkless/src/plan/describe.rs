@@ -83,7 +83,7 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
                 lines.push(format!("{words} blocked: as in the caller, and {}", signals(op.set)))
             }
             OpCode::SigMask => lines.push(format!("{words} blocked: {}", signals(op.set))),
-            OpCode::AwaitGo => lines.push("wait until the parent has written the id maps".into()),
+            OpCode::AwaitGo => lines.push("wait until the caller has written the id maps".into()),
             OpCode::Exec => lines.push(format!("{words} {}", programs(plan, op))),
             OpCode::ExecFd if let Some(inner) = &plan.inner => {
                 let program = inner.path(0).map_or_else(String::new, |path| path.to_string_lossy().into_owned());
@@ -112,7 +112,7 @@ fn passed(plan: &Plan) -> Vec<String> {
         Origin::Slot(n) if n < 3 => match plan.fds.stdio[n] {
             PlannedStream::Unset | PlannedStream::Inherit => None,
             PlannedStream::Null => Some(format!("open /dev/null as fd {n}")),
-            _ => Some(format!("take a pipe or socket of the parent's as fd {n}")),
+            _ => Some(format!("take a pipe or socket of the caller's as fd {n}")),
         },
         Origin::Null => Some(format!("open {}", pair(one))),
         Origin::Slot(TERMINAL_SLOT) if plan.fds.pty.is_some() => {
@@ -121,8 +121,8 @@ fn passed(plan: &Plan) -> Vec<String> {
         Origin::Slot(EXEC_SLOT) if plan.fds.exec_pipe => {
             Some(format!("take a pipe that exec closes as fd {}", one.target))
         }
-        Origin::Slot(_) => Some(format!("take a socket of the parent's as fd {}", one.target)),
-        Origin::Descriptor(_) => Some(format!("take the parent's fd {}", pair(one))),
+        Origin::Slot(_) => Some(format!("take a socket of the caller's as fd {}", one.target)),
+        Origin::Descriptor(_) => Some(format!("take the caller's fd {}", pair(one))),
     };
     (0..).map_while(|n| plan.pair(n)).filter_map(line).collect()
 }

@@ -49,7 +49,7 @@ const MOST_POLICY: u64 = if cfg!(target_env = "musl") { 0 } else { libc::SCHED_R
 /// The first setting of this plan that `posix_spawn` cannot do, in words; `None` if it can do all.
 pub(crate) fn refusal(plan: &Plan, extensions: Extensions) -> Option<String> {
     const OTHERS: &str = "Launcher::Clone and Launcher::Fork can";
-    let cannot = |what: &str| Some(format!("posix_spawn cannot do {what}: {OTHERS}"));
+    let cannot = |what: &str| Some(format!("posix_spawn does not support {what}: {OTHERS}"));
     let lacks = |function: &str, what: &str| {
         Some(format!("the C library has no {function}, which posix_spawn needs for {what}: {OTHERS}"))
     };

@@ -321,13 +321,15 @@ impl Sandbox {
             return self.prepare_namespaces();
         }
         if !self.projects.is_empty() {
-            return unfit("writable_project needs namespaces: Landlock allows below a directory what it allows for it");
+            return unfit(
+                "writable_project needs namespaces: a Landlock rule for a directory covers everything below it",
+            );
         }
         if !self.hidden.is_empty() {
-            return unfit("hide needs namespaces: Landlock allows below a directory what it allows for it");
+            return unfit("hide needs namespaces: a Landlock rule for a directory covers everything below it");
         }
         if self.strict {
-            return unfit("strict needs namespaces: Landlock alone is required in any case");
+            return unfit("strict is for namespaces: Sandbox::landlock() always requires Landlock");
         }
         if self.linger.is_some() {
             return unfit(

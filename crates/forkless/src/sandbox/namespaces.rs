@@ -87,7 +87,7 @@ impl NamespaceSandbox {
         if own.setup.directory_fd.is_some() {
             return refused(
                 own,
-                "the directory is given as a descriptor, so nobody knows whether it is visible inside",
+                "the working directory is a descriptor, so its visibility in the sandbox cannot be checked",
             );
         }
         self.enter_namespaces(own)?;

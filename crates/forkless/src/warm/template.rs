@@ -152,7 +152,7 @@ impl Template {
         }
         // The path may lead to another link of the same file, in another directory.
         if DirectoryEntry::of(self.program.path()) != self.place {
-            return Err("the program's path leads to another place");
+            return Err("the program's path resolves to another file");
         }
         if !self.files.iter().all(Stamp::is_current) {
             return Err("a library or a file of the loader has changed");

@@ -277,7 +277,7 @@ impl Helper {
             Some(limit) => {
                 self.signal(SIGKILL);
                 // It runs no more code, even if it ends only later, as in a frozen cgroup.
-                (time >= limit + END).then(|| "it does not answer".into())
+                (time >= limit + END).then(|| "it does not respond".into())
             }
         }
     }

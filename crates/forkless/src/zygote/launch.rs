@@ -124,9 +124,7 @@ fn launch(plan: &Plan, run: &Run<'_>, request: &Request<'_>) -> Result<Running, 
 fn refuse(plan: &Plan) -> Result<(), Error> {
     let refuse = |why: &str| Err(Error::check(plan.program(), why));
     if plan.launcher != Launcher::Clone {
-        return refuse(
-            "a zygote has no other launcher than Launcher::Clone, and no pre_exec: use Zygote::launch_with instead",
-        );
+        return refuse("a zygote supports only Launcher::Clone and no pre_exec: use Zygote::launch_with instead");
     }
     if plan.flags != 0 {
         return refuse("a zygote cannot do autoreap: it clones with CLONE_PARENT, which excludes CLONE_AUTOREAP");

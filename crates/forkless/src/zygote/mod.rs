@@ -388,7 +388,7 @@ impl Zygote {
             return Ok(Arc::clone(helper));
         }
         if self.options.restart == Restart::Never && self.deaths.load(Ordering::Relaxed) > 0 {
-            return Err("the helper has ended, and Restart::Never forbids to start it again".into());
+            return Err("the helper has ended, and Restart::Never forbids starting it again".into());
         }
         let helper =
             Helper::start(&self.options).map_err(|error| format!("the helper could not be started again: {error}"))?;

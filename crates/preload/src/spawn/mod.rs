@@ -90,13 +90,13 @@ pub(crate) unsafe fn spawn(call: &Call) -> c_int {
 }
 
 /// FORKLESS=off.
-const OFF: Aside = "of FORKLESS";
+const OFF: Aside = "FORKLESS is off";
 
 /// The call may still succeed: libc's function needs less memory.
 const NO_MEMORY: Aside = "there is no memory";
 
 /// Children that share the caller's memory open nothing in procfs, because /proc/self would be the caller.
-const IN_PROCFS: Aside = "of a file in procfs";
+const IN_PROCFS: Aside = "a file lies in procfs";
 
 /// # Safety
 /// As for [`spawn`].
@@ -334,7 +334,7 @@ unsafe fn actions(actions: *const Actions) -> Result<Vec<FileAction>, Aside> {
                 layout::FCHDIR => FileAction::Fchdir(fd),
                 layout::CLOSEFROM => FileAction::CloseRange(fd, -1),
                 layout::TCSETPGRP => FileAction::Foreground(fd),
-                _ => return Err("of an unknown file action"),
+                _ => return Err("a file action is unknown"),
             }
         });
     }

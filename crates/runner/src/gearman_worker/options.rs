@@ -47,7 +47,7 @@ pub struct GearmanWorkerOptions {
     #[arg(help_heading = LIMITS, long, short = 'j', value_name = "N")]
     pub(super) jobs: Option<String>,
 
-    /// End a job after DURATION, with its process group (default: never; checks: 60 s, or what their server says)
+    /// End a job after DURATION, with its process group (default: never; checks: the limit that their server sets, else 60 s)
     #[arg(help_heading = LIMITS, long, value_name = "DURATION", value_parser = values::duration)]
     pub(super) timeout: Option<Duration>,
 

@@ -260,7 +260,7 @@ impl QueueState {
         let (line, timeout) = if is_check {
             let opened = self.worker.envelope.open(packet.argument(3));
             let Some(check) = opened.as_deref().and_then(Check::parse) else {
-                say("a job is no check: is the key the server's?");
+                say("cannot decode a job as a check: use the same key as the server");
                 self.reply(&task, PacketKind::WORK_FAIL, b"");
                 return None;
             };

@@ -28,7 +28,7 @@ pub struct XargsOptions {
     #[arg(help_heading = INPUT, short, long, value_name = "FILE")]
     pub(crate) arg_file: Option<PathBuf>,
 
-    /// Ignore the input from an argument END on (default: none does)
+    /// Ignore the input from the argument END on (default: read all)
     #[arg(help_heading = INPUT, short = 'E', value_name = "END", overrides_with = "eof_optional")]
     pub(crate) end: Option<OsString>,
 

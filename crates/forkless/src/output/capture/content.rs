@@ -117,7 +117,7 @@ pub(crate) struct MemoryFile {
 impl MemoryFile {
     pub(super) fn new(program: &OsStr, limit: usize) -> io::Result<Self> {
         let failed = |errno: Errno| {
-            let error = Error::new(program, Step::Pipe, errno.raw_os_error()).on("in memory (memfd_create)");
+            let error = Error::new(program, Step::Pipe, errno.raw_os_error()).on("(a memfd for the output)");
             io::Error::from(if errno == Errno::MFILE { error.note("RLIMIT_NOFILE is reached") } else { error })
         };
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -260,8 +260,7 @@ impl Capture {
 
     pub(crate) fn begin(&self, plan: &Arc<Plan>, pidfd: Pidfd) -> io::Result<Begun> {
         if self.merged && plan.fds.stdio[1] == PlannedStream::Compiled && plan.fds.stdio[2] == PlannedStream::Unset {
-            let why =
-                "merged, though the command says what standard output is: stderr(Stdio::dup_of(1)) lets it follow";
+            let why = "merged, but the command sets standard output: use stderr(Stdio::dup_of(1))";
             return Err(Error::check(plan.program(), why).into());
         }
         let limit = if self.memory_file && self.limit == usize::MAX { MEMORY_FILE_LIMIT } else { self.limit };

@@ -36,7 +36,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         return refuse("scripts_by_shell needs the program's path, which program_fd does not have");
     }
     if command.scripts_by_shell && command.launcher == Launcher::PosixSpawn {
-        return refuse("posix_spawn cannot do scripts_by_shell: Launcher::Clone and Launcher::Fork can");
+        return refuse("posix_spawn does not support scripts_by_shell: Launcher::Clone and Launcher::Fork can");
     }
     if is_autoreaped(command) {
         check_autoreap(command)?;

@@ -67,7 +67,7 @@ pub(super) fn check(command: &Command) -> Result<(), Error> {
         }
         if launcher::is_autoreaped(command) {
             return refuse(
-                "an autoreaped child cannot have memory_max and the like, or cgroup_parent: nobody would remove its cgroup",
+                "an autoreaped child cannot have memory_max and the like, or cgroup_parent: its cgroup would never be removed",
             );
         }
     }

@@ -218,7 +218,7 @@ impl Command {
     /// directory and standard streams.
     ///
     /// A program with a slash in it is a path. Any other is searched for in `PATH`: in the child's if the command
-    /// changes it, otherwise in the caller's. An entry with which the path would be longer than the kernel takes (4,095
+    /// changes it, otherwise in the caller's. An entry with which the path would be longer than the kernel accepts (4,095
     /// bytes) is skipped.
     ///
     /// ```

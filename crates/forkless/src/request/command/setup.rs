@@ -565,7 +565,7 @@ macro_rules! kind {
     };
     (check i32($low:literal, $high:literal) $name:ident $value:expr) => {
         if $value.is_some_and(|value| !($low..=$high).contains(&value)) {
-            return Some(concat!("the ", stringify!($name), " is out of range: it is from ", $low, " to ", $high));
+            return Some(concat!(stringify!($name), " is out of range: ", $low, " to ", $high));
         }
     };
     (check $kind:ident $(($type:ty))? $name:ident $value:expr) => {};

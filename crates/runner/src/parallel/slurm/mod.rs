@@ -55,7 +55,7 @@ pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
         (given.has_blocks(), "--pipe: write the blocks to files, and give the jobs their names"),
         (given.ungroup || given.line_buffer, "--ungroup and --line-buffer: output comes in whole jobs, in order"),
         (is_tree, "--results with a directory: give a table, such as NAME.csv"),
-        (given.shard.is_some(), "--shard, which is another way to use all nodes: leave one out"),
+        (given.shard.is_some(), "--shard, which also divides the jobs over nodes: leave one out"),
         (given.words.iter().any(has_slot), "{%}: $PARALLEL_JOBSLOT has the slot on the node"),
     ];
     match reasons.iter().find(|(is_so, _)| *is_so) {
