@@ -17,6 +17,14 @@ is capture('cat', input => $much).out, $much, 'more than a pipe holds';
 is capture('printf', '\377').out.encode('utf8-c8'), Blob.new(255), 'bytes that are not UTF-8';
 is capture('sh', '-c', 'echo $0 $X; pwd', :arg0<name>, :cwd</>, env => { :1X, PATH => %*ENV<PATH> }).out, "name 1\n/\n", 'as run';
 is capture('nice', settings => { :5nice }).out, "5\n", 'settings';
+nok capture('true').limit-events, 'no limits';
+with </sys/fs/cgroup /sys/fs/cgroup/unified>.first({ "$_/cgroup.procs".IO.w }) -> $parent {
+    my $made = capture 'true', settings => { cgroup-parent => $parent };
+    is-deeply $made.limit-events, { :0oom-kills, :0memory-max, :0tasks-max }, 'limits that were not reached';
+}
+else {
+    note 'SKIPPED: limit-events, because no cgroup of version 2 is writable here';
+}
 
 subtest 'a limit of time' => {
     my $late = capture 'sh', '-c', 'echo here; exec sleep 100', timeout => 0.3;

@@ -528,12 +528,12 @@ fn hidden_working_directory_is_an_error_with_the_remedy() {
         let output = here(&[]);
         let words = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(125), "{output:?}");
-        assert!(words.contains("show it: forkless run --sandbox --ro-bind . . pwd\n"), "{output:?}");
+        assert!(words.contains("show it: forkless run --sandbox --read . pwd\n"), "{output:?}");
         let elsewhere = here(&["--chdir", directory.path().to_str().expect("text")]);
-        let line = format!("--sandbox --ro-bind {0} {0} --chdir {0} pwd\n", directory.path().display());
+        let line = format!("--sandbox --read {0} --chdir {0} pwd\n", directory.path().display());
         assert!(String::from_utf8_lossy(&elsewhere.stderr).contains(&line), "{elsewhere:?}");
         let wanted = format!("{}\n", directory.path().display());
-        assert_eq!(String::from_utf8_lossy(&here(&["--ro-bind", ".", "."]).stdout), wanted);
+        assert_eq!(String::from_utf8_lossy(&here(&["--read=."]).stdout), wanted);
         assert_eq!(here(&["--chdir", "/"]).stdout, b"/\n");
         // A directory that does not exist any more is no obstacle either.
         let (gone, mut command) = (callers::directory(), caller.shell("sh"));
@@ -563,6 +563,27 @@ fn environment_is_a_documented_list() {
         assert!(names(&["--keep-env=SECRET,OTHER"]).contains(&"SECRET=x".to_owned()));
         assert!(names(&["--env=NEW=1"]).contains(&"NEW=1".to_owned()));
         assert_eq!(names(&["--ignore-environment", "--env=NEW=1"]), ["NEW=1"]);
+    }
+}
+
+#[test]
+fn read_write_project_and_hide_are_those_of_the_library() {
+    for caller in Caller::with_user_namespaces("read_write_project_and_hide_are_those_of_the_library") {
+        let kept = directory();
+        fs::create_dir_all(kept.path().join("a/.cargo")).expect("directories");
+        for name in ["a/.env", "a/code", "a/.cargo/config.toml"] {
+            fs::write(kept.path().join(name), name).expect("a file");
+            fs::set_permissions(kept.path().join(name), fs::Permissions::from_mode(0o666)).expect("its mode");
+        }
+        let path = kept.path().display().to_string();
+        let script = format!(
+            "cd {path}/a; cat .env || echo hidden; for it in code .cargo/config.toml; do (: >>$it) && echo $it; done; true"
+        );
+        let seen = |options: &[&str]| text(caller, &[&["--chdir=/"], options].concat(), &script);
+        assert_eq!(seen(&["--read", &path]), "a/.env");
+        assert_eq!(seen(&["--write", &path]), "a/.envcode\n.cargo/config.toml\n");
+        assert_eq!(seen(&["--project", &format!("{path}/a"), "--hide=**/.env"]), "hidden\ncode\n");
+        assert_eq!(caller.stdout(&["--sandbox", "--read", &path, "--chdir", &path, "pwd"]).trim_end(), path);
     }
 }
 

@@ -25,6 +25,8 @@ class Captured is export {
     has Bool $.timed-out;
     # Another process still had the streams open.
     has Bool $.held-open;
+    # How often limits were reached: see the POD.
+    has %.limit-events;
 
     method Bool { !$!exitcode && !$!signal }
 }
@@ -130,7 +132,8 @@ sub capture(*@args where .so, :$input, Bool :$merge, Bool :$bin, Str:D :$enc = '
     my @texts = @kept.map(*.content($bin ?? Str !! $enc));
     @texts.push($bin ?? buf8.new !! '') if $merge;
     Captured.new(out => @texts[0], err => @texts[1], out-cut => @kept[0].cut, err-cut => $merge ?? 0 !! @kept[1].cut,
-        exitcode => $status +> 8, signal => $status +& 0x7f, :$timed-out, held-open => ?@kept.first(*.held))
+        exitcode => $status +> 8, signal => $status +& 0x7f, :$timed-out, held-open => ?@kept.first(*.held),
+        limit-events => $child.limit-events)
 }
 
 =begin pod
@@ -158,7 +161,8 @@ C<kill-tree> all that it has started ends too.
 closed, but 0.1 after a timeout. What is in the pipes by then is read in any case.
 =item C<:bin>, C<:enc> (C<utf8-c8>), C<:cwd>, C<:env>, C<:arg0>, C<:sandbox> and C<:settings> as for C<run>.
 
-The result has C<out>, C<err>, C<out-cut> and C<err-cut> (bytes that were discarded), C<exitcode>, C<signal>, C<timed-out> and
-C<held-open> (the streams were not closed); it is true if the exit code is 0 and no signal has ended the program. Throws C<X::Forkless> if the program cannot be started.
+The result has C<out>, C<err>, C<out-cut> and C<err-cut> (bytes that were discarded), C<exitcode>, C<signal>, C<timed-out>,
+C<held-open> (the streams were not closed), and with limits such as C<memory-max> C<limit-events>, a hash of C<oom-kills>
+(processes that the OOM killer has killed), C<memory-max> and C<tasks-max> (how often they were reached); it is true if the exit code is 0 and no signal has ended the program. Throws C<X::Forkless> if the program cannot be started.
 
 =end pod

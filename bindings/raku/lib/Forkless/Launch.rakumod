@@ -78,6 +78,8 @@ sub environment(%env --> Environment) {
 class Child is export {
     has Int $.handle;
     has Int $.pid;
+    # How often it reached its limits, from its end on: oom-kills, memory-max and tasks-max. Empty without limits.
+    has %.limit-events;
     # Of a line for a shell: what makes the shell's status of the program's.
     has Int $!ending;
     has Lock $!lock .= new;
@@ -119,7 +121,12 @@ class Child is export {
     # Frees the handle. A child that runs becomes no zombie: a later launch reaps it.
     method free(--> Nil) {
         $!lock.protect: {
-            forkless_child_free($!handle) if $!handle;
+            if $!handle {
+                my $events = buf8.allocate(24);
+                %!limit-events = <oom-kills memory-max tasks-max> Z=> (^3).map({ $events.read-uint64(8 * $_) })
+                    if forkless_child_limit_events($!handle, $events) == 0;
+                forkless_child_free($!handle);
+            }
             forkless_ending_free($!ending) if $!ending;
             $!handle = $!ending = 0;
         }

@@ -60,6 +60,7 @@ sub forkless_child_pidfd(size_t --> int32) is native(&library) is export {*}
 sub forkless_child_take_fd(size_t, int32 --> int32) is native(&library) is export {*}
 sub forkless_child_try_wait(size_t, Blob, Blob --> int32) is native(&library) is export {*}
 sub forkless_child_signal(size_t, int32 --> int32) is native(&library) is export {*}
+sub forkless_child_limit_events(size_t, Blob --> int32) is native(&library) is export {*}
 
 sub read(int32, Blob, size_t --> ssize_t) is native is export {*}
 sub write(int32, Blob, size_t --> ssize_t) is native is export {*}

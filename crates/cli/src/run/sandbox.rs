@@ -37,7 +37,7 @@ impl<'a> Sandbox<'a> {
         if options.mounts.targets().any(|target| absolute(target) == Path::new("/")) {
             return Err(failed(
                 "root",
-                "a mount at / would replace it; show directories below it, such as --bind /srv /srv",
+                "a mount at / would replace it; show directories below it, such as --write /srv",
             ));
         }
         if let Some(word @ ("strict" | "default")) = options.words.first().and_then(|word| word.to_str())
@@ -79,7 +79,12 @@ impl<'a> Sandbox<'a> {
         if self.options.sandbox.share_net {
             sandbox.network(Network::Host);
         }
-        self.options.sandbox.keep_env.iter().for_each(|name| _ = sandbox.keep_env(name));
+        let given = &self.options.sandbox;
+        given.keep_env.iter().for_each(|name| _ = sandbox.keep_env(name));
+        given.read.iter().for_each(|path| _ = sandbox.read(path));
+        given.write.iter().for_each(|path| _ = sandbox.write(path));
+        given.project.iter().for_each(|path| _ = sandbox.writable_project(path));
+        given.hide.iter().for_each(|path| _ = sandbox.hide(path));
         let prepared = sandbox.prepare().map_err(|error| Failure::before(error.to_string()))?;
         if !prepared.has_landlock() {
             say(
@@ -105,7 +110,7 @@ impl<'a> Sandbox<'a> {
                 "working directory",
                 format_args!(
                     "{directory:?} is not visible inside; show it: {}\n\
-                     (--bind lets the program write there; --chdir / starts it elsewhere)",
+                     (--write lets the program write there; --chdir / starts it elsewhere)",
                     self.shown_line(&directory)
                 ),
             ));
@@ -146,7 +151,7 @@ impl<'a> Sandbox<'a> {
         for given in std::env::args_os().skip(1) {
             line += &format!(" {}", word(&given));
             if !is_shown && given.as_encoded_bytes().starts_with(b"--sandbox") {
-                line += &format!(" --ro-bind {place} {place}");
+                line += &format!(" --read {place}");
                 is_shown = true;
             }
         }
@@ -156,7 +161,8 @@ impl<'a> Sandbox<'a> {
     /// Is the path visible to the program, because the preset or an option that mounts shows it?
     fn is_shown(&self, path: &Path) -> bool {
         let path = plain(path);
-        is_shown(&path) || self.options.mounts.targets().map(absolute).any(|target| path.starts_with(target))
+        let given = self.options.sandbox.shown().map(PathBuf::as_path).chain(self.options.mounts.targets());
+        is_shown(&path) || given.map(absolute).any(|target| path.starts_with(target))
     }
 
     /// Describes the sandbox, for `--explain`.

@@ -404,6 +404,7 @@ pub(super) const ROWS: &[Row] = &[
     (All, Nothing, "run --sandbox --chroot / true", 125, &["--sandbox", "--chroot"], &["leave one out"]),
     (All, Nothing, "run --share-net true", 125, &["--share-net requires --sandbox"], &["add it"]),
     (All, Nothing, "run --keep-env A true", 125, &["--keep-env requires --sandbox"], &["add it"]),
+    (All, Nothing, "run --hide x true", 125, &["--hide requires --sandbox"], &["add it"]),
     // ---- what other tools take ----
     (All, Nothing, "run A=1 --nice 5 true", 127, &["\"--nice\""], &["written before NAME=VALUE"]),
     (All, Nothing, "run --net=host true", 125, &["--net"], &["--share-net"]),
