@@ -134,6 +134,39 @@ fn an_interrupted_run_leaves_no_process() {
     }
 }
 
+/// Jobs that leave a process in a session of its own.
+#[test]
+fn kill_tree_ends_all_that_jobs_have_left() {
+    let leave = "setsid sleep 1000 >/dev/null 2>&1 & echo {}";
+    let parallel = ["parallel", "-j2", leave, ":::", "1", "2", "3"];
+    let xargs = ["xargs", "-n1", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $0"];
+    for words in [&parallel[..], &xargs] {
+        let run = |more: &[&str]| {
+            let place = Place::new();
+            let mut command = place.forkless(&[&words[..1], more, &words[1..]].concat());
+            (command.stdin(place.numbers(3)).output().expect("forkless starts"), place)
+        };
+        let (output, place) = run(&[]);
+        assert!(output.status.success() && place.processes().len() == 3, "{words:?}: {output:?}");
+        place.kill_all();
+        let (output, place) = run(&["--kill-tree"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        if text.contains("Linux 6.12") {
+            return eprintln!("SKIPPED: --kill-tree, because {text}");
+        }
+        assert!(output.status.success() && output.stdout.len() == 6, "{words:?}: {output:?}");
+        assert!(place.processes().is_empty(), "{words:?}: left: {:?}", place.processes());
+    }
+    // Also if forkless has no time to do it.
+    let place = Place::new();
+    let line = "setsid sh -c 'touch there; exec sleep 1000' & sleep 1000";
+    let mut child = place.forkless(&["parallel", "--kill-tree", line, ":::", "1"]).spawn().expect("forkless starts");
+    wait_for("the job", || place.path("there").exists());
+    child.kill().expect("it is there");
+    child.wait().expect("its end");
+    wait_for("the end of all processes", || place.processes().is_empty());
+}
+
 /// Runs `-j50` within the limits; as another user if one is given.
 fn run_within(place: &Place, limits: &[(forkless::Resource, u64)], user: Option<u32>, words: &[&str]) -> ExitStatus {
     let program = fs::File::open(env!("CARGO_BIN_EXE_forkless")).expect("the binary");

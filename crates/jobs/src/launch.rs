@@ -137,6 +137,7 @@ fn set(command: &mut Command, job: &Job, options: &mut Options) -> io::Result<()
     if let Some(nice) = options.nice {
         command.nice(nice);
     }
+    command.kill_tree(options.kill_tree);
     if let Some(setup) = &mut options.setup {
         setup(command, job);
     }

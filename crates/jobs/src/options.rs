@@ -129,6 +129,9 @@ pub struct Options {
     pub shell: PathBuf,
     /// Whether each job leads a process group of its own, so that what it has started ends with it.
     pub groups: bool,
+    /// Whether everything that a job has started ends with it, also in other process groups and sessions, and with this process:
+    /// [`Command::kill_tree`] (Linux 6.12). Of lines, it ends what the shell has started.
+    pub kill_tree: bool,
     /// Changes each command before its launch: working directory, limits and so on.
     pub setup: Option<Setup>,
     /// A thread for each of these functions, which launches the jobs of some of the slots, so that launches run in parallel.
@@ -201,6 +204,7 @@ impl Options {
             nice: None,
             shell: "/bin/sh".into(),
             groups: false,
+            kill_tree: false,
             setup: None,
             threads: Vec::new(),
             stdin_is_null: false,

@@ -197,6 +197,7 @@ pub(super) fn check(given: &ParallelOptions) -> Result<(), String> {
         (given.workdir.is_some(), "--workdir"),
         (given.nice.is_some(), "--nice"),
         (given.linger.is_some(), "--linger"),
+        (given.kill_tree, "--kill-tree"),
         (given.load.is_some(), "--load"),
         (given.memfree.is_some(), "--memfree"),
         (given.tmpdir.is_some(), "--tmpdir"),

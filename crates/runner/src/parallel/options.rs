@@ -187,6 +187,10 @@ pub struct ParallelOptions {
     #[arg(help_heading = JOBS, long, alias = "termseq", value_name = "SEQUENCE")]
     pub(super) term_seq: Option<String>,
 
+    /// Kill all that a job has started, also in other sessions, when it ends or forkless does (Linux 6.12)
+    #[arg(help_heading = JOBS, long)]
+    pub(super) kill_tree: bool,
+
     /// Stop early: never, soon or now, with fail=, success= or done= and N or N% (default: never)
     #[arg(help_heading = JOBS, long, alias = "halt-on-error", value_name = "WHEN,WHY", value_parser = parse_halt, allow_hyphen_values = true)]
     pub(super) halt: Option<HaltOption>,

@@ -224,6 +224,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
         options.nice = Some(wanted.max(now));
     }
     options.groups = true;
+    options.kill_tree = given.kill_tree;
     options.dry_run = given.dry_run;
     options.control = Some(control.clone());
     if let Some(directory) = &given.tmpdir {

@@ -88,6 +88,7 @@ fn run(mut options: XargsOptions, remedy: Remedy) -> Result<u8, String> {
     let mut outcome = Outcome { code: 0, remedy };
     let mut settings = Options::new(slots);
     let _warm = options.warm.then(|| crate::warm::install(&mut settings)).transpose()?;
+    settings.kill_tree = options.kill_tree;
     settings.stdin_is_null = !gives_stdin && crate::no_input::replace_stdin();
     settings.control = Some(control().map_err(|error| error.to_string())?);
     let done = forkless_jobs::run(settings, &mut source, &mut outcome, &mut Standard::new());

@@ -100,6 +100,10 @@ pub struct XargsOptions {
     #[arg(help_heading = RUNNING, long, value_name = "NAME")]
     pub(crate) process_slot_var: Option<OsString>,
 
+    /// Kill all that a command has started, also in other sessions, when it ends or forkless does (Linux 6.12)
+    #[arg(help_heading = RUNNING, long)]
+    pub(crate) kill_tree: bool,
+
     /// Start commands as clones of programs that are loaded already, where possible (experimental: docs/warm.md)
     #[arg(help_heading = RUNNING, long)]
     pub(crate) warm: bool,

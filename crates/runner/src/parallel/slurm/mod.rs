@@ -125,6 +125,7 @@ fn starter(given: &ParallelOptions) -> Result<Starter, String> {
         ("--nice=", given.nice.map(|nice| nice.to_string())),
     ];
     words.extend(numbers.into_iter().filter_map(|(name, value)| Some(format!("{name}{}", value?).into())));
+    words.extend(given.kill_tree.then(|| "--kill-tree".into()));
     for (name, value) in [
         ("--tmpdir=", given.tmpdir.as_ref().map(|path| path.as_os_str())),
         ("--process-slot-var=", given.process_slot_var.as_deref()),
