@@ -17,8 +17,9 @@
  *   that the caller does not need it. It is written only on failure: the step that failed, the errno and a message.
  *
  * HANDLES
- *   Each handle type has a _free function, which accepts NULL. Only one thread at a time may use a command, a child, a pipeline or a
- *   wait set; a second thread gets -EBUSY. Any number of threads may use the other handles at the same time.
+ *   Each handle type has a _free function, which accepts NULL. After it, the handle and the strings and bytes that it gave must not be
+ *   used. Only one thread at a time may use a command, a child, a pipeline or a wait set; a second thread gets -EBUSY. Any number of
+ *   threads may use the other handles at the same time.
  *   Handles do not depend on each other, except where a function says so.
  *
  * FILE DESCRIPTORS that are passed to the library still belong to the caller. Where the library needs one later, it makes a copy. The
