@@ -54,6 +54,8 @@ export interface SandboxOptions {
   linger?: number;
   /** With namespaces: what it writes to /tmp and /dev/shm cannot be executed, and Landlock of Linux 6.12 is required (default: false). */
   strict?: boolean;
+  /** With namespaces, whether an init is PID 1 of the sandbox (default: true). `false`: the program itself is; faster, but see docs/sandbox.md. */
+  init?: boolean;
   /** With Landlock: it may change modes, owners and times; that then holds for every file of its user (default: false). */
   changeAttributes?: boolean;
   /** Limits of each launch with all that it starts, as the settings of these names. */

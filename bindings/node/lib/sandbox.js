@@ -28,7 +28,7 @@ function texts(value, name) {
 
 function checked(options) {
   if (options === null || typeof options !== 'object') throw new TypeError('the options of a sandbox are not an object');
-  const { mode = 'namespaces', read, write, project, hide, network, keepEnv, changeAttributes = false, linger, strict = false, ...others } = options;
+  const { mode = 'namespaces', read, write, project, hide, network, keepEnv, changeAttributes = false, linger, strict = false, init = true, ...others } = options;
   const limits = Object.entries(others).filter(([name]) => LIMITS.includes(name));
   const [unknown] = Object.keys(others).filter((name) => !LIMITS.includes(name));
   if (unknown !== undefined) throw new TypeError(`there is no option sandbox.${unknown}`);
@@ -41,7 +41,10 @@ function checked(options) {
   if (mode === 'landlock' && linger != null) throw wrong('linger', 'possible with Landlock, which ends nothing');
   if (typeof strict !== 'boolean') throw wrong('strict', 'a boolean');
   if (mode === 'landlock' && strict) throw wrong('strict', 'for Landlock alone, which is required in any case');
-  return { limits: toSettings(Object.fromEntries(limits.filter(([, value]) => value != null))), linger, strict, mode, read: texts(read, 'read'), write: texts(write, 'write'), project: texts(project, 'project'), hide: texts(hide, 'hide'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
+  if (typeof init !== 'boolean') throw wrong('init', 'a boolean');
+  if (!init && mode === 'landlock') throw wrong('init', 'for Landlock, where there is none');
+  if (!init && linger != null) throw wrong('linger', 'possible with init: false: what is left is killed as soon as the program ends');
+  return { limits: toSettings(Object.fromEntries(limits.filter(([, value]) => value != null))), linger, strict, init: init || mode === 'landlock', mode, read: texts(read, 'read'), write: texts(write, 'write'), project: texts(project, 'project'), hide: texts(hide, 'hide'), network, keepEnv: texts(keepEnv, 'keepEnv'), changeAttributes };
 }
 
 /** What a program may do, prepared once for any number of launches. */

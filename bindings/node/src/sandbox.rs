@@ -50,7 +50,7 @@ pub fn prepare_sandbox(options: Map<String, Value>) -> napi::Result<u32, String>
         set.map_err(|why| napi::Error::new("EINVAL".to_owned(), format!("{name}: {why}")))?;
     }
     let is = |name: &str| options.get(name) == Some(&Value::Bool(true));
-    sandbox.change_attributes(is("changeAttributes")).strict(is("strict"));
+    sandbox.change_attributes(is("changeAttributes")).strict(is("strict")).init(is("init"));
     let sandbox = sandbox.prepare().map_err(|error| napi::Error::new(code(&error), error.to_string()))?;
     let keep_env = keep_env.into_iter().map(Into::into).collect();
     let mut all = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);

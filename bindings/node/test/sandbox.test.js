@@ -118,6 +118,19 @@ tests('other processes have a while when the program has ended', async () => {
   assert.throws(() => new Sandbox({ linger: 1, mode: 'landlock' }), /Landlock/);
 }, ['namespaces']);
 
+tests('without an init the program is the first process', async () => {
+  const sandbox = new Sandbox({ init: false });
+  const line = 'echo $$ /proc/[0-9]*; (setsid sleep 600 &) & exit 7';
+  const { code, stdout } = await run('sh', ['-c', line], { sandbox, cwd: '/' });
+  assert.deepStrictEqual([code, stdout], [7, '1 /proc/1\n']);
+  const child = spawn('sleep', ['600'], { sandbox, cwd: '/', stdio: 'ignore' });
+  child.kill('SIGKILL');
+  assert.strictEqual((await child.wait()).signal, 'SIGKILL');
+  assert.throws(() => new Sandbox({ init: 0 }), /a boolean/);
+  assert.throws(() => new Sandbox({ init: false, mode: 'landlock' }), /Landlock/);
+  assert.throws(() => new Sandbox({ init: false, linger: 1 }), /linger.*init/);
+}, ['namespaces']);
+
 tests('strict executes nothing that the program has written', async () => {
   assert.throws(() => new Sandbox({ strict: true, mode: 'landlock' }), /Landlock/);
   assert.throws(() => new Sandbox({ strict: 1 }), /a boolean/);

@@ -70,6 +70,10 @@ for my $mode (qw(namespaces landlock)) {
     is(output_of($line, {}), "done\nlate\n", 'other processes have a while to end');
     is(output_of($line, { linger => 0 }), "done\n", '… or none');
 
+    is(output_of('echo $$ /proc/[0-9]*; (setsid sleep 600 &) &', { init => 0 }), "1 /proc/1\n", 'without an init the program is PID 1');
+    ok(!defined Forkless::Sandbox->new(init => 0, linger => 1), '… and nothing lingers');
+    like($Forkless::error, qr/linger.*init/, '… which the error says');
+
     SKIP: {
         my $strict = Forkless::Sandbox->new(strict => 1) or skip "$Forkless::error", 1;
         $line = 'cp /bin/true /tmp/true && /tmp/true 2>/dev/null || echo $?';
@@ -82,7 +86,7 @@ for my $mode (qw(namespaces landlock)) {
     ok(!defined Forkless->new(cmd => ['no-such-program'], cwd => '/', sandbox => {})->spawn, 'no such program');
     is($Forkless::error->errno, ENOENT, '… is an error');
 }
-for my $wrong ([mode => 'x'], [mode => 'landlock', bind => '.'], [mode => 'landlock', linger => 1], [mode => 'landlock', strict => 1], [mode => 'landlock', network => 'none'], [network => 'x'], [change_attributes => 1]) {
+for my $wrong ([mode => 'x'], [mode => 'landlock', bind => '.'], [mode => 'landlock', linger => 1], [mode => 'landlock', strict => 1], [mode => 'landlock', init => 0], [mode => 'landlock', network => 'none'], [network => 'x'], [change_attributes => 1]) {
     ok(!eval { Forkless::Sandbox->new(@$wrong); 1 }, "refused: @$wrong");
 }
 ok(!eval { Forkless->new(cmd => ['true'], sandbox => 1); 1 }, 'no sandbox');

@@ -19,6 +19,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 /// inherit beside PATH, HOME, TERM, LANG and the like. change_attributes: with Landlock, whether it may change modes, owners and times,
 /// which then holds for every file of its user. linger: with namespaces, the seconds that other processes have when the program has ended
 /// (default: 0.2). strict: with namespaces, what it writes to /tmp and /dev/shm cannot be executed, and Landlock of Linux 6.12 is required.
+/// init: with namespaces, False makes the program itself PID 1 of the sandbox, which is faster, and loses what docs/sandbox.md says.
 /// memory_max, tasks_max, cpu_max, io_max, cgroup_parent: limits of each launch with all that it starts, as in `forkless.Settings`.
 /// See docs/sandbox.md.
 ///
@@ -35,7 +36,7 @@ pub(crate) struct Sandbox {
 #[pymethods]
 impl Sandbox {
     #[new]
-    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, hide=None, network=None, keep_env=None, change_attributes=false, linger=None, strict=false, **limits))]
+    #[pyo3(signature = (*, mode="namespaces", read=None, write=None, project=None, hide=None, network=None, keep_env=None, change_attributes=false, linger=None, strict=false, init=true, **limits))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
         py: Python<'_>,
@@ -49,6 +50,7 @@ impl Sandbox {
         change_attributes: bool,
         linger: Option<Bound<'_, PyAny>>,
         strict: bool,
+        init: bool,
         limits: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let (has_init, mut sandbox) = match mode {
@@ -85,7 +87,7 @@ impl Sandbox {
         for name in &names {
             sandbox.keep_env(name.as_os_str());
         }
-        sandbox.change_attributes(change_attributes).strict(strict);
+        sandbox.change_attributes(change_attributes).strict(strict).init(init);
         if let Some(linger) = linger {
             sandbox.linger(seconds(&linger)?);
         }

@@ -7,6 +7,7 @@ import gc
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -295,8 +296,39 @@ def test_other_processes_have_a_while_when_the_program_has_ended(namespaces):
         forkless.Sandbox(mode="landlock", linger=1)
 
 
+def test_without_an_init_the_program_is_the_first_process(namespaces):
+    sandbox = forkless.Sandbox(init=False)
+    done = forkless.run("echo $$ /proc/[0-9]*; (setsid sleep 600 &) & exit 7", shell=True, sandbox=sandbox, **TEXT)
+    assert (done.returncode, done.stdout) == (7, b"1 /proc/1\n")
+    child = forkless.Popen(["sleep", "600"], sandbox=sandbox, cwd="/")
+    child.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.1)
+    child.kill()
+    assert child.wait() == -9
+    for words in ({"linger": 1}, {"mode": "landlock"}):
+        with pytest.raises(OSError, match=r"init\(false\)"):
+            forkless.Sandbox(init=False, **words)
+
+
+def test_a_death_signal_ends_a_program_without_an_init_with_its_caller(namespaces):
+    line = "import forkless, os; forkless.Popen(['sh', '-c', 'echo ready; sleep 600'], sandbox=forkless.Sandbox(init=False), cwd='/', parent_death_signal=9)"
+    caller = subprocess.run([sys.executable, "-c", line], stdout=subprocess.PIPE, timeout=30, check=True)
+    # The program held the pipe.
+    assert caller.stdout in (b"", b"ready\n")
+
+
+def test_where_no_program_may_be_in_memory_there_needs_to_be_no_init(namespaces):
+    if os.geteuid() != 0 or not os.path.exists("/proc/sys/vm/memfd_noexec"):
+        pytest.skip("vm.memfd_noexec is for root, from Linux 6.3 on")
+    line = "import forkless; print(forkless.run('echo $$', shell=True, sandbox=forkless.Sandbox(init=%s), cwd='/', stdout=-1).stdout)"
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", 'echo 2 >/proc/sys/vm/memfd_noexec && exec "$0" -c "$1"', sys.executable]
+    done = [subprocess.run([*inside, line % init], capture_output=True) for init in (True, False)]
+    assert b"vm.memfd_noexec; init(false) needs" in done[0].stderr and done[1].stdout == b"b'1\\n'\n", done
+
+
 def test_strict_executes_nothing_that_the_program_has_written(namespaces):
-    with pytest.raises(OSError, match="needs namespaces"):
+    with pytest.raises(OSError, match="strict is for namespaces"):
         forkless.Sandbox(mode="landlock", strict=True)
     try:
         sandbox = forkless.Sandbox(strict=True)

@@ -48,6 +48,11 @@ subtest 'other processes' => {
     is shell($line, :out, :cwd</>, sandbox => { :linger(0) }).out.slurp, "done\n", 'or none';
 }
 
+subtest 'init' => {
+    is shell('echo $$ /proc/[0-9]*; (setsid sleep 600 &) &', :out, :cwd</>, sandbox => { :!init }).out.slurp, "1 /proc/1\n", 'the program is PID 1';
+    throws-like { Forkless::Sandbox.new(:!init, :linger(1)) }, X::Forkless, message => /linger/;
+}
+
 subtest 'strict' => {
     my $strict = try Forkless::Sandbox.new(:strict);
     my $line = 'cp /bin/true /tmp/true && /tmp/true 2>/dev/null || echo $?';
@@ -155,6 +160,7 @@ subtest 'async' => {
 
 subtest 'wrong arguments' => {
     throws-like { Forkless::Sandbox.new(:mode<landlock>, :strict) }, X::AdHoc, message => /strict/;
+    throws-like { Forkless::Sandbox.new(:mode<landlock>, :!init) }, X::AdHoc, message => /init/;
     throws-like { Forkless::Sandbox.new(:mode<landlock>, :linger(1)) }, X::AdHoc, message => /linger/;
     for Any, Nil, Failure.new('x'), Forkless::Sandbox, 1 -> $wrong {
         my %with = sandbox => $wrong;

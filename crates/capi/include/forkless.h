@@ -918,12 +918,14 @@ int forkless_cgroup_terminate(const forkless_cgroup *cgroup, int number, int64_t
 /* NETWORK: the caller's network, without Unix sockets. NETWORK_REFUSED: no sockets but pairs, as with Landlock anyway; else, in
  * namespaces, one with a loopback device alone. CHANGE_ATTRIBUTES, for Landlock: it may change modes, owners, extended attributes and times,
  * which then holds for every file of its user. STRICT, in namespaces: -ENOTSUP without Landlock of Linux 6.12, and what it writes to /tmp and
- * /dev/shm cannot be executed. */
+ * /dev/shm cannot be executed. NO_INIT, in namespaces: the program is PID 1 of the sandbox. That is faster, but docs/sandbox.md says what it
+ * loses: signals without a handler, and its end with this process. */
 enum {
     FORKLESS_SANDBOX_NETWORK = 1,
     FORKLESS_SANDBOX_CHANGE_ATTRIBUTES = 2,
     FORKLESS_SANDBOX_NETWORK_REFUSED = 4,
-    FORKLESS_SANDBOX_STRICT = 8
+    FORKLESS_SANDBOX_STRICT = 8,
+    FORKLESS_SANDBOX_NO_INIT = 16
 };
 
 /* Lists end in a null pointer; NULL: none. read, write: paths that the program may read, or also write to, with all below them. keep_env:
@@ -945,8 +947,8 @@ typedef struct forkless_sandbox_options {
 
 typedef struct forkless_sandbox forkless_sandbox;
 
-/* Prepare a sandbox of namespaces(7): the program sees nothing else, and has an init, whose PID is that of the handle. The handle alone learns
- * how the program ended; waitpid(2) gets the end of init. Where user namespaces are refused, the launch fails at FORKLESS_STEP_CLONE.
+/* Prepare a sandbox of namespaces(7): the program sees nothing else, and has an init, whose PID is that of the handle, but for NO_INIT. The
+ * handle alone learns how the program ended; waitpid(2) gets the end of init. Where user namespaces are refused, the launch fails at FORKLESS_STEP_CLONE.
  * -ENOENT if a path does not exist; -EACCES if no program may be in memory (vm.memfd_noexec). */
 int forkless_sandbox_namespaces(const forkless_sandbox_options *options, forkless_sandbox **sandbox, forkless_error *error);
 /* Prepare a sandbox of landlock(7), which hides nothing and works where user namespaces are refused. -ENOTSUP if the kernel has none, or that of a Linux before 6.2; -ENOENT if a path does not exist. */

@@ -26,12 +26,13 @@ const NETWORK: c_int = 1;
 const CHANGE_ATTRIBUTES: c_int = 2;
 const NETWORK_REFUSED: c_int = 4;
 const STRICT: c_int = 8;
+const NO_INIT: c_int = 16;
 
 impl SandboxOptions {
     /// # Safety
     /// The lists are null, or end in a null pointer.
     unsafe fn prepare(&self, mut sandbox: Sandbox) -> Result<PreparedSandbox, Failure> {
-        let known = NETWORK | CHANGE_ATTRIBUTES | NETWORK_REFUSED | STRICT;
+        let known = NETWORK | CHANGE_ATTRIBUTES | NETWORK_REFUSED | STRICT | NO_INIT;
         if self.size != size_of::<Self>() || self.flags & !known != 0 {
             return Err(bad("the options have an unknown size or unknown flags"));
         }
@@ -65,7 +66,8 @@ impl SandboxOptions {
                 return Err(bad("unknown limit"));
             }
         }
-        sandbox.change_attributes(self.flags & CHANGE_ATTRIBUTES != 0).strict(self.flags & STRICT != 0);
+        let is = |flag: c_int| self.flags & flag != 0;
+        sandbox.change_attributes(is(CHANGE_ATTRIBUTES)).strict(is(STRICT)).init(!is(NO_INIT));
         match self.flags & (NETWORK | NETWORK_REFUSED) {
             0 => {}
             NETWORK => _ = sandbox.network(Network::Host),

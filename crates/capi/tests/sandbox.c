@@ -147,6 +147,29 @@ static void lingers(void) {
     }
 }
 
+/* The program is PID 1, and its status that of waitpid(2). */
+static void has_no_init(void) {
+    forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
+    forkless_sandbox *none;
+    forkless_error error;
+    int status;
+    options.flags = FORKLESS_SANDBOX_NO_INIT;
+    forkless_sandbox *sandbox = prepare(forkless_sandbox_namespaces, &options);
+    expect_output(sandboxed("(setsid sleep 600 &) & echo $$; read name < /proc/1/comm; echo $name", sandbox), "1\nsh\n");
+    forkless_command *command = sandboxed("exit 7", sandbox);
+    forkless_child *child;
+    EXPECT(0, forkless_command_spawn(command, &child, NULL));
+    pid_t pid = forkless_child_pid(child);
+    EXPECT(pid, waitpid(pid, &status, 0));
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    forkless_child_free(child);
+    forkless_command_free(command);
+    forkless_sandbox_free(sandbox);
+    options.linger_ms = 0;
+    EXPECT(-EINVAL, forkless_sandbox_namespaces(&options, &none, &error));
+    CHECK(strstr(error.message, "linger"));
+}
+
 /* What it writes to /tmp is not executed. */
 static void strict(void) {
     forkless_sandbox_options options = FORKLESS_SANDBOX_INIT;
@@ -167,6 +190,7 @@ int main(void) {
         rules(forkless_sandbox_namespaces);
         ends();
         lingers();
+        has_no_init();
         strict();
         project();
     }

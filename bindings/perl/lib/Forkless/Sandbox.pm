@@ -8,10 +8,10 @@ our $VERSION = '0.1.0';
 
 # Those of forkless.h.
 my %NETWORK = (none => 0, host => 1, refused => 4);
-use constant { CHANGE_ATTRIBUTES => 2, STRICT => 8 };
+use constant { CHANGE_ATTRIBUTES => 2, STRICT => 8, NO_INIT => 16 };
 
 my @LIMITS = qw(memory_max tasks_max cpu_max io_max cgroup_parent);
-my %OPTION = map { $_ => 1 } @LIMITS, qw(mode read write project hide network keep_env change_attributes linger strict raise);
+my %OPTION = map { $_ => 1 } @LIMITS, qw(mode read write project hide network keep_env change_attributes linger strict init raise);
 
 sub new {
     my ($class, %how) = @_;
@@ -26,6 +26,9 @@ sub new {
     Forkless::_croak("change_attributes: for mode => 'landlock' alone") if $how{change_attributes} && $mode ne 'landlock';
     Forkless::_croak("linger: for mode => 'namespaces' alone") if defined $how{linger} && $mode ne 'namespaces';
     Forkless::_croak("strict: for mode => 'namespaces' alone") if $how{strict} && $mode ne 'namespaces';
+    my $no_init = defined $how{init} && !$how{init};
+    Forkless::_croak("init: for mode => 'namespaces' alone") if $no_init && $mode ne 'namespaces';
+    $flags |= NO_INIT           if $no_init;
     $flags |= STRICT            if $how{strict};
     $flags |= CHANGE_ATTRIBUTES if $how{change_attributes};
     for my $name (grep { ref $how{$_} && ref $how{$_} ne 'ARRAY' } qw(read write keep_env project hide)) {
@@ -116,6 +119,10 @@ In namespaces, how many seconds other processes have when the program has ended.
 =item strict
 
 In namespaces, whether Landlock of Linux 6.12 is required, and what the program writes to F</tmp> and F</dev/shm> cannot be executed.
+
+=item init
+
+In namespaces, a false value makes the program itself PID 1 of the sandbox, which is faster, and loses what F<docs/sandbox.md> says. Default: 1.
 
 =item memory_max, tasks_max, cpu_max, io_max, cgroup_parent
 

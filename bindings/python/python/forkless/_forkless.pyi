@@ -144,6 +144,7 @@ class Sandbox:
         change_attributes: bool = False,
         linger: float | None = None,
         strict: bool = False,
+        init: bool = True,
         memory_max: int | float | str | None = None,
         tasks_max: int | float | str | None = None,
         cpu_max: int | float | str | None = None,

@@ -10,6 +10,7 @@ constant ERROR = 512;
 my %network = none => 0, host => 1, refused => 4;
 constant CHANGE-ATTRIBUTES = 2;
 constant STRICT = 8;
+constant NO-INIT = 16;
 # sizeof(forkless_sandbox_options), and where its lists are.
 constant OPTIONS = 72;
 constant LISTS = 16;
@@ -26,7 +27,7 @@ has @!names;
 # The variables of the process, which %*ENV is a copy of.
 has %!inherited;
 
-method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, :$hide, Str :$network, :$keep-env, Bool :$change-attributes, Real :$linger, Bool :$strict, *%others) {
+method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, :$hide, Str :$network, :$keep-env, Bool :$change-attributes, Real :$linger, Bool :$strict, Bool :$init = True, *%others) {
     my @unknown = %others.keys.grep(* !∈ LIMIT-NAMES).sort;
     die "no such option of a sandbox: @unknown.join(', ')" if @unknown;
     my @limits = %others.grep(*.value.defined).map({ |(.key.trans('-' => '_'), ~.value) });
@@ -38,13 +39,14 @@ method new(Str:D :$mode = 'namespaces', :$read, :$write, :$project, :$hide, Str 
     die "change-attributes: for mode => 'landlock' alone" if $change-attributes && !$landlock;
     die "linger: seconds, for mode => 'namespaces' alone" if $linger.defined && ($landlock || $linger < 0);
     die "strict: for mode => 'namespaces' alone" if $strict && $landlock;
+    die "init: for mode => 'namespaces' alone" if !$init && $landlock;
     # $*CWD need not be the directory of the process.
     my @paths = ($read, $write, $project).map({ .defined ?? .list.map(*.IO.absolute).list !! () });
     # A relative pattern is looked for below each of these.
     my @hidden = $hide.defined ?? $hide.list.map({ .IO.is-relative && .Str.contains(/<[*?]>/) ?? .Str !! .IO.absolute }) !! ();
     my @names = $keep-env.defined ?? $keep-env.list.map(~*) !! ();
     self.bless(:$landlock, :@names, lists => (@paths[0], @paths[1], @names, @paths[2], @limits, @hidden),
-        linger => $linger.defined ?? ($linger * 1000).Int !! -1, flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0) +| ($strict ?? STRICT !! 0))
+        linger => $linger.defined ?? ($linger * 1000).Int !! -1, flags => %network{$net} +| ($change-attributes ?? CHANGE-ATTRIBUTES !! 0) +| ($strict ?? STRICT !! 0) +| ($init ?? 0 !! NO-INIT))
 }
 
 submethod BUILD(:$landlock, :@!names, :@lists, :$flags, :$linger --> Nil) {
@@ -144,6 +146,7 @@ network of the caller, without Unix sockets.
 =item C<change-attributes>: with C<landlock>, the program may change modes, owners and times of every file of its user.
 =item C<linger>: in namespaces, how many seconds other processes have when the program has ended (default: 0.2).
 =item C<strict>: in namespaces, requires Landlock of Linux 6.12, and refuses to execute what the program has written to F</tmp> and F</dev/shm>.
+=item C<init>: in namespaces, C<False> makes the program itself PID 1 of the sandbox, which is faster, and loses what F<docs/sandbox.md> says.
 =item C<memory-max>, C<tasks-max>, C<cpu-max>, C<io-max>, C<cgroup-parent>: limits of each launch with all that it starts.
 
 =end pod

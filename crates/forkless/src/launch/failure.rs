@@ -4,7 +4,7 @@ use super::creator::{CreatorError, MOST};
 use super::probe::ProbeError;
 use crate::error::Error;
 use crate::kernel::CLONE_NNP;
-use crate::plan::{Creator, InnerProgram, Plan, describe};
+use crate::plan::{Creator, Plan, describe};
 use crate::procfs;
 use crate::request::closure::PANICKED;
 use crate::step::Step;
@@ -301,21 +301,17 @@ pub(crate) fn inner_exec(plan: &Plan, started: Started) -> Error {
     if started.path == NO_DOMAIN {
         return Error::new(plan.program(), Step::Landlock, started.errno).on("for kill_tree");
     }
-    let inner = plan.inner.as_ref();
-    let outside =
-        inner.filter(|inner| started.errno == errno::ENOENT && !inner.kills_tree).and_then(InnerProgram::outside);
-    if let Some(path) = outside {
-        let why = format!(
-            "{path:?} exists, but inside the sandbox it, its interpreter or its loader does not: show them by read()"
-        );
-        return Error::new(plan.program(), Step::Exec, started.errno).note(why);
-    }
-    let path = inner.and_then(|inner| inner.path(started.path));
+    let path = plan.inner.as_ref().and_then(|inner| inner.path(started.path));
     let path = path.map(|path| path.to_string_lossy().into_owned());
     exec_error(plan, Error::new(plan.program(), Step::Exec, started.errno), path, started.errno)
 }
 
 fn exec_error(plan: &Plan, bare: Error, candidate: Option<String>, errno: i32) -> Error {
+    if let Some(path) = Some(errno::ENOENT).filter(|&absent| errno == absent).and_then(|_| plan.outside()) {
+        return bare.note(format!(
+            "{path:?} exists, but inside the sandbox it, its interpreter or its loader does not: show them by read()"
+        ));
+    }
     let searched = plan.searched().map(|path| path.to_string_lossy().replace(':', ", "));
     match (errno, searched) {
         (errno::ENOENT | errno::ENOTDIR, Some(path)) => bare.note(format!("searched PATH: {path}")),

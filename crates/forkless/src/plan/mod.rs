@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 pub(crate) mod compile;
@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) program: OsString,
     /// Set if the plan executes an init, which executes the program.
     pub(crate) inner: Option<InnerProgram>,
+    /// The program may not see what the caller sees.
+    pub(crate) in_sandbox: bool,
     /// The directories of PATH that were searched.
     pub(crate) searched: Option<OsString>,
     /// Keeps an environment alive that the arena only points to.
@@ -88,12 +90,6 @@ impl InnerProgram {
         args.push(OsString::new());
         args.extend(command.args.iter().cloned());
         Self { socket, args, paths, kills_tree: kills != 0 }
-    }
-
-    /// A path that exists for the caller, although init may not see it.
-    pub(crate) fn outside(&self) -> Option<&Path> {
-        let paths = self.args.get(self.paths.clone())?.iter().map(Path::new);
-        paths.filter(|path| path.is_absolute()).find(|path| path.is_file())
     }
 }
 
@@ -315,6 +311,15 @@ impl Plan {
     /// The path of a candidate of an `Exec` op.
     pub(crate) fn candidate(&self, exec: &Op, index: i32) -> Option<String> {
         self.candidates(exec).get(usize::try_from(index).ok()?).map(|&offset| self.text(offset))
+    }
+
+    /// A path of the program that exists for the caller, although a sandbox may not show it.
+    pub(crate) fn outside(&self) -> Option<PathBuf> {
+        let exec = Some(self.op(self.last_op())).filter(|op| op.code == OpCode::Exec);
+        let own = exec.into_iter().flat_map(|op| self.candidates(op)).map(|&offset| PathBuf::from(self.text(offset)));
+        let of_init = self.inner.iter().flat_map(|inner| inner.args.get(inner.paths.clone())).flatten();
+        let mut paths = of_init.map(PathBuf::from).chain(own);
+        paths.find(|path| self.in_sandbox && path.is_absolute() && path.is_file())
     }
 }
 

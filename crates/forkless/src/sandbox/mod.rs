@@ -71,6 +71,7 @@ pub struct Sandbox {
     kept: Vec<OsString>,
     pub(crate) limits: GroupLimits,
     linger: Option<Duration>,
+    init: bool,
     strict: bool,
     trusts_command: bool,
 }
@@ -96,7 +97,7 @@ impl Sandbox {
     /// - sees `/usr`, `/etc`, `/bin`, `/lib*`, `/sbin`, `/nix/store` and `/gnu/store`, read-only, and what [`read`](Self::read) and
     ///   [`write`](Self::write) and mounts of the command give; all else does not exist. `/tmp`, `/dev`, `/proc`, `/run` and `/var` are new for each launch
     /// - must start in a directory that it sees: give the working directory, or set [`Command::current_dir`]
-    /// - sees and signals no process outside. The first process of its PID namespace is an init, which reaps, passes on the
+    /// - sees and signals no process outside. The first process of its PID namespace is an [`init`](Self::init), which reaps, passes on the
     ///   signals that the handle sends, and ends when the program (or 200 ms later: [`linger`](Self::linger)) or the caller ends. Then nothing
     ///   of it is left
     /// - has a network with a loopback device only, unless [`network`](Self::network) says otherwise
@@ -151,6 +152,7 @@ impl Sandbox {
             kept: Vec::new(),
             limits: GroupLimits::default(),
             linger: None,
+            init: true,
             strict: false,
             trusts_command: false,
         }
@@ -271,6 +273,26 @@ impl Sandbox {
         self
     }
 
+    /// Whether a sandbox of namespaces has an init (default: true). `false`: the program itself is PID 1 of its PID namespace, which is
+    /// faster: no other program is executed, and the process ID and status of the handle are those of the program.
+    ///
+    /// When it ends or is killed, the kernel kills all others at once, and the wait returns when nothing is left. But:
+    /// - **Signals that it does not handle are ignored** (`pid_namespaces(7)`): SIGTERM of the handle, SIGINT, SIGPIPE, SIGALRM, SIGXCPU, its own
+    ///   `abort(3)` (then it ends by SIGSEGV). SIGKILL of the handle, timeouts and limits, and faults are not.
+    /// - The orphans in the sandbox are its children, which stay zombies unless it waits for them.
+    /// - Signals of the handle go to it alone, not to its process group, and nothing [`linger`](Self::linger)s.
+    /// - **The end of the caller does not end it**, unless [`Command::parent_death_signal`] is SIGKILL, which the program can undo.
+    ///
+    /// ```no_run
+    /// # use forkless::Sandbox;
+    /// let sandbox = Sandbox::new().init(false).prepare()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn init(&mut self, init: bool) -> &mut Self {
+        self.init = init;
+        self
+    }
+
     /// Requires Landlock with all that this library knows (version 6, Linux 6.12) as a second layer over the mounts of a sandbox of
     /// namespaces, and lets nothing be executed that the program has written to `/tmp` or `/dev/shm`. By default there is the second layer
     /// that the kernel has.
@@ -312,6 +334,11 @@ impl Sandbox {
         if let Some(bad) = self.limits.bad.values().next() {
             return unfit(bad);
         }
+        if !self.init && self.linger.is_some() {
+            return unfit(
+                "linger needs an init: with init(false) the kernel kills what is left as soon as the program ends",
+            );
+        }
         if self.mode == SandboxMode::Namespaces {
             if self.change_attributes {
                 return unfit(
@@ -330,6 +357,9 @@ impl Sandbox {
         }
         if self.strict {
             return unfit("strict is for namespaces: Sandbox::landlock() always requires Landlock");
+        }
+        if !self.init {
+            return unfit("init(false) is for namespaces: with Landlock alone there is no init");
         }
         if self.linger.is_some() {
             return unfit(

@@ -37,7 +37,7 @@ pub(super) struct NamespaceSandbox {
     /// The version of Landlock, if there is a second layer, and its rules.
     layer: Option<u32>,
     rules: Vec<LayerRule>,
-    init: SandboxInit,
+    init: Option<SandboxInit>,
     network: Network,
     is_strict: bool,
     trusts_command: bool,
@@ -53,10 +53,13 @@ impl NamespaceSandbox {
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let linger = u32::try_from(linger.as_millis()).unwrap_or(u32::MAX);
-        let file = init_file().map_err(|error| {
-            let words = format!("sandbox: {error}");
-            reworded(error, words)
-        })?;
+        let init = || {
+            let file = init_file().map_err(|error| {
+                let words = format!("sandbox: {error}; init(false) needs no such program");
+                reworded(error, words)
+            })?;
+            Ok::<_, io::Error>(SandboxInit { file: Arc::new(file), linger, kills_tree: false })
+        };
         Ok(Self {
             mounts: mounts::preset(network, sandbox.strict)?,
             shown: mounts::of_places(places)?,
@@ -64,7 +67,7 @@ impl NamespaceSandbox {
             calls: calls(network),
             layer,
             rules: rules(places),
-            init: SandboxInit { file: Arc::new(file), linger, kills_tree: false },
+            init: sandbox.init.then(init).transpose()?,
             network,
             is_strict: sandbox.strict,
             trusts_command: sandbox.trusts_command,
@@ -83,7 +86,14 @@ impl NamespaceSandbox {
         if has_others || own.setup.chroot.is_some() {
             return refused(own, "the command has namespaces or a root of its own");
         }
-        check_init(own).or_else(|why| refused(own, why))?;
+        let checked = match &self.init {
+            Some(_) => check_init(own),
+            None if own.program_fd.is_some() => {
+                Err("program_fd is a file outside of the sandbox: give the path that it has inside")
+            }
+            None => Ok(()),
+        };
+        checked.or_else(|why| refused(own, why))?;
         if own.setup.directory_fd.is_some() {
             return refused(
                 own,
@@ -145,7 +155,8 @@ impl NamespaceSandbox {
         }
         own.sandbox.mounts = self.mounts.iter().cloned().chain(shown).chain(made.steps).collect();
         own.sandbox.pivot_root = Some(PLACE.into());
-        own.sandbox.init = Some(self.init.clone());
+        own.sandbox.in_sandbox = true;
+        own.sandbox.init = self.init.clone();
         Ok(())
     }
 

@@ -133,6 +133,7 @@ fn check_settings(command: &Command) -> Result<(), Reason> {
         // Set by sandboxes alone.
         ids_first: _,
         calls: _,
+        in_sandbox: _,
         init: _,
         limits,
     } = &command.sandbox;

@@ -111,6 +111,7 @@ pub(crate) fn compile(command: &Command, resolve: bool) -> io::Result<Plan> {
         cloner: command.cloner.clone(),
         program: command.program.clone(),
         inner,
+        in_sandbox: command.sandbox.in_sandbox,
         searched: candidates.searched,
         _environment: (!resolve).then_some(env),
         _owned: descriptors.owned.into_iter().chain(read_early).collect(),

@@ -90,7 +90,9 @@ pub(super) fn mounts(steps: &mut Steps<'_>, trees: &[i32]) {
             }
         }
         steps.places.follow(one);
+        steps.keep_root(one);
     }
+    steps.leave_root();
     forget_before(steps);
     if makes_private {
         // If this fails as best effort, the mounts might appear in the caller's namespace, so none is made.

@@ -6,7 +6,7 @@
 use crate::plan::compile::arena::Arg;
 use crate::plan::compile::setup::Steps;
 use crate::procfs;
-use crate::request::command::{Command, MountStep};
+use crate::request::command::{Command, Mount, MountStep};
 use crate::step::Step;
 use forkless_core::plan::VARIABLES;
 use forkless_core::sys::uapi;
@@ -18,9 +18,12 @@ use std::path::{Component, Path, PathBuf};
 /// The directory that relative paths start from.
 pub(super) const HERE: Arg = Arg::Number(uapi::AT_FDCWD as i64 as u64);
 
-/// Two variables that are used in turn, and one for the working directory to return to.
+/// Two variables that are used in turn, and one for the working directory to return to, or for the root that is kept open.
 const TURNS: [u32; 2] = [VARIABLES as u32 - 3, VARIABLES as u32 - 2];
 const KEPT: u32 = VARIABLES as u32 - 1;
+
+/// How a directory is opened that is only passed through.
+const DIRECTORY: u32 = uapi::O_PATH | uapi::O_DIRECTORY | uapi::O_CLOEXEC;
 
 /// The mounts made before a step, and the new root.
 #[derive(Default)]
@@ -34,6 +37,10 @@ pub(super) struct Places {
     pub(super) binds_later: bool,
     /// The copy of all mounts from before those of the root were restricted, once it has been made.
     pub(super) before: Option<Before>,
+    /// Whether the new root stays open from its mount on. The child then does not return to its working directory, which its new user may
+    /// be unable to open.
+    keeps_root: bool,
+    is_root_open: bool,
 }
 
 /// Where a copy of all mounts is.
@@ -77,6 +84,8 @@ impl Places {
         let mut places = Self { base: base(command).unwrap_or_default(), ..Self::default() };
         let root = command.sandbox.pivot_root.as_ref().or(command.setup.chroot.as_ref());
         places.new_root = root.map(|root| places.root(root));
+        // The directory of a sandbox's program is an absolute path. Sources need not be.
+        places.keeps_root = command.sandbox.in_sandbox && !command.sandbox.mounts.iter().any(can_be_relative);
         places
     }
 
@@ -131,11 +140,10 @@ impl Places {
         const RESOLVE_BENEATH: u64 = 8;
         const RESOLVE_IN_ROOT: u64 = 16;
         let path = plain(&self.base.join(path));
+        // Not in `/`, or in itself. Both paths are plain, so their bytes tell.
         let holds = |root: &&Root| {
-            root.plain != Path::new("/")
-                && root.plain.as_os_str() != ""
-                && root.plain != path
-                && path.starts_with(&root.plain)
+            let (path, root) = (path.as_os_str().as_bytes(), root.plain.as_os_str().as_bytes());
+            root.len() > 1 && path.strip_prefix(root).is_some_and(|rest| rest.starts_with(b"/"))
         };
         let (root, resolve) = match self.new_root.iter().find(holds) {
             Some(root) => (root, RESOLVE_IN_ROOT),
@@ -156,9 +164,9 @@ impl Steps<'_> {
     }
 
     fn open_part(&mut self, step: Step, object: &str, inside: &Inside, part: Part) -> u32 {
-        const DIRECTORY: u32 = uapi::O_PATH | uapi::O_DIRECTORY | uapi::O_CLOEXEC;
         let root = match self.places.inside(&inside.root) {
             Some(outer) => self.open_part(step, object, &outer, Part::Directory),
+            None if self.places.is_root_open => KEPT,
             None => {
                 let path = self.path(&inside.root);
                 let args = [HERE, path, Arg::Number(DIRECTORY.into())];
@@ -189,25 +197,50 @@ impl Steps<'_> {
         Arg::Data(self.arena.data(path.as_os_str().as_bytes()))
     }
 
+    /// Closes a descriptor, unless it is that of the root that stays open.
     pub(super) fn close(&mut self, step: Step, object: &str, fd: Arg) {
-        self.call(step, object, uapi::__NR_close, &[fd]);
+        if !(self.places.is_root_open && matches!(fd, Arg::Variable(KEPT))) {
+            self.call(step, object, uapi::__NR_close, &[fd]);
+        }
+    }
+
+    /// Opens the new root if `step` has mounted it, for the look-ups of all later steps.
+    pub(super) fn keep_root(&mut self, step: &MountStep) {
+        let root = self.places.new_root.as_ref().filter(|root| root.path == step.target());
+        let opens = self.places.keeps_root && !self.places.is_root_open;
+        if let Some(root) = root.filter(|_| opens).map(|root| root.path.clone()) {
+            let args = [HERE, self.path(&root), Arg::Number(DIRECTORY.into())];
+            self.call_into(Step::Mount, &format!("{root:?}"), uapi::__NR_openat, &args, Some(KEPT));
+            self.places.is_root_open = true;
+        }
+    }
+
+    /// Closes it again.
+    pub(super) fn leave_root(&mut self) {
+        if std::mem::take(&mut self.places.is_root_open) {
+            self.close(Step::Mount, "the new root", Arg::Variable(KEPT));
+        }
     }
 
     /// Makes one call that takes no directory descriptor, with this part of a path as the working directory.
     pub(super) fn call_in(&mut self, object: &str, inside: &Inside, part: Part, number: u32, args: &[Arg]) {
         const HERE_ALONE: u32 = uapi::O_PATH | uapi::O_CLOEXEC;
-        let start = self.ops.len();
-        let here = Arg::Data(self.arena.data(b"."));
-        let keep = [HERE, here, Arg::Number(HERE_ALONE.into())];
-        self.call_into(Step::Mount, object, uapi::__NR_openat, &keep, Some(KEPT));
+        let (start, returns) = (self.ops.len(), !self.places.is_root_open);
+        if returns {
+            let here = Arg::Data(self.arena.data(b"."));
+            let keep = [HERE, here, Arg::Number(HERE_ALONE.into())];
+            self.call_into(Step::Mount, object, uapi::__NR_openat, &keep, Some(KEPT));
+        }
         let place = self.open_inside(Step::Mount, object, inside, part);
         self.call(Step::Mount, object, uapi::__NR_fchdir, &[place]);
         let entered = self.ops.len();
         self.call(Step::Mount, object, number, args);
         // The child returns to its working directory even if the call has failed as best effort.
         let left = self.ops.len();
-        self.call(Step::Mount, object, uapi::__NR_fchdir, &[Arg::Variable(KEPT)]);
-        self.close(Step::Mount, object, Arg::Variable(KEPT));
+        if returns {
+            self.call(Step::Mount, object, uapi::__NR_fchdir, &[Arg::Variable(KEPT)]);
+            self.close(Step::Mount, object, Arg::Variable(KEPT));
+        }
         self.close(Step::Mount, object, place);
         self.ops[left..].iter_mut().for_each(|op| op.flags = 0);
         self.belong(start);
@@ -244,8 +277,23 @@ impl Steps<'_> {
     }
 }
 
+/// Whether the step may name a source by a path from the working directory.
+fn can_be_relative(step: &MountStep) -> bool {
+    match step {
+        MountStep::Mount(Mount { source: Some(source), kind: None, .. }) => Path::new(source).is_relative(),
+        MountStep::ReadOnlyBind { source, .. } | MountStep::Shown { source, .. } => source.is_relative(),
+        MountStep::FileSystem { .. } => true,
+        _ => false,
+    }
+}
+
 /// A path for comparisons: without `.`, and each `..` removed together with the component before it.
 fn plain(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    let is_plain = bytes.len() > 1 && bytes.starts_with(b"/") && !bytes.ends_with(b"/");
+    if is_plain && !bytes.windows(2).any(|pair| pair == b"//" || pair == b"/.") {
+        return path.to_owned();
+    }
     let mut found = PathBuf::new();
     for component in path.components() {
         match component {

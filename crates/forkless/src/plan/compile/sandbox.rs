@@ -115,7 +115,7 @@ fn check_places(command: &Command) -> Result<(), Error> {
             ));
         }
         // A sandbox makes its own mounts in its root.
-        if sandbox.has_new(Namespace::Mount) && sandbox.init.is_none() {
+        if sandbox.has_new(Namespace::Mount) && !sandbox.in_sandbox {
             if let Some(root) = places.misses(one, &sandbox.mounts[number + 1..]) {
                 return refuse(format!(
                     "the mount at {:?} has no effect, because it is outside of the new root {root:?}, and no later \
@@ -231,9 +231,9 @@ pub(super) fn capabilities_before(steps: &mut Steps<'_>) {
     if let Some(keep) = sandbox.bounding {
         let start = steps.ops.len();
         let dropped = known() & !keep.bits();
+        let object = format!("bounding set without {}", ranges(dropped));
         for number in numbers(dropped) {
             let args = [Arg::Number(prctl::PR_CAPBSET_DROP.into()), Arg::Number(number)];
-            let object = format!("bounding set without {}", ranges(dropped));
             steps.call(Step::Capabilities, &object, uapi::__NR_prctl, &args);
         }
         steps.belong(start);

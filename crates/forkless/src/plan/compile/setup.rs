@@ -20,12 +20,13 @@ pub(super) struct Steps<'a> {
     pub(super) setup: &'a Setup,
     pub(super) sandbox: &'a Isolation,
     pub(super) places: Places,
+    last_object: Option<(Step, String, u32)>,
 }
 
 impl<'a> Steps<'a> {
     pub(super) fn of(command: &'a Command, arena: &'a mut Arena) -> Self {
         let (setup, sandbox) = (&command.setup, &command.sandbox);
-        Self { ops: Vec::with_capacity(16), arena, setup, sandbox, places: Places::of(command) }
+        Self { ops: Vec::with_capacity(16), arena, setup, sandbox, places: Places::of(command), last_object: None }
     }
 }
 
@@ -89,9 +90,21 @@ impl Steps<'_> {
     }
 
     fn add(&mut self, step: Step, object: &str, call: u32) {
-        let c = match (&self.sandbox.init, &self.sandbox.pivot_root) {
+        let c = self.object(step, object);
+        self.op(step, Op { a: call, b: step.code(), c, ..Op::new(OpCode::Call) });
+    }
+
+    /// The offset of an object's text. Most steps are several calls for one object.
+    fn object(&mut self, step: Step, object: &str) -> u32 {
+        if let Some((of_step, text, offset)) = &self.last_object
+            && *of_step == step
+            && text == object
+        {
+            return *offset;
+        }
+        let offset = match (self.sandbox.in_sandbox, &self.sandbox.pivot_root) {
             // The caller names paths as they are in the sandbox, so the prefix of the new root is removed from them.
-            (Some(_), Some(root)) if object.contains('"') => {
+            (true, Some(root)) if object.contains('"') => {
                 let root = root.to_string_lossy();
                 let inside = object.replace(&format!(", looked up inside \"{root}\""), ", inside the sandbox");
                 let most = if step == Step::Symlink { 1 } else { usize::MAX };
@@ -99,7 +112,8 @@ impl Steps<'_> {
             }
             _ => self.arena.text(object.as_bytes()),
         };
-        self.op(step, Op { a: call, b: step.code(), c, ..Op::new(OpCode::Call) });
+        self.last_object = Some((step, object.to_owned(), offset));
+        offset
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Isolation {
     pub(crate) ids_first: bool,
     /// Calls in the new root, with all capabilities over the new namespaces.
     pub(crate) calls: Vec<IsolationCall>,
+    /// The mounts are those of a sandbox, which makes its own root.
+    pub(crate) in_sandbox: bool,
     /// The program that is executed as PID 1, and executes that of the command.
     pub(crate) init: Option<SandboxInit>,
     pub(crate) limits: GroupLimits,

@@ -741,6 +741,23 @@ fn strict_executes_nothing_that_the_program_has_written() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
 
+/// The user of a program that root starts may not enter the directories of root.
+#[test]
+fn the_directory_of_the_caller_may_be_closed_to_the_program() {
+    let Some(sandbox) = prepared(&Sandbox::new()) else { return };
+    let place = directory("closed");
+    std::fs::set_permissions(place.join("outside"), PermissionsExt::from_mode(0o700)).expect("chmod");
+    let outside = place.join("outside");
+    let launch = move || {
+        // SAFETY: only this thread gets a working directory of its own.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }.expect("a directory of its own");
+        std::env::set_current_dir(outside).expect("chdir");
+        shell(&sandbox, "pwd").output().expect("a launch").stdout
+    };
+    assert_eq!(std::thread::spawn(launch).join().expect("a thread"), b"/\n");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
 /// Beside the project nothing is visible, so a `..` cannot be followed inside.
 #[test]
 fn a_directory_may_be_given_with_dots() {
@@ -753,4 +770,95 @@ fn a_directory_may_be_given_with_dots() {
     let error = shell(&sandbox, "true").current_dir(place.join("inside/../outside")).status().expect_err("hidden");
     assert!(error.to_string().contains("not visible inside"), "{error}");
     std::fs::remove_dir_all(place).expect("removed");
+}
+
+// ---- init(false): the program is PID 1 ----
+
+#[test]
+fn without_an_init_every_form_of_launch_has_the_program_as_the_only_process() {
+    let Some(sandbox) = prepared(Sandbox::new().init(false)) else { return };
+    let seen = lines_of(&sandbox, "echo $$ $PPID /proc/[0-9]*; read name < /proc/1/comm; echo $name");
+    assert_eq!(seen, "1 0 /proc/1\nsh\n");
+    let line = "test $$ = 1 && exit 7";
+    let is_seven = |status: std::process::ExitStatus| assert_eq!(status.code(), Some(7), "{status}");
+    is_seven(shell(&sandbox, line).status().expect("status"));
+    is_seven(shell(&sandbox, line).launch().expect("launch").wait().expect("an end"));
+    is_seven(shell(&sandbox, line).kill_tree(true).spawn().expect("spawn").wait().expect("an end"));
+    is_seven(shell(&sandbox, line).prepare().expect("prepare").status().expect("prepared"));
+    // The status is that of the process, for any code that reaps it.
+    let child = shell(&sandbox, line).spawn().expect("spawn");
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    let ended = nix::sys::wait::waitpid(pid, None).expect("waitpid");
+    assert_eq!(ended, nix::sys::wait::WaitStatus::Exited(pid, 7));
+    #[cfg(feature = "pty")]
+    {
+        let pty = crate::Pty::open(crate::PtySize::default()).expect("a pty");
+        is_seven(shell(&sandbox, "test -t 0 && exit 7").pty(&pty).status().expect("with a pty"));
+    }
+}
+
+#[test]
+fn without_an_init_nothing_outlives_the_program() {
+    let Some(sandbox) = prepared(Sandbox::new().init(false)) else { return };
+    let orphan = "(setsid sh -c 'trap \"\" TERM HUP INT; sleep 600' &) & sleep 0.1; echo ready";
+    // The orphan holds the pipe, which is at its end only when both have gone.
+    assert_eq!(lines_of(&sandbox, orphan), "ready\n");
+    let waits = &format!("{orphan}; sleep 600");
+    let mut child = shell(&sandbox, waits).stdout(Stdio::piped()).spawn().expect("spawn");
+    let mut output = child.stdout.take().expect("a pipe");
+    output.read_exact(&mut [0; 6]).expect("ready");
+    child.kill().expect("kill");
+    assert_eq!(output.read_to_end(&mut Vec::new()).expect("the end"), 0);
+    assert_eq!(child.wait().expect("an end").signal(), Some(9));
+    let limits = Capture::new().timeout(Duration::from_millis(500));
+    let captured = shell(&sandbox, waits).capture(&limits).expect("a launch");
+    assert_eq!((captured.timed_out, &*captured.stdout), (true, &b"ready\n"[..]));
+}
+
+/// As `pid_namespaces(7)` says.
+#[test]
+fn without_an_init_the_program_gets_the_signals_that_it_handles() {
+    let Some(sandbox) = prepared(Sandbox::new().init(false)) else { return };
+    for (trap, wanted) in [("trap 'exit 3' TERM", Ok(Some(3))), ("", Err(Some(9)))] {
+        let line = format!("{trap}; kill -TERM $$; echo ready; while :; do sleep 0.01; done");
+        let line = if trap.is_empty() { line.trim_start_matches("; ") } else { &line };
+        let mut child = shell(&sandbox, line).stdout(Stdio::piped()).spawn().expect("spawn");
+        if trap.is_empty() {
+            child.stdout.take().expect("a pipe").read_exact(&mut [0; 6]).expect("ready");
+            child.signal(15).expect("a signal");
+            assert!(child.wait_timeout(Duration::from_millis(50)).expect("a wait").is_none());
+            child.kill().expect("kill");
+        }
+        let status = child.wait().expect("an end");
+        assert_eq!(status.code().map_or(Err(status.signal()), |code| Ok(Some(code))), wanted);
+    }
+}
+
+#[test]
+fn without_an_init_a_failed_exec_names_the_program() {
+    let Some(sandbox) = prepared(Sandbox::new().init(false)) else { return };
+    let own = std::env::current_exe().expect("a path");
+    for (program, kind, words) in [
+        ("/no/such/program", io::ErrorKind::NotFound, "/no/such/program"),
+        ("no-such-program", io::ErrorKind::NotFound, "searched PATH"),
+        ("/etc/passwd", io::ErrorKind::PermissionDenied, "not executable"),
+        (own.to_str().expect("text"), io::ErrorKind::NotFound, "exists, but inside the sandbox"),
+    ] {
+        let error = Command::new(program).current_dir("/").sandbox(&sandbox).status().expect_err(program);
+        assert_eq!((error.kind(), Error::of(&error).map(Error::step)), (kind, Some(Step::Exec)), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn what_needs_an_init_is_refused_without_one() {
+    let refused = |sandbox: &Sandbox| sandbox.prepare().expect_err("a contradiction").to_string();
+    let lingers = refused(Sandbox::new().init(false).linger(Duration::ZERO));
+    assert!(lingers.contains("linger") && lingers.contains("init(false)"), "{lingers}");
+    let landlock = refused(Sandbox::landlock().init(false));
+    assert!(landlock.contains("init(false)") && landlock.contains("namespaces"), "{landlock}");
+    let sandbox = Sandbox::new().init(false).prepare().expect("a sandbox");
+    let file = std::fs::File::open("/bin/sh").expect("a file");
+    let outside = shell(&sandbox, "true").program_fd(file).status().expect_err("a file outside").to_string();
+    assert!(outside.contains("program_fd"), "{outside}");
 }
