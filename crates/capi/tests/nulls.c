@@ -259,7 +259,7 @@ static void no_sandbox(void) {
     EXPECT(-EINVAL, forkless_sandbox_namespaces(&options, &sandbox, NULL));
     options.flags = FORKLESS_SANDBOX_CHANGE_ATTRIBUTES;
     EXPECT(-EINVAL, forkless_sandbox_namespaces(&options, &sandbox, NULL));
-    options.flags = 16;
+    options.flags = 32;
     EXPECT(-EINVAL, forkless_sandbox_landlock(&options, &sandbox, &error));
     EXPECT(FORKLESS_STEP_CHECK, error.step);
     options.flags = 0;
