@@ -159,7 +159,8 @@ fn report(fds: BTreeMap<String, String>, argv: &[&[u8]]) -> Report {
         pgid,
         blocked: set("SigBlk:"),
         ignored: set("SigIgn:"),
-        caught: set("SigCgt:"),
+        // Before glibc 2.34, libpthread handles 32 and 33 before main.
+        caught: set("SigCgt:").into_iter().filter(|signal| ![32, 33].contains(signal)).collect(),
         read: None,
         set: observe(),
     }

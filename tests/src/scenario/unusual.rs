@@ -273,6 +273,7 @@ pub fn deadline(_: &[String]) {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.arg("zygote-scheduling").stdout(Stdio::piped());
         let of_the_zygote = command.prepare().expect("prepare");
+        command.inherit_all(process::lacks_closefrom());
         let mut tied = Command::new("/bin/true");
         tied.parent_death_signal(libc::SIGKILL);
         if let Err(error) = process::run_by_deadline(false) {

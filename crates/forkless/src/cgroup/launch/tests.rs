@@ -226,7 +226,7 @@ fn a_value_that_is_none_and_a_setting_that_excludes_it_are_refused() {
         assert!(said(&|command| _ = command.cpu_max(bad)).contains("cpu_max must be a number of CPUs"), "{bad}");
     }
     assert!(said(&|command| _ = command.io_max("10M")).contains("io_max must be a device"));
-    assert!(said(&|command| _ = command.tasks_max(1).autoreap(true)).contains("nobody would remove"));
+    assert!(said(&|command| _ = command.tasks_max(1).autoreap(true)).contains("never be removed"));
     let directory = fs::File::open("/").expect("a directory");
     assert!(
         said(&|command| _ = command.tasks_max(1).cgroup(directory.try_clone().expect("a copy")))
