@@ -159,8 +159,7 @@ fn report(fds: BTreeMap<String, String>, argv: &[&[u8]]) -> Report {
         pgid,
         blocked: set("SigBlk:"),
         ignored: set("SigIgn:"),
-        // Before glibc 2.34, libpthread handles 32 and 33 before main.
-        caught: set("SigCgt:").into_iter().filter(|signal| ![32, 33].contains(signal)).collect(),
+        caught: set("SigCgt:"),
         read: None,
         set: observe(),
     }
