@@ -409,8 +409,8 @@ fn procfs_hidden_or_missing() {
                 "capture-input",
                 "zygote-basics",
             ])
-            // A zygote executes this program again.
-            .refuses(&[("zygote-basics", "/proc/self/exe")]),
+            // A zygote executes this program again: /proc/self/exe.
+            .refuses(&[("zygote-basics", "no procfs is mounted")]),
         // The child cannot read the size of its file-descriptor table.
         Host::new("no procfs and an old kernel", &["no-proc", &old]).scenarios(&[
             "debugged",

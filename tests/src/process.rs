@@ -1,5 +1,6 @@
 //! System calls on processes that touch no memory, and what a test needs before it starts a process.
 
+use forkless::{Command, Launcher};
 use forkless_core::sys;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -61,4 +62,10 @@ pub fn run_by_deadline(reset: bool) -> io::Result<()> {
     // SAFETY: the kernel reads the structure.
     let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether `Launcher::PosixSpawn` needs `inherit_all`: before glibc 2.34, and with musl.
+pub fn lacks_closefrom() -> bool {
+    let plan = Command::new("true").launcher(Launcher::PosixSpawn).prepare();
+    plan.is_err_and(|error| error.to_string().contains("closefrom"))
 }

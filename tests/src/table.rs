@@ -55,7 +55,7 @@ pub struct Report {
     pub blocked: Vec<i32>,
     /// Ignored signals.
     pub ignored: Vec<i32>,
-    /// Signals with a handler.
+    /// Signals with a handler. Before glibc 2.34 libpthread handles 32 and 33 before main, and unblocks them.
     pub caught: Vec<i32>,
     /// The results of its actions.
     pub read: Option<String>,

@@ -153,8 +153,9 @@ fn fish_completes() {
     let Some(script) = script(&place, "fish", "forkless.fish") else { return };
     let delegated = [(DELEGATED.0, &[DELEGATED.1][..])];
     for (line, wanted) in LINES.into_iter().chain(delegated) {
-        let ask = "source $argv[1]; complete -c some-command-of-ours -f -a zebra; complete -C $argv[2]";
-        let output = place.run("fish", &["--no-config", "-c", ask, &script, line]);
+        // fish 3.1 has neither --no-config nor arguments of -c.
+        let ask = format!("source {script}; complete -c some-command-of-ours -f -a zebra; complete -C'{line}'");
+        let output = place.run("fish", &["-c", &ask]);
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(output.stderr.is_empty(), "{line:?}: {output:?}");
         let found: Vec<&str> = printed.lines().filter_map(|line| line.split('\t').next()).collect();

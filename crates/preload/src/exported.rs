@@ -50,8 +50,8 @@ macro_rules! spawns {
 spawns! {
     forkless_preload_posix_spawn => next::posix_spawn(), "posix_spawn", false, false, false;
     forkless_preload_posix_spawnp => next::posix_spawnp(), "posix_spawnp", true, false, false;
-    forkless_preload_posix_spawn_old => next::posix_spawn_old().or(next::posix_spawn()), "posix_spawn", false, true, false;
-    forkless_preload_posix_spawnp_old => next::posix_spawnp_old().or(next::posix_spawnp()), "posix_spawnp", true, true, false;
+    forkless_preload_posix_spawn_old => next::posix_spawn_old(), "posix_spawn", false, true, false;
+    forkless_preload_posix_spawnp_old => next::posix_spawnp_old(), "posix_spawnp", true, true, false;
     pidfd_spawn => next::pidfd_spawn(), "pidfd_spawn", false, false, true;
     pidfd_spawnp => next::pidfd_spawnp(), "pidfd_spawnp", true, false, true;
 }

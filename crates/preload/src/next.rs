@@ -44,8 +44,8 @@ next! {
     pclose => pclose: unsafe extern "C" fn(*mut FILE) -> c_int;
     fclose => fclose: unsafe extern "C" fn(*mut FILE) -> c_int;
     system => system: unsafe extern "C" fn(*const c_char) -> c_int;
-    posix_spawn => posix_spawn: Spawn;
-    posix_spawnp => posix_spawnp: Spawn;
+    posix_spawn, "GLIBC_2.15" => posix_spawn: Spawn;
+    posix_spawnp, "GLIBC_2.15" => posix_spawnp: Spawn;
     posix_spawn_old, "GLIBC_2.2.5" => posix_spawn: Spawn;
     posix_spawnp_old, "GLIBC_2.2.5" => posix_spawnp: Spawn;
     pidfd_spawn => pidfd_spawn: Spawn;
@@ -76,6 +76,12 @@ next! {
     attr_setcgroup_np => posix_spawnattr_setcgroup_np: unsafe extern "C" fn(*mut Opaque, c_int) -> c_int;
 }
 
+/// Finds what a signal handler may need. Called from `c/handle.c`.
+#[unsafe(no_mangle)]
+extern "C" fn forkless_preload_find() {
+    let _ = (posix_spawn(), posix_spawnp(), posix_spawn_old(), posix_spawnp_old(), system());
+}
+
 /// Whether libc is glibc 2.`minor` or later. A changed behaviour of a function has no sign but the version.
 pub(crate) fn is_glibc(minor: u32) -> bool {
     // SAFETY: returns a constant string.
@@ -84,9 +90,10 @@ pub(crate) fn is_glibc(minor: u32) -> bool {
     number.and_then(|number| number.parse().ok()).is_some_and(|have: u32| have >= minor)
 }
 
-/// Both names end in NUL. Returns 0 if the symbol does not exist.
+/// Both names end in NUL. Returns 0 if the symbol does not exist. Without a version, glibc before 2.36 finds the oldest one.
 pub(crate) fn look_up(name: &str, version: Option<&str>) -> usize {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();
+    let version = version.filter(|_| cfg!(target_arch = "x86_64"));
     // SAFETY: names that end in NUL.
     unsafe {
         match version.and_then(|version| CStr::from_bytes_with_nul(version.as_bytes()).ok()) {

@@ -2,13 +2,13 @@
 
 use crate::inherit;
 use crate::log::Story;
-use crate::next::{self, is_glibc};
+use crate::next;
 use crate::popen::has_room;
 use crate::sealed::{Mask, sealed};
 use crate::settings::Settings;
 use crate::spawn::{killed_by, reserve};
 use forkless::ShellChild;
-use forkless_capi::boundary::{as_libc, set_errno, shielded};
+use forkless_capi::boundary::{as_libc, shielded};
 use forkless_capi::error::Failure;
 use forkless_capi::handle::optional;
 use forkless_capi::stream::shell;
@@ -30,7 +30,7 @@ struct Running {
 type System = unsafe extern "C" fn(*const c_char) -> c_int;
 
 /// Starts the line. Returns 1 and stores the pid; SIGCHLD then stays blocked. Or returns 0, and stores the result if it is
-/// already known, or libc's function if FORKLESS leaves calls to libc.
+/// already known, or libc's function if the call is left to libc.
 ///
 /// # Safety
 /// `line` is as `system(3)` requires; the other pointers are writable.
@@ -54,7 +54,6 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
             unsafe { answer.write(has_shell() as c_int) };
             return 0;
         };
-        // On failure: errno, and the status of a shell that was not found; since glibc 2.41, -1 if there is no child.
         let known = match shielded(|| begin(line, mask)) {
             Ok(Ok(mut started)) => {
                 mask.give_back(mask.before() | bit(libc::SIGCHLD));
@@ -66,10 +65,14 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
                 return 1;
             }
             Ok(Err(signal)) => signal,
+            // libc makes the call again: it needs less memory, and what it returns on failure differs by its version.
             Err(failure) => {
-                set_errno(failure.errno());
-                let has_no_child = [libc::EAGAIN, libc::ENOMEM].contains(&failure.errno());
-                if has_no_child && is_glibc(41) { -1 } else { 127 << 8 }
+                if failure.errno() != libc::ENOMEM {
+                    Story::begin().left("system", "it failed here");
+                }
+                // SAFETY: a valid pointer of the caller.
+                unsafe { of_libc.write(next::system()) };
+                127 << 8
             }
         };
         // SAFETY: a valid pointer of the caller.

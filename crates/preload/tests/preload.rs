@@ -2,7 +2,7 @@
 
 testing::usual_surroundings!();
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -192,7 +192,9 @@ fn random_file_actions_match_libc() {
         let (without, with) = (trial.run(&[seed, "300"], &[]), trial.with(&library, &[seed, "300"], &[]));
         same(&without, &with);
         let copied = with.log.iter().filter(|line| line.contains("descriptors copied")).count();
-        assert!(copied > 50 && with.served() - copied > 30, "{copied} of {}", with.served());
+        // Without closefrom (before glibc 2.34), which the program reports as ENOSYS, all are copied.
+        let private = if without.facts.contains(" (38)") { 0..1 } else { 31..300 };
+        assert!(copied > 50 && private.contains(&(with.served() - copied)), "{copied} of {}", with.served());
     }
 }
 
@@ -411,8 +413,6 @@ fn the_loader_does_little_for_a_program_that_starts_no_other() {
     };
     let (without, with) = (looked_up(Path::new("")), looked_up(&library));
     // Before glibc 2.34 it also needs libdl and libpthread, which look symbols up.
-    // SAFETY: a constant text.
-    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
-    let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok()).expect("2.MINOR");
-    assert!(with - without <= if minor < 34 { 40 } else { 24 }, "{with} symbols, {without} of true alone");
+    let most = if text.contains("/libpthread") { 40 } else { 24 };
+    assert!(with - without <= most, "{with} symbols, {without} of true alone");
 }

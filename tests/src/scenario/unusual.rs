@@ -268,6 +268,8 @@ fn polled_ring() -> bool {
 /// A thread with the policy SCHED_DEADLINE can have no child, and the error says so; with SCHED_FLAG_RESET_ON_FORK it can.
 pub fn deadline(_: &[String]) {
     const ALL: [Launcher; 3] = [Launcher::Clone, Launcher::Fork, Launcher::PosixSpawn];
+    // glibc 2.31 returns 1 from posix_spawn(3) for each error of clone(2).
+    let all = if process::lacks_closefrom() { &ALL[..2] } else { &ALL };
     let zygote = Zygote::start(&ZygoteOptions::new()).expect("a zygote");
     let launches = || {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
@@ -278,7 +280,7 @@ pub fn deadline(_: &[String]) {
         if let Err(error) = process::run_by_deadline(false) {
             return observe::skip("a caller with SCHED_DEADLINE", &error.to_string());
         }
-        let mut answers: Vec<_> = ALL.map(|launcher| command.launcher(launcher).output().map(drop)).into();
+        let mut answers: Vec<_> = all.iter().map(|&launcher| command.launcher(launcher).output().map(drop)).collect();
         answers.push(tied.status().map(drop));
         for answer in answers {
             let error = answer.expect_err("no child, and no thread, can inherit the policy");
@@ -288,7 +290,7 @@ pub fn deadline(_: &[String]) {
         let error = zygote.output(&of_the_zygote).expect_err("the same");
         assert!(error.to_string().contains("SCHED_DEADLINE"), "{error}");
         process::run_by_deadline(true).expect("the same policy with another flag");
-        for launcher in ALL {
+        for &launcher in all {
             assert_eq!(command.launcher(launcher).output().expect("output").stdout, b"[0, 0, 0]\n");
         }
         assert_eq!(zygote.output(&of_the_zygote).expect("output").stdout, b"[0, 0, 0]\n");

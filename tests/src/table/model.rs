@@ -245,7 +245,7 @@ fn compare(wrong: &mut Vec<String>, right: &Prediction, report: &Report, before:
             wrong.push(format!("{what} signals are {found:?}, should be {right:?}"));
         }
     }
-    if !report.caught.is_empty() {
+    if report.caught.iter().any(|signal| ![32, 33].contains(signal)) {
         wrong.push(format!("signals with a handler are {:?}", report.caught));
     }
     let numbers: BTreeSet<i32> = report.fds.keys().map(|number| number.parse().expect("a number")).collect();

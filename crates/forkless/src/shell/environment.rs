@@ -333,6 +333,8 @@ fn check_encoding(given: &[Variable<'_>], form: &SimpleCommand) -> Result<(), Re
 fn is_locale(name: &[u8]) -> bool {
     match name {
         b"" | b"C" | b"POSIX" => true,
+        // Debian 11, where C.utf8 is unknown.
+        b"C.UTF-8" if Path::new("/usr/lib/locale/C.UTF-8/LC_CTYPE").exists() => true,
         b"C.UTF-8" | b"C.utf8" => Path::new("/usr/lib/locale/C.utf8/LC_CTYPE").exists(),
         _ => false,
     }

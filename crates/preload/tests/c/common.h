@@ -41,6 +41,12 @@ static int posix_spawn_file_actions_addtcsetpgrp_np(posix_spawn_file_actions_t *
 }
 #endif
 
+/* Whether the library handles the calls, and not libc. */
+static int is_handled(void) {
+    const char *mode = getenv("FORKLESS");
+    return getenv("LD_PRELOAD") && !(mode && !strcmp(mode, "off"));
+}
+
 /* All output goes to a file, so that the tests can change the standard streams. */
 static const char *facts, *report;
 

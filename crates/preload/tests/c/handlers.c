@@ -334,8 +334,11 @@ static void no_process(int how) {
         _exit(0);
     setrlimit(RLIMIT_NPROC, &limit);
     errno = 0;
-    if (how == 0)
-        _exit(posix_spawn(&(pid_t){0}, "/bin/sh", NULL, NULL, exits, environ));
+    if (how == 0) {
+        int error = posix_spawn(&(pid_t){0}, "/bin/sh", NULL, NULL, exits, environ);
+        /* glibc 2.31 returns 1, the negated result of clone(2), for each of its errors. */
+        _exit(error == 1 && !is_handled() && fork() < 0 ? errno : error);
+    }
     _exit(system("exit 3") == 0x7f00 ? errno : 1);
 }
 
