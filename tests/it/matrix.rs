@@ -65,7 +65,7 @@ fn launches(matrix: &Matrix) -> Vec<Launch> {
             for setup in &matrix.setup {
                 let is_plain = matches!(setup.name.as_str(), "nothing" | "pipes" | "a file passed");
                 let is_of_base = base.is_empty() || is_plain && launcher == "clone";
-                let is_impossible = launcher == "posix_spawn" && process::lacks_closefrom();
+                let is_impossible = launcher == "posix_spawn" && process::has_no_closefrom();
                 if !setup.is_for(launcher) || !is_of_base || is_impossible || unmet(&setup.needs).is_some() {
                     continue;
                 }
@@ -117,7 +117,7 @@ fn every_refused_call_has_the_listed_outcome() {
         .filter_map(|setup| Some(format!("{}, because {}", setup.name, unmet(&setup.needs)?)))
         .collect();
     skipped
-        .extend(process::lacks_closefrom().then(|| "posix_spawn, because the C library has no closefrom".to_owned()));
+        .extend(process::has_no_closefrom().then(|| "posix_spawn, because the C library has no closefrom".to_owned()));
     skipped.iter().for_each(|line| eprintln!("SKIPPED: launches with {line}"));
     let unmade = |every: &[Traced]| {
         if skipped.is_empty() && only_launcher().is_none() { without_call(&matrix, every) } else { vec![] }

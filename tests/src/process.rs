@@ -65,7 +65,7 @@ pub fn run_by_deadline(reset: bool) -> io::Result<()> {
 }
 
 /// Whether `Launcher::PosixSpawn` needs `inherit_all`: before glibc 2.34, and with musl.
-pub fn lacks_closefrom() -> bool {
+pub fn has_no_closefrom() -> bool {
     let plan = Command::new("true").launcher(Launcher::PosixSpawn).prepare();
     plan.is_err_and(|error| error.to_string().contains("closefrom"))
 }

@@ -3,7 +3,7 @@
 use crate::observe::{self, skip};
 use forkless::{Command, Error, Launcher, Prepared, Stdio, Step};
 use forkless_tests::attributes::{Fate, change, table};
-use forkless_tests::process::{is_root, lacks_closefrom};
+use forkless_tests::process::{has_no_closefrom, is_root};
 use std::io;
 use std::path::Path;
 use std::thread;
@@ -22,7 +22,7 @@ fn text(output: io::Result<forkless::Output>) -> String {
 
 /// What the child of each launcher prints; the first is the kernel's own answer.
 fn children(program: &str) -> Vec<(&'static str, String)> {
-    let by = |launcher: Launcher| text(command(program).launcher(launcher).inherit_all(lacks_closefrom()).output());
+    let by = |launcher: Launcher| text(command(program).launcher(launcher).inherit_all(has_no_closefrom()).output());
     vec![
         ("fork", by(Launcher::Fork)),
         ("clone", text(command(program).output())),

@@ -1,7 +1,7 @@
 //! Commands with the launcher of the scenario's arguments: `scenario NAME launcher=fork`.
 
 use forkless::Launcher;
-use forkless_tests::process::lacks_closefrom;
+use forkless_tests::process::has_no_closefrom;
 use std::ffi::OsStr;
 use std::sync::OnceLock;
 
@@ -34,7 +34,7 @@ impl Command {
     pub(crate) fn new(program: impl AsRef<OsStr>) -> forkless::Command {
         let mut command = forkless::Command::new(program);
         command.launcher(LAUNCHER.get().copied().unwrap_or(Launcher::Clone));
-        command.inherit_all(LAUNCHER.get() == Some(&Launcher::PosixSpawn) && lacks_closefrom());
+        command.inherit_all(LAUNCHER.get() == Some(&Launcher::PosixSpawn) && has_no_closefrom());
         command
     }
 }

@@ -3,7 +3,7 @@
 use crate::observe::eventually;
 use forkless::{Child, Command, Error, Launcher, Stdio, Step};
 use forkless_tests::filter::{Answer, Refusal, refuse_in_all_threads};
-use forkless_tests::process::{is_hidden_from_children, lacks_closefrom};
+use forkless_tests::process::{has_no_closefrom, is_hidden_from_children};
 use std::os::fd::AsRawFd;
 
 /// The pipe that exec closes becomes readable at the exec and at a failure, however descriptors are passed; never before, and not only at
@@ -35,7 +35,7 @@ pub fn reported(_: &[String]) {
             report(|command| command),
             report(|command| command.inherit_all(true)),
             report(|command| command.launcher(Launcher::Fork)),
-            report(|command| command.launcher(Launcher::PosixSpawn).inherit_all(lacks_closefrom())),
+            report(|command| command.launcher(Launcher::PosixSpawn).inherit_all(has_no_closefrom())),
         ];
         let mut none = Command::new("true");
         none.current_dir("/no/such/directory").exec_pipe(true);

@@ -269,7 +269,7 @@ fn polled_ring() -> bool {
 pub fn deadline(_: &[String]) {
     const ALL: [Launcher; 3] = [Launcher::Clone, Launcher::Fork, Launcher::PosixSpawn];
     // glibc 2.31 returns 1 from posix_spawn(3) for each error of clone(2).
-    let all = if process::lacks_closefrom() { &ALL[..2] } else { &ALL };
+    let all = if process::has_no_closefrom() { &ALL[..2] } else { &ALL };
     let zygote = Zygote::start(&ZygoteOptions::new()).expect("a zygote");
     let launches = || {
         let mut command = Command::new(std::env::current_exe().expect("this program"));

@@ -3,7 +3,7 @@
 use crate::observe::{self, Dice};
 use crate::programs::{CODES, Places};
 use forkless::{Capture, Command, Error, Launcher, Pipeline, Prepared, Stdio, Step, WaitSet, zygote::Zygote};
-use forkless_tests::process::lacks_closefrom;
+use forkless_tests::process::has_no_closefrom;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Output};
@@ -354,7 +354,7 @@ impl<'a> Worker<'a> {
         }
         let code = self.code();
         let mut command = Command::new(self.shared.places.exits(code));
-        command.launcher(Launcher::PosixSpawn).inherit_all(lacks_closefrom());
+        command.launcher(Launcher::PosixSpawn).inherit_all(has_no_closefrom());
         let answer = if self.one_in(2) { command.status() } else { command.spawn().and_then(|mut child| child.wait()) };
         self.expect_code(answer, code, false);
     }

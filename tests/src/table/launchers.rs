@@ -3,7 +3,7 @@
 
 use super::Ask;
 use super::settings::Settings;
-use crate::process::lacks_closefrom;
+use crate::process::has_no_closefrom;
 use forkless::{Launcher, Route, Step};
 
 /// The words by which one of the settings asked for is refused, any of them; none if all can be done.
@@ -41,7 +41,7 @@ pub fn refused(launcher: Launcher, ask: &Ask) -> Vec<&'static str> {
         ("seccomp", set.seccomp.is_some()),
         ("program_fd", set.program_fd.is_some()),
         ("scheduler", set.scheduler.as_ref().is_some_and(|(policy, _)| !is_posix(policy))),
-        ("closefrom", !ask.inherit_all && lacks_closefrom()),
+        ("closefrom", !ask.inherit_all && has_no_closefrom()),
     ];
     let list: &[(&str, bool)] = match launcher {
         Launcher::Fork => &fork,
