@@ -8,7 +8,7 @@ use crate::sealed::{Mask, sealed};
 use crate::settings::Settings;
 use crate::spawn::{killed_by, reserve};
 use forkless::ShellChild;
-use forkless_capi::boundary::{as_libc, shielded};
+use forkless_capi::boundary::{as_libc, set_errno, shielded};
 use forkless_capi::error::Failure;
 use forkless_capi::handle::optional;
 use forkless_capi::stream::shell;
@@ -65,6 +65,11 @@ unsafe extern "C-unwind" fn forkless_preload_system_begin(
                 return 1;
             }
             Ok(Err(signal)) => signal,
+            // A bug of this library, and the line may have run: it must not run twice.
+            Err(failure) if failure.errno() == libc::ENOTRECOVERABLE => {
+                set_errno(libc::ENOTRECOVERABLE);
+                127 << 8
+            }
             // libc makes the call again: it needs less memory, and what it returns on failure differs by its version.
             Err(failure) => {
                 if failure.errno() != libc::ENOMEM {
