@@ -281,7 +281,8 @@ impl Sandbox {
     ///   `abort(3)` (then it ends by SIGSEGV). SIGKILL of the handle, timeouts and limits, and faults are not.
     /// - The orphans in the sandbox are its children, which stay zombies unless it waits for them.
     /// - Signals of the handle go to it alone, not to its process group, and nothing [`linger`](Self::linger)s.
-    /// - **The end of the caller does not end it**, unless [`Command::parent_death_signal`] is SIGKILL, which the program can undo.
+    /// - **The end of the caller does not end it**, unless [`Command::parent_death_signal`] is SIGKILL, which the program can undo. So
+    ///   [`Command::kill_tree`] is refused.
     ///
     /// ```no_run
     /// # use forkless::Sandbox;

@@ -56,11 +56,16 @@ impl Confinement for Tree {
     fn confine(&self, command: &Command) -> Result<Command, Error> {
         let mut own = command.clone();
         own.tree = None;
+        let refused = |why: &str| Err(Error::check(&command.program, format!("kill_tree: {why}")));
+        if command.sandbox.in_sandbox && command.sandbox.init.is_none() {
+            return refused(
+                "needs the sandbox's init: with init(false) the end of the caller does not end the program",
+            );
+        }
         if command.sandbox.init.is_some() || command.sandbox.has_new(Namespace::Pid) {
             // The kernel kills the rest of a PID namespace when its first process ends.
             return Ok(own);
         }
-        let refused = |why: &str| Err(Error::check(&command.program, format!("kill_tree: {why}")));
         if let Err(why) = check_init(command) {
             return refused(why);
         }

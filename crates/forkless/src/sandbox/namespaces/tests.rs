@@ -783,7 +783,6 @@ fn without_an_init_every_form_of_launch_has_the_program_as_the_only_process() {
     let is_seven = |status: std::process::ExitStatus| assert_eq!(status.code(), Some(7), "{status}");
     is_seven(shell(&sandbox, line).status().expect("status"));
     is_seven(shell(&sandbox, line).launch().expect("launch").wait().expect("an end"));
-    is_seven(shell(&sandbox, line).kill_tree(true).spawn().expect("spawn").wait().expect("an end"));
     is_seven(shell(&sandbox, line).prepare().expect("prepare").status().expect("prepared"));
     // The status is that of the process, for any code that reaps it.
     let child = shell(&sandbox, line).spawn().expect("spawn");
@@ -861,4 +860,7 @@ fn what_needs_an_init_is_refused_without_one() {
     let file = std::fs::File::open("/bin/sh").expect("a file");
     let outside = shell(&sandbox, "true").program_fd(file).status().expect_err("a file outside").to_string();
     assert!(outside.contains("program_fd"), "{outside}");
+    let tree =
+        shell(&sandbox, "true").kill_tree(true).status().expect_err("nothing ends it with the caller").to_string();
+    assert!(tree.contains("kill_tree") && tree.contains("init(false)"), "{tree}");
 }
