@@ -62,36 +62,42 @@ impl Confinement for Tree {
                 "needs the sandbox's init: with init(false) the end of the caller does not end the program",
             );
         }
-        if command.sandbox.init.is_some() || command.sandbox.has_new(Namespace::Pid) {
-            // The kernel kills the rest of a PID namespace when its first process ends.
+        if command.sandbox.init.is_some() {
             return Ok(own);
         }
         if let Err(why) = check_init(command) {
             return refused(why);
         }
-        if command.pidfd_autokill {
-            return refused("pidfd_autokill would end init, and leave the others");
-        }
-        let setup = &mut own.setup;
-        if setup.parent_death_signal == Some(SIGKILL) {
-            if setup.follows_thread {
-                return refused("thread_death_signal(SIGKILL) would end init, and leave the others");
-            }
+        // The kernel kills the rest of a PID namespace when its init ends.
+        let kills_tree = !command.sandbox.has_new(Namespace::Pid);
+        if kills_tree {
+            check_kills(command)?;
             // Init sees the end of the caller by itself.
-            setup.parent_death_signal = None;
-        }
-        if landlock::version().unwrap_or(0) < REFUSES_SIGNALS {
-            let why = format!(
-                "needs version {REFUSES_SIGNALS} of Landlock (Linux 6.12); a sandbox of namespaces and a cgroup end all without it"
-            );
-            return Err(Error::new(&command.program, Step::Landlock, errno::EOPNOTSUPP).on("for kill_tree").note(why));
+            own.setup.parent_death_signal.take_if(|signal| *signal == SIGKILL);
         }
         let file = init_file().map_err(|error| Error::check(&command.program, format!("kill_tree: {error}")))?;
-        own.sandbox.init =
-            Some(SandboxInit { file: Arc::new(file), linger: LINGER.as_millis() as u32, kills_tree: true });
+        own.sandbox.init = Some(SandboxInit { file: Arc::new(file), linger: LINGER.as_millis() as u32, kills_tree });
         own.no_new_privs(true);
         Ok(own)
     }
+}
+
+/// Refuses what would end init before it has killed the others, and kernels on which it cannot.
+fn check_kills(command: &Command) -> Result<(), Error> {
+    let refused = |why: &str| Err(Error::check(&command.program, format!("kill_tree: {why}")));
+    if command.pidfd_autokill {
+        return refused("pidfd_autokill would end init, and leave the others");
+    }
+    if command.setup.parent_death_signal == Some(SIGKILL) && command.setup.follows_thread {
+        return refused("thread_death_signal(SIGKILL) would end init, and leave the others");
+    }
+    if landlock::version().unwrap_or(0) < REFUSES_SIGNALS {
+        let why = format!(
+            "needs version {REFUSES_SIGNALS} of Landlock (Linux 6.12); a PID namespace, a sandbox of namespaces and a cgroup end all without it"
+        );
+        return Err(Error::new(&command.program, Step::Landlock, errno::EOPNOTSUPP).on("for kill_tree").note(why));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -166,11 +166,45 @@ fn it_combines_with_sandboxes_and_namespaces() {
         assert!(captured.timed_out);
         wait_for(0, mark);
     }
-    // The child is the first process of the namespace: it needs no init.
+    // The kernel ends a namespace with its init.
     let plan = |command: &mut Command| crate::plan::compile::compile(command, false).expect("a plan");
-    assert!(plan(tree("", 0).unshare(Namespace::Pid)).inner.is_none());
+    assert!(plan(tree("", 0).unshare(Namespace::Pid)).inner.is_some_and(|inner| !inner.kills_tree));
     assert!(plan(&mut tree("", 0)).inner.is_some_and(|inner| inner.kills_tree));
     assert!(plan(tree("", 0).kill_tree(false)).inner.is_none());
+}
+
+/// The caller is this test in a process of its own.
+#[test]
+fn the_end_of_the_caller_ends_all() {
+    const CALLER: &str = "FORKLESS_TREE_CALLER";
+    let line = "(setsid SLEEP &); SLEEP; exit 0";
+    let with_namespace = |mark| {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let mut command = tree(if mark == 0 { "exit 0" } else { line }, mark);
+        command.unshare(Namespace::User).unshare(Namespace::Pid).map_uid(uid, uid, 1).map_gid(gid, gid, 1);
+        command
+    };
+    if let Ok(mark) = std::env::var(CALLER) {
+        let mark = mark.parse().expect("a number");
+        let mut command = if mark == 70_062 { with_namespace(mark) } else { tree(line, mark) };
+        command.status().expect("a launch");
+        return;
+    }
+    for mark in [70_061, 70_062] {
+        let can = if mark == 70_061 { can() } else { with_namespace(0).status().is_ok() };
+        if !can {
+            eprintln!("SKIPPED: no namespaces");
+            continue;
+        }
+        let mut caller = std::process::Command::new(std::env::current_exe().expect("this program"));
+        caller.args(["--exact", "sandbox::tree::tests::the_end_of_the_caller_ends_all"]).env(CALLER, mark.to_string());
+        let null = std::process::Stdio::null;
+        let mut caller = caller.stdout(null()).stderr(null()).spawn().expect("a caller");
+        wait_for(2, mark);
+        caller.kill().expect("a kill");
+        caller.wait().expect("an end");
+        wait_for(0, mark);
+    }
 }
 
 #[test]
