@@ -54,6 +54,8 @@ struct Cells {
 struct Distribution {
     name: String,
     suite: String,
+    #[serde(default)]
+    security: bool,
 }
 
 /// A part of the tests.
@@ -144,7 +146,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
                 let mut ready = || {
                     let system = match system.take() {
                         Some(system) => system,
-                        None => system::System::new(&one.suite, &target.join("distros"))?,
+                        None => system::System::new(one, &target.join("distros"))?,
                     };
                     system.add(part.packages.as_deref())?;
                     anyhow::Ok(system)

@@ -1,8 +1,8 @@
 //! A release of Debian in a directory.
 
-use super::Options;
+use super::{Distribution, Options};
 use crate::kernels::debian::mirror;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -54,8 +54,8 @@ pub(super) struct System {
 
 impl System {
     /// Makes it below `place`, if it is not there yet.
-    pub(super) fn new(suite: &str, place: &Path) -> Result<Self> {
-        let root = place.join(suite);
+    pub(super) fn new(release: &Distribution, place: &Path) -> Result<Self> {
+        let root = place.join(&release.suite);
         let is_root = output(Command::new("id").arg("-u"))? == "0\n";
         ensure!(is_root, "this needs root: it makes Debian systems with debootstrap and enters them with chroot");
         let toolchain = output(Command::new("rustc").args(["--print", "sysroot"]))?;
@@ -65,19 +65,25 @@ impl System {
         )?;
         let system = Self { root, registry, toolchain: toolchain.trim_end().into() };
         if !system.root.join("made").exists() {
-            system.make(suite)?;
+            system.make(release)?;
             fs::write(system.root.join("made"), "")?;
         }
         Ok(system)
     }
 
-    fn make(&self, suite: &str) -> Result<()> {
+    fn make(&self, release: &Distribution) -> Result<()> {
+        let (suite, mirror) = (&release.suite, mirror()?);
         packages::install(&["debootstrap"])?;
         println!("making Debian {suite} in {}", self.root.display());
         let _ = fs::remove_dir_all(&self.root);
         fs::create_dir_all(&self.root)?;
         let mut debootstrap = Command::new("debootstrap");
-        output(debootstrap.args(["--variant=minbase", suite]).arg(&self.root).arg(mirror()?))?;
+        output(debootstrap.args(["--variant=minbase", suite]).args([&self.root, Path::new(&mirror)]))?;
+        if release.security {
+            let (before, after) = mirror.rsplit_once("/debian").context("the mirror's path has no debian")?;
+            let line = format!("deb {before}/debian-security{after} {suite}-security main\n");
+            fs::write(self.root.join("etc/apt/sources.list.d/security.list"), line)?;
+        }
         // A mirror may be a snapshot.
         fs::write(self.root.join("etc/apt/apt.conf.d/90-snapshot"), "Acquire::Check-Valid-Until \"false\";\n")?;
         for name in ["etc/resolv.conf", "etc/hosts"] {
@@ -103,7 +109,8 @@ impl System {
         };
         let names = names.map_or_else(all, str::to_owned);
         let script = format!(
-            "missing=$(for name in {names}; do dpkg -s $name >/dev/null 2>&1 || {{ apt-cache show $name >/dev/null 2>&1 && echo $name; }}; done)
+            "missing=$(for names in {names}; do for name in ${{names//|/ }}; do
+                 dpkg -s $name >/dev/null 2>&1 && break; apt-cache show $name >/dev/null 2>&1 && echo $name && break; done; done)
              test -z \"$missing\" || apt-get install -q -y --no-install-recommends -o Dpkg::Use-Pty=0 $missing >/tmp/apt.log 2>&1 || {{ tail /tmp/apt.log; exit 1; }}"
         );
         self.script(&script)
