@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, IntoRawFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 /// Such a descriptor. The caller may have closed it, by closefrom(3) or by closing one of its own twice, and the number may be
 /// another file by now: only what was opened is used and closed.
@@ -16,6 +16,15 @@ pub(crate) struct Kept<T: AsFd + IntoRawFd> {
 impl<T: AsFd + IntoRawFd> Kept<T> {
     pub(crate) fn new(fd: T) -> Self {
         Self { file: FileId::of(&fd), fd: Some(fd) }
+    }
+
+    /// At a number that programs hardly use, but in the first word of the kernel's file-descriptor table.
+    pub(crate) fn away(fd: OwnedFd) -> Self
+    where
+        T: From<OwnedFd>,
+    {
+        const AWAY: i32 = 48;
+        Self::new(rustix::io::fcntl_dupfd_cloexec(&fd, AWAY).unwrap_or(fd).into())
     }
 
     /// The descriptor. ESTALE: its number refers to another file by now, or is closed.

@@ -10,6 +10,7 @@ use rustix::thread::{no_new_privs, secure_computing_mode};
 use serde_json::{Value, json};
 
 use super::report::Limit;
+use super::system::meminfo;
 
 /// A limit is nearly reached from this percentage on.
 const NEAR: u64 = 90;
@@ -188,12 +189,7 @@ fn flags(holder: &Holder) -> [Limit; 3] {
 }
 
 fn memory(root: &Path) -> Option<Limit> {
-    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let kib = |name: &str| {
-        let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    let (total, available) = (kib("MemTotal")?, kib("MemAvailable")?);
+    let (total, available) = (meminfo(root, "MemTotal")?, meminfo(root, "MemAvailable")?);
     let words = format!("available memory, in bytes, of {} MiB", total >> 10);
     // A machine in good order may use most of its memory, so warn later than for other limits.
     let near = available * 100 < total * 3;

@@ -14,14 +14,15 @@ pub(crate) fn read(root: &Path) -> System {
         architecture: std::env::consts::ARCH.to_owned(),
         libc: libc(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memory_mib: memory_mib(root).unwrap_or(0),
+        memory_mib: meminfo(root, "MemTotal").unwrap_or(0) >> 10,
     }
 }
 
-fn memory_mib(root: &Path) -> Option<u64> {
+/// A line of `/proc/meminfo`, in KiB.
+pub(super) fn meminfo(root: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? >> 10)
+    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(target_env = "gnu")]

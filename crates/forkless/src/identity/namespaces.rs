@@ -30,11 +30,8 @@ pub(crate) struct Tasks {
 impl Tasks {
     /// Those of the process `pid`.
     pub(crate) fn of(pid: i32, process: &Process) -> io::Result<Self> {
-        /// A number that programs hardly use, but in the first word of the kernel's file-descriptor table.
-        const AWAY: i32 = 48;
-        let found = process.file("ns", OFlags::PATH | OFlags::DIRECTORY)?;
-        let directory = rustix::io::fcntl_dupfd_cloexec(&found, AWAY).unwrap_or_else(|_| found.into());
-        Ok(Self { directory: Kept::new(directory), first: pid })
+        let directory = process.file("ns", OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok(Self { directory: Kept::away(directory.into()), first: pid })
     }
 
     /// The namespaces that a thread's children get: seven system calls.

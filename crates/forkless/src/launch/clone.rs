@@ -138,9 +138,6 @@ fn begin_blocked(stack: &mut Stack, mask: u64, clone3: bool, guards: bool) {
     (frame.guards_dumps, frame.guarded_mask) = (guards as u32, if clone3 { mask } else { !0 });
 }
 
-/// Linux 5.7; the kernel's header has it as a 64-bit constant.
-const CLONE_INTO_CGROUP: u64 = 1 << 33;
-
 /// With `CLONE_CLEAR_SIGHAND` the child has none of the caller's handlers. So no handler can run in shared memory, and
 /// no signal has to be blocked to prevent that.
 unsafe fn by_clone3(
@@ -155,7 +152,7 @@ unsafe fn by_clone3(
     // version has the cgroup.
     let mut size = 64;
     if cgroup >= 0 {
-        flags |= CLONE_INTO_CGROUP;
+        flags |= uapi::CLONE_INTO_CGROUP;
         size = size_of::<uapi::clone_args>();
     }
     let args = uapi::clone_args {

@@ -9,7 +9,6 @@ use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{Mode, OFlags};
 use std::cell::RefCell;
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Lines of `/proc/PID/status` in the order of the file.
@@ -157,14 +156,10 @@ impl Drop for Own {
     }
 }
 
-/// Opens a file of the calling thread, at a number that programs hardly use, but in the first word of the kernel's
-/// file-descriptor table.
+/// Opens a file of the calling thread.
 fn open(name: &str) -> Result<Kept<File>, i32> {
-    const AWAY: i32 = 48;
-    let path = procfs::thread(name);
-    let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let opened: OwnedFd = opened.map_err(|error| error.raw_os_error())?;
-    Ok(Kept::new(rustix::io::fcntl_dupfd_cloexec(&opened, AWAY).unwrap_or(opened).into()))
+    let opened = rustix::fs::open(procfs::thread(name), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    Ok(Kept::away(opened.map_err(|error| error.raw_os_error())?))
 }
 
 /// The value of a system call that returns a number, or writes to memory of its caller here; an error as a negative number.

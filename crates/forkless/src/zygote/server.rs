@@ -381,10 +381,9 @@ impl<'a> Server<'a> {
         if self.thread_number != 0 {
             flags |= (uapi::CLONE_CHILD_SETTID | uapi::CLONE_CHILD_CLEARTID) as u64;
         }
-        const CLONE_INTO_CGROUP: u64 = 1 << 33;
         // SAFETY: all zeroes are valid arguments.
         let mut args: uapi::clone_args = unsafe { std::mem::zeroed() };
-        args.flags = flags | if order.cgroup >= 0 { CLONE_INTO_CGROUP } else { 0 };
+        args.flags = flags | if order.cgroup >= 0 { uapi::CLONE_INTO_CGROUP } else { 0 };
         args.cgroup = order.cgroup.max(0) as u64;
         args.parent_tid = sent.frame.pid.as_ptr() as u64;
         args.child_tid = self.thread_number;

@@ -238,7 +238,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
 
 fn load(text: &str) -> Result<f64, String> {
     let wrong = |_| format!("--load: not a number or a percentage: {text:?}");
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+    let cpus = cpus() as f64;
     match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().map(|percent| cpus * percent / 100.0).map_err(wrong),
         None => text.parse::<f64>().map(|load| load.max(0.01)).map_err(wrong),

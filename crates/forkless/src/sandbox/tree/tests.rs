@@ -196,10 +196,9 @@ fn the_end_of_the_caller_ends_all() {
             eprintln!("SKIPPED: no namespaces");
             continue;
         }
-        let mut caller = std::process::Command::new(std::env::current_exe().expect("this program"));
+        let mut caller = Command::new(std::env::current_exe().expect("this program"));
         caller.args(["--exact", "sandbox::tree::tests::the_end_of_the_caller_ends_all"]).env(CALLER, mark.to_string());
-        let null = std::process::Stdio::null;
-        let mut caller = caller.stdout(null()).stderr(null()).spawn().expect("a caller");
+        let mut caller = caller.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a caller");
         wait_for(2, mark);
         caller.kill().expect("a kill");
         caller.wait().expect("an end");
