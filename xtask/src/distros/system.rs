@@ -109,7 +109,7 @@ impl System {
         };
         let names = names.map_or_else(all, str::to_owned);
         let script = format!(
-            "missing=$(for names in {names}; do for name in ${{names//|/ }}; do
+            "missing=$(for names in {names}; do for name in ${{names/:/ }}; do
                  dpkg -s $name >/dev/null 2>&1 && break; apt-cache show $name >/dev/null 2>&1 && echo $name && break; done; done)
              test -z \"$missing\" || apt-get install -q -y --no-install-recommends -o Dpkg::Use-Pty=0 $missing >/tmp/apt.log 2>&1 || {{ tail /tmp/apt.log; exit 1; }}"
         );
