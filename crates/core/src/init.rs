@@ -32,7 +32,8 @@ use crate::sys::{errno::*, uapi::*};
 pub struct Started {
     /// Why the program was not executed; 0: it was.
     pub errno: i32,
-    /// The index of the path that this is about, [`NO_CHILD`] or [`NO_DOMAIN`].
+    /// The index of the path that this is about, [`NO_CHILD`], [`NO_DOMAIN`] or
+    /// [`CANNOT_KILL`].
     pub path: u32,
 }
 
@@ -41,6 +42,9 @@ pub const NO_CHILD: u32 = u32::MAX;
 
 /// In [`Started::path`]: init, or its child, could not enter a Landlock domain.
 pub const NO_DOMAIN: u32 = u32::MAX - 1;
+
+/// In [`Started::path`]: the program could change the user of its processes, and init could not kill these.
+pub const CANNOT_KILL: u32 = u32::MAX - 2;
 
 impl Started {
     /// The length of the message.
@@ -82,7 +86,7 @@ pub const BY_SHELL: u8 = 4;
 /// another one inside it, so that the program cannot signal init. When init ends, for whatever reason, it first kills all
 /// that it may: every process of its domain, in one system call. No process can leave a domain. Init kills nothing unless
 /// the child has seen that the domain is in force: that the kernel refuses a signal from the program's domain to init,
-/// which has the same user.
+/// which has the same user. With CAP_SETUID, but without CAP_KILL, nothing is started.
 pub const KILLS_TREE: u8 = 8;
 
 /// How often init checks for processes that it has killed, and the nanoseconds between (on aarch64 a constant of one
@@ -108,6 +112,7 @@ macro_rules! code {
                     $($line,)*
                     start = out(reg) start, end = out(reg) end,
                     kills = const KILLS_TREE, looks = const LOOKS, pause = const PAUSE, scope_signal = const SCOPE_SIGNAL, eopnotsupp = const EOPNOTSUPP, einval = const EINVAL,
+                    eperm = const EPERM, capget = const __NR_capget,
                     getppid = const __NR_getppid, getpid = const __NR_getpid, close = const __NR_close,
                     landlock_create = const __NR_landlock_create_ruleset, landlock_restrict = const __NR_landlock_restrict_self,
                     digit = const DIGIT, leads = const LEADS, tries_all = const TRIES_ALL, by_shell = const BY_SHELL, f_setfd = const F_SETFD,
@@ -161,8 +166,12 @@ code! {
     "test ebp, {kills}", "jz 42f",
     // PR_SET_CHILD_SUBREAPER
     "mov edi, 36", "mov esi, 1", "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {prctl}", "syscall",
-    "call 40f", "test eax, eax", "jns 52f",
-    "neg eax", "mov [rsp + 16], eax", "mov dword ptr [rsp + 20], -2", "jmp 7f",
+    // _LINUX_CAPABILITY_VERSION_3, and the permitted set: CAP_SETUID without CAP_KILL
+    "mov dword ptr [rsp + 128], 0x20080522", "mov dword ptr [rsp + 132], 0", "lea rdi, [rsp + 128]", "lea rsi, [rsp + 136]",
+    "mov eax, {capget}", "syscall", "mov dword ptr [rsp + 20], -3", "test eax, eax", "js 53f",
+    "mov ecx, [rsp + 140]", "and ecx, 0xa0", "mov eax, -{eperm}", "cmp ecx, 0x80", "je 53f",
+    "mov dword ptr [rsp + 20], -2", "call 40f", "test eax, eax", "jns 52f",
+    "53:", "neg eax", "mov [rsp + 16], eax", "jmp 7f",
     // no process holds the other end any more: nothing is started
     "52:", "mov [rsp + 64], r14d", "mov dword ptr [rsp + 68], 0", "mov qword ptr [rsp + 32], 0", "mov qword ptr [rsp + 40], 0",
     "lea rdi, [rsp + 64]", "mov esi, 1", "lea rdx, [rsp + 32]", "xor r10d, r10d", "xor r8d, r8d", "mov eax, {ppoll}", "syscall",
@@ -317,8 +326,12 @@ code! {
     "tst w24, #{kills}", "b.eq 42f",
     // PR_SET_CHILD_SUBREAPER
     "mov x0, #36", "mov x1, #1", "mov x2, xzr", "mov x3, xzr", "mov x4, xzr", "mov x8, #{prctl}", "svc 0",
-    "bl 40f", "tbz w0, #31, 52f",
-    "neg w0, w0", "str w0, [sp, #16]", "mov w9, #-2", "str w9, [sp, #20]", "b 7f",
+    // _LINUX_CAPABILITY_VERSION_3, and the permitted set: CAP_SETUID without CAP_KILL
+    "mov w9, #0x522", "movk w9, #0x2008, lsl #16", "stp w9, wzr, [sp, #128]", "add x0, sp, #128", "add x1, sp, #136",
+    "mov x8, #{capget}", "svc 0", "mov w9, #-3", "str w9, [sp, #20]", "tbnz w0, #31, 53f",
+    "mov w0, #-{eperm}", "ldr w9, [sp, #140]", "tbnz w9, #5, 54f", "tbnz w9, #7, 53f",
+    "54:", "mov w9, #-2", "str w9, [sp, #20]", "bl 40f", "tbz w0, #31, 52f",
+    "53:", "neg w0, w0", "str w0, [sp, #16]", "b 7f",
     // no process holds the other end any more: nothing is started
     "52:", "str w21, [sp, #64]", "str wzr, [sp, #68]", "stp xzr, xzr, [sp, #32]",
     "add x0, sp, #64", "mov x1, #1", "add x2, sp, #32", "mov x3, xzr", "mov x4, xzr", "mov x8, #{ppoll}", "svc 0",

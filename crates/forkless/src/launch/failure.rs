@@ -9,7 +9,7 @@ use crate::procfs;
 use crate::request::closure::PANICKED;
 use crate::step::Step;
 use forkless_core::frame::Frame;
-use forkless_core::init::{NO_CHILD, NO_DOMAIN, Started};
+use forkless_core::init::{CANNOT_KILL, NO_CHILD, NO_DOMAIN, Started};
 use forkless_core::plan::{IN_PROCFS, OpCode, Origin};
 use forkless_core::report::{Outcome, misses};
 use forkless_core::signals::PUTS_HANDLERS_AWAY;
@@ -300,6 +300,10 @@ pub(crate) fn inner_exec(plan: &Plan, started: Started) -> Error {
     }
     if started.path == NO_DOMAIN {
         return Error::new(plan.program(), Step::Landlock, started.errno).on("for kill_tree");
+    }
+    if started.path == CANNOT_KILL {
+        let bare = Error::new(plan.program(), Step::Capabilities, started.errno).on("for kill_tree");
+        return bare.note("with CAP_SETUID, but without CAP_KILL, init could not kill processes of another user");
     }
     let path = plan.inner.as_ref().and_then(|inner| inner.path(started.path));
     let path = path.map(|path| path.to_string_lossy().into_owned());

@@ -42,7 +42,9 @@ impl Command {
     /// ```
     ///
     /// # Errors
-    /// The launch fails at [`Step::Landlock`] with EOPNOTSUPP where the kernel cannot keep the promise, and names what can. [`Step::Check`]: the
+    /// The launch fails at [`Step::Landlock`] with EOPNOTSUPP where the kernel cannot keep the promise, and names what can.
+    /// [`Step::Capabilities`], EPERM: the program would have CAP_SETUID, but not CAP_KILL, so init could not kill processes of another user,
+    /// except in a new PID namespace. [`Step::Check`]: the
     /// command has `program_fd` or `pidfd_autokill`, which need a child that is the program.
     pub fn kill_tree(&mut self, on: bool) -> &mut Self {
         self.tree = on.then(|| Arc::new(Tree) as Arc<dyn Confinement>);

@@ -2,7 +2,7 @@
 
 use super::super::{REFUSES_SIGNALS, Sandbox, landlock};
 use crate::kernel::SIGKILL;
-use crate::{BpfInstruction, Capture, Command, Error, Namespace, Stdio, Step};
+use crate::{BpfInstruction, Capability, CapabilitySet, Capture, Command, Error, Namespace, Stdio, Step};
 use forkless_core::sys::{errno, uapi};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -220,6 +220,27 @@ fn what_init_cannot_do_is_refused() {
     let error = Command::new("/no/such").kill_tree(true).status().expect_err("no such program");
     let error = Error::of(&error).expect("an error of this library");
     assert_eq!((error.step(), error.errno()), (Step::Exec, Some(errno::ENOENT)));
+}
+
+/// A program with CAP_SETUID can start processes of other users, for which init needs CAP_KILL.
+#[test]
+fn processes_of_another_user_end_too_or_nothing_is_started() {
+    if !can() || !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: kill_tree of another user: needs root");
+    }
+    let line = "setsid setpriv --reuid=65534 SLEEP & setpriv --reuid=65534 SLEEP";
+    let mut command = tree(line, 70_071);
+    let captured = command.capture(&Capture::new().timeout(Duration::from_millis(500))).expect("a launch");
+    assert!(captured.timed_out);
+    assert_eq!(left(70_071), 0);
+    let without = |capability: Capability| {
+        let kept = CapabilitySet::from_bits(!(1 << capability as u64));
+        tree("exit 0", 0).bounding_set(kept).status()
+    };
+    let error = without(Capability::Kill).expect_err("it could not be killed");
+    let error = Error::of(&error).expect("an error of this library");
+    assert_eq!((error.step(), error.errno()), (Step::Capabilities, Some(errno::EPERM)), "{error}");
+    assert!(without(Capability::Setuid).expect("a launch").success());
 }
 
 /// Init kills all that it may signal, which without a domain are all processes of the user.
