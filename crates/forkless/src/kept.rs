@@ -19,7 +19,7 @@ impl<T: AsFd + IntoRawFd> Kept<T> {
     }
 
     /// At a number that programs hardly use, but in the first word of the kernel's file-descriptor table.
-    pub(crate) fn away(fd: OwnedFd) -> Self
+    pub(crate) fn moved_away(fd: OwnedFd) -> Self
     where
         T: From<OwnedFd>,
     {

@@ -31,7 +31,7 @@ impl Tasks {
     /// Those of the process `pid`.
     pub(crate) fn of(pid: i32, process: &Process) -> io::Result<Self> {
         let directory = process.file("ns", OFlags::PATH | OFlags::DIRECTORY)?;
-        Ok(Self { directory: Kept::away(directory.into()), first: pid })
+        Ok(Self { directory: Kept::moved_away(directory.into()), first: pid })
     }
 
     /// The namespaces that a thread's children get: seven system calls.

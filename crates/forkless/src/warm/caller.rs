@@ -159,7 +159,7 @@ impl Drop for Own {
 /// Opens a file of the calling thread.
 fn open(name: &str) -> Result<Kept<File>, i32> {
     let opened = rustix::fs::open(procfs::thread(name), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    Ok(Kept::away(opened.map_err(|error| error.raw_os_error())?))
+    Ok(Kept::moved_away(opened.map_err(|error| error.raw_os_error())?))
 }
 
 /// The value of a system call that returns a number, or writes to memory of its caller here; an error as a negative number.
