@@ -52,8 +52,8 @@ impl Log {
         log
     }
 
-    /// Adds to a log, or makes a new one. If its last line is not whole, because its writer was killed, a new line is
-    /// begun.
+    /// Adds to a log, or makes a new one. A last line that is not whole, because its writer was killed or the disk was full, is
+    /// removed: with its end missing, its command could be another one.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -63,13 +63,18 @@ impl Log {
             Ok(_) => {
                 let mut last = [b'\n'];
                 file.read_exact(&mut last)?;
-                if last == *b"\n" { Vec::new() } else { b"\n".to_vec() }
+                let whole = if last == *b"\n" { Ok(1) } else { cut(&mut file) };
+                match whole {
+                    Ok(0) => HEAD.into(),
+                    Ok(_) => Vec::new(),
+                    Err(_) => b"\n".to_vec(),
+                }
             }
             // It is empty, or no regular file.
-            Err(_) => HEAD.as_bytes().to_vec(),
+            Err(_) => HEAD.into(),
         };
-        let mut log = Self { file, host: ":".to_owned(), left, lost: false };
         // If the disk is full, it is written with the first line.
+        let mut log = Self { file, host: ":".to_owned(), left, lost: false };
         let _ = log.flush();
         Ok(log)
     }
@@ -154,6 +159,18 @@ impl<'a> Line<'a> {
         let failed = number(columns.next()?)? != 0 || failed;
         Some(Self { seq, failed, command: columns.next()? })
     }
+}
+
+/// Removes what follows the last whole line, and returns the length that is left.
+fn cut(file: &mut File) -> io::Result<u64> {
+    file.rewind()?;
+    let (mut reader, mut text, mut whole) = (BufReader::new(&*file), Vec::new(), 0);
+    while reader.read_until(b'\n', &mut text)? > 0 && text.ends_with(b"\n") {
+        whole += text.len() as u64;
+        text.clear();
+    }
+    file.set_len(whole)?;
+    Ok(whole)
 }
 
 fn each_line(path: &Path, mut to: impl FnMut(Line<'_>)) -> io::Result<()> {
@@ -306,7 +323,14 @@ mod tests {
         assert_eq!(contained(&Done::read(&path, true).expect("read")), [1, 3]);
         let failed = Done::failed(&path).expect("read");
         assert_eq!(failed.into_iter().collect::<Vec<_>>(), [(2, b"c\td\ne".to_vec())]);
-        drop(Log::append(&path).expect("a log"));
-        assert_eq!(std::fs::read_to_string(&path).expect("the log"), format!("{text}\n"));
+        // The command may be cut, too.
+        let whole = &text[..text.rfind('4').expect("a line")];
+        for (found, after) in
+            [(text, whole), ("Seq\tHo", HEAD), ("", HEAD), (&format!("{text}\t0\t2\t3\t0\trm -r /tm"), whole)]
+        {
+            std::fs::write(&path, found).expect("a log");
+            drop(Log::append(&path).expect("a log"));
+            assert_eq!(std::fs::read_to_string(&path).expect("the log"), after);
+        }
     }
 }
