@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const QUIET: Duration = Duration::from_millis(4);
 
 impl Engine<'_> {
-    /// Watches the pipes of a job: at once with [`Output::Lines`], otherwise after [`QUIET`].
+    /// Watches the pipes of a job, and closes our copies of the child's ends: at once with [`Output::Lines`], otherwise after [`QUIET`].
     pub(super) fn watch_output(&mut self, slot: usize, launched: Instant) {
         let Slot::Running(running) = &self.slots[slot] else { return };
         let turn = running.turn;
@@ -48,13 +48,11 @@ impl Engine<'_> {
     }
 
     pub(super) fn watch_pipes(&mut self, slot: usize, turn: u32) {
-        if let Slot::Running(running) = &mut self.slots[slot] {
-            running.child.let_go();
-        }
-        let Slot::Running(running) = &self.slots[slot] else { return };
-        let Some(capture) = &running.capture else { return };
+        let Slot::Running(running) = &mut self.slots[slot] else { return };
+        let is_free = running.child.let_go();
         let mut unwatched = false;
-        for (kind, one) in [WakeKind::Out, WakeKind::Err].into_iter().zip(&capture.streams) {
+        let streams = running.capture.iter().flat_map(|capture| &capture.streams);
+        for (kind, one) in [WakeKind::Out, WakeKind::Err].into_iter().zip(streams) {
             let Some(pipe) = &one.pipe else { continue };
             match self.wake.add(pipe, Token { kind, slot, turn }) {
                 Ok(()) => {}
@@ -62,9 +60,13 @@ impl Engine<'_> {
                 Err(_) => unwatched = true,
             }
         }
-        if unwatched {
-            // The kernel has no memory for the watch: the pipes are polled.
+        if unwatched || !is_free {
+            // Again later: the kernel has no memory for the watch, or the child has not taken its ends yet. Descriptors that stay open
+            // could be missing for the input that this job waits for.
             self.output.quiet.push_back((Instant::now(), slot, turn));
+        }
+        if unwatched {
+            // The pipes are polled.
             for index in [0, 1] {
                 self.read_if_any(slot, index);
             }

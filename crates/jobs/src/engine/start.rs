@@ -285,7 +285,7 @@ impl Engine<'_> {
             kills_before_exec,
             over: None,
         }));
-        if captured {
+        if captured || fed {
             self.watch_output(slot, started);
             self.let_go(slot);
         }
