@@ -7,7 +7,7 @@ const childProcess = require('node:child_process');
 const { fileURLToPath } = require('node:url');
 const { LaunchError, checkAbort, checkAmount, checkId, checkObject, checkSignal, toArguments, wrongType } = require('./error.js');
 const native = require('./native.js');
-const { begin, coldReason, kLimits, mayLaunch, ours, packed, signalName, toLimitEvents, toOptions: toLow, toRequest } = require('./handle.js');
+const { begin, coldReason, kLimits, mayLaunch, mayOpen, ours, packed, signalName, toLimitEvents, toOptions: toLow, toRequest } = require('./handle.js');
 const { LIMITS, OF_RUN, respelled, settingsOf } = require('./settings.js');
 
 const { ChildProcess } = childProcess;
@@ -158,6 +158,12 @@ function failed({ file, args, settings }, failure) {
   return new LaunchError(file, args, { ...failure, message });
 }
 
+function checkOpen(stdio) {
+  if (mayOpen(stdio)) return;
+  const error = new Error('pipes to a child need --allow-net, where the permission model is on');
+  throw Object.assign(error, { code: 'ERR_ACCESS_DENIED', permission: 'Net' });
+}
+
 // `launch(request)` starts the child by the addon; `request()` returns the request for the addon.
 function start(options, launch) {
   // This throws Node's own error.
@@ -170,6 +176,7 @@ function start(options, launch) {
   child._handle[kLimits] = (events) => (child.limitEvents = events);
   child._handle.spawn = function spawn(...args) {
     const low = toLow(args);
+    checkOpen(low.stdio);
     const request = () => requested(low, options.settings);
     const failure = begin(this, low.stdio, () => launch(request));
     if (failure === 0) {
@@ -259,6 +266,7 @@ function noTerminal(options) {
 async function spawnAhead(options) {
   if (!mayLaunch()) return start(options);
   const low = { ...options, stdio: options.stdio.map((type) => ({ type })) };
+  checkOpen(low.stdio);
   const ahead = await native.launchAhead(packed(requested(low, options.settings)));
   return start(options, () => ahead.launch());
 }

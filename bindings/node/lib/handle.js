@@ -7,7 +7,7 @@
 
 const fs = require('node:fs');
 const os = require('node:os');
-const { clearTimeout, setTimeout } = require('node:timers');
+const { clearTimeout, setImmediate, setTimeout } = require('node:timers');
 const { ChildProcess } = require('node:child_process');
 const native = require('./native.js');
 const { toSettings } = require('./settings.js');
@@ -209,6 +209,13 @@ function toDescriptor({ type, fd, handle }) {
   }
 }
 
+// Since Node 25 its permission model lets no JavaScript open a pipe by its descriptor without `--allow-net`. libuv makes its own.
+const guardsPipes = process.allowedNodeEnvironmentFlags.has('--allow-net');
+
+function mayOpen(stdio = []) {
+  return !guardsPipes || process.permission?.has('net') !== false || !stdio.some((one) => toDescriptor(one) === PIPE);
+}
+
 // What the addon's three numbers mean.
 function toLimitEvents([oomKills, memoryMax, tasksMax]) {
   return { oomKills, memoryMax, tasksMax };
@@ -289,7 +296,7 @@ function scripted(request, options) {
 const ours = {
   spawn(...low) {
     const options = toOptions(low);
-    const request = mayLaunch() ? toRequest(options) : undefined;
+    const request = mayLaunch() && mayOpen(options.stdio) ? toRequest(options) : undefined;
     if (request === undefined) return own.spawn.apply(this, low);
     const again = scripted(request, options);
     const failure = begin(this, options.stdio, () => native.launch(packed(request)), again);
@@ -311,6 +318,11 @@ const ours = {
         return;
       }
       release(this);
+      // A handle that cannot be freed cannot be closed by Node, either.
+      if (refused === undefined) {
+        setImmediate(callback);
+        return;
+      }
     }
     return own.close.call(this, callback);
   },
@@ -333,4 +345,4 @@ function mayLaunch() {
   return process.permission?.has('child') !== false;
 }
 
-module.exports = { Process, begin, coldReason, kLimits, lines, mayLaunch, ours, own, packed, runsScripts, scripted, signalName, toLimitEvents, toOptions, toRequest, watchedKill, PIPE };
+module.exports = { Process, begin, coldReason, kLimits, lines, mayLaunch, mayOpen, ours, own, packed, runsScripts, scripted, signalName, toLimitEvents, toOptions, toRequest, watchedKill, PIPE };
