@@ -21,6 +21,7 @@ use crate::step::Step;
 use forkless_core::init;
 use forkless_core::sys::{self, errno, uapi};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
@@ -55,8 +56,10 @@ impl NamespaceSandbox {
         let linger = u32::try_from(linger.as_millis()).unwrap_or(u32::MAX);
         let init = || {
             let file = init_file().map_err(|error| {
-                let words = format!("sandbox: {error}; init(false) needs no such program");
-                reworded(error, words)
+                let words = format!(
+                    "sandbox: init cannot be a program in memory: {error}; see vm.memfd_noexec; init(false) needs no such program"
+                );
+                reworded(error.into(), words)
             })?;
             Ok::<_, io::Error>(SandboxInit { file: Arc::new(file), linger, kills_tree: false })
         };
@@ -286,25 +289,18 @@ pub(super) fn check_init(command: &Command) -> Result<(), &'static str> {
 }
 
 /// A sealed memfd with [`init`], as an ELF file of one segment.
-pub(super) fn init_file() -> io::Result<OwnedFd> {
-    let failed = |error: io::Error| {
-        let words = format!("init cannot be a program in memory: {error}; see vm.memfd_noexec");
-        reworded(error, words)
-    };
+pub(super) fn init_file() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match memfd_create("forkless-init", flags | MemfdFlags::EXEC) {
         // Linux before 6.3.
-        Err(rustix::io::Errno::INVAL) => memfd_create("forkless-init", flags),
-        answer => answer,
+        Err(Errno::INVAL) => memfd_create("forkless-init", flags)?,
+        answer => answer?,
     };
-    let file = file.map_err(|error| failed(error.into()))?;
     let image = image();
-    let written = rustix::io::write(&file, &image).map_err(|error| failed(error.into()))?;
-    if written < image.len() {
-        return Err(failed(io::ErrorKind::WriteZero.into()));
+    if rustix::io::write(&file, &image)? < image.len() {
+        return Err(Errno::NOSPC);
     }
-    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)
-        .map_err(|error| failed(error.into()))?;
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file)
 }
 

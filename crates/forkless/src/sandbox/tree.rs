@@ -77,7 +77,10 @@ impl Confinement for Tree {
             // Init sees the end of the caller by itself.
             own.setup.parent_death_signal.take_if(|signal| *signal == SIGKILL);
         }
-        let file = init_file().map_err(|error| Error::check(&command.program, format!("kill_tree: {error}")))?;
+        let file = init_file().map_err(|error| {
+            let bare = Error::new(&command.program, Step::Check, error.raw_os_error()).on("for kill_tree");
+            bare.note("init cannot be a program in memory: see vm.memfd_noexec")
+        })?;
         own.sandbox.init = Some(SandboxInit { file: Arc::new(file), linger: LINGER.as_millis() as u32, kills_tree });
         own.no_new_privs(true);
         Ok(own)
