@@ -263,7 +263,7 @@ pub fn errno_after(marker: i32, act: impl FnOnce()) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, FromRawFd};
 
     /// Each part of the state that can be changed here, changed: the comparison must notice. Other tests of this
     /// binary run beside this one, so only the lines that were provoked are looked for.
@@ -274,7 +274,10 @@ mod tests {
             assert!(found.iter().any(|line| line.starts_with(what)), "{what} not noticed: {found:?}");
         };
         let before = State::now();
-        let leaked = fs::File::open("/dev/null").unwrap();
+        // A number that the files of other tests do not have before.
+        let null = fs::File::open("/dev/null").unwrap();
+        // SAFETY: a new descriptor, which has no other owner.
+        let leaked = unsafe { fs::File::from_raw_fd(libc::fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700)) };
         notices(&before, &format!("fd {}: was closed, is /dev/null", leaked.as_raw_fd()));
         let before = State::now();
         // SAFETY: this thread's mask, this test's file, a signal nobody uses; a child that only exits.
