@@ -320,7 +320,7 @@ const ours = {
       release(this);
       // A handle that cannot be freed cannot be closed by Node, either.
       if (refused === undefined) {
-        setImmediate(callback);
+        setImmediate(() => callback.call(this));
         return;
       }
     }
