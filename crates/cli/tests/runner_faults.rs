@@ -75,6 +75,21 @@ fn a_fifo_that_cannot_be_opened_for_lack_of_descriptors_is_opened_later() {
     assert_eq!(text(&output.stderr).matches("ran 60, failed 0, skipped 0 of 60").count(), 6, "{output:?}");
 }
 
+/// The jobs that run do not wait for one that cannot be launched before they end.
+#[test]
+fn a_round_of_fewer_jobs_for_lack_of_descriptors_gets_all_input() {
+    let place = Place::new();
+    for order in ["", "-k"] {
+        let output = place.run(&format!(
+            "ulimit -n 20; seq 60 | timeout -s KILL 60 \"$F\" parallel --pipe --round-robin -N1 -j5 {order} cat"
+        ));
+        assert!(output.status.success(), "{output:?}");
+        let mut lines: Vec<u32> = text(&output.stdout).lines().map(|line| line.parse().expect("a number")).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, (1..=60).collect::<Vec<_>>(), "{order}");
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_made_for_lack_of_descriptors_is_made_later() {
     let place = Place::new();

@@ -71,6 +71,12 @@ pub trait JobSource {
     /// The run starts no further job. Called by [`run`](crate::run) only.
     fn stopped(&mut self) {}
 
+    /// A job cannot be launched for lack of resources: it waits until another one ends. A source that lets the others wait for it must
+    /// no longer do so.
+    fn held(&mut self, seq: u64) {
+        let _ = seq;
+    }
+
     /// When a source that has returned [`Next::Later`] or [`More::Later`] goes on, also without input.
     fn waits_until(&self) -> Option<Instant> {
         None

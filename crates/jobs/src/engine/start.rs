@@ -357,6 +357,7 @@ impl Engine<'_> {
         if running > 0 {
             // The end of another job may free what is missing.
             waiting.since = None;
+            self.source.held(waiting.place.seq);
         }
         let since = *waiting.since.get_or_insert(now);
         let is_over = now.saturating_duration_since(since) >= self.options.patience;

@@ -461,6 +461,14 @@ impl JobSource for Blocks {
         }
     }
 
+    fn held(&mut self, seq: u64) {
+        // It has its first block. The others share the rest.
+        if let Some(round) = &mut self.round {
+            round.jobs = round.started;
+            round.order.retain(|known| *known != seq);
+        }
+    }
+
     fn waits_for(&self) -> Option<BorrowedFd<'_>> {
         Some(self.input.as_fd())
     }
