@@ -59,8 +59,10 @@ impl Log {
     /// Those of `open(2)`.
     pub fn append(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        // A device such as /dev/full may be read for ever.
+        let is_regular = file.metadata().is_ok_and(|found| found.is_file());
         let left = match file.seek(SeekFrom::End(-1)) {
-            Ok(_) => {
+            Ok(_) if is_regular => {
                 let mut last = [b'\n'];
                 file.read_exact(&mut last)?;
                 let whole = if last == *b"\n" { Ok(1) } else { cut(&mut file) };
@@ -71,7 +73,7 @@ impl Log {
                 }
             }
             // It is empty, or no regular file.
-            Err(_) => HEAD.into(),
+            _ => HEAD.into(),
         };
         // If the disk is full, it is written with the first line.
         let mut log = Self { file, host: ":".to_owned(), left, lost: false };
