@@ -303,7 +303,7 @@ pub(crate) fn inner_exec(plan: &Plan, started: Started) -> Error {
     }
     if started.path == CANNOT_KILL {
         let bare = Error::new(plan.program(), Step::Capabilities, started.errno).on("for kill_tree");
-        return bare.note("with CAP_SETUID, but without CAP_KILL, init could not kill processes of another user");
+        return bare.note("init needs capget(2), and CAP_KILL where the program has CAP_SETUID, to kill all processes");
     }
     let path = plan.inner.as_ref().and_then(|inner| inner.path(started.path));
     let path = path.map(|path| path.to_string_lossy().into_owned());
