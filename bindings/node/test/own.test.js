@@ -9,6 +9,7 @@ const path = require('node:path');
 const { once } = require('node:events');
 const { test } = require('node:test');
 const forkless = require('..');
+const { runs } = require('./processes.js');
 
 const isRoot = process.getuid() === 0;
 const { run, spawn, prepare, LaunchError, ExitError } = forkless;
@@ -136,7 +137,7 @@ test('run gives a program time to end by itself, and kills what is left', async 
   const line = `(${deaf}) & echo $!; wait`;
   const { stdout, signal } = await run('sh', ['-c', line], { timeout: 100, killSignal: 'SIGTERM', grace: 60000, killGroup: true });
   assert.strictEqual(signal, 'SIGTERM');
-  for (let n = 0; fs.existsSync(`/proc/${stdout.trim()}`) && !/State:\sZ/.test(fs.readFileSync(`/proc/${stdout.trim()}/status`, 'utf8')); n++) {
+  for (let n = 0; runs(stdout.trim()); n++) {
     assert.ok(n < 500, 'it runs');
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
@@ -402,15 +403,8 @@ test('runSync leaves no program after an error of its wait', () => {
     const { stdout } = require('node:child_process').spawnSync(process.execPath, ['-e', code], { encoding: 'utf8' });
     assert.strictEqual(stdout, 'EINVAL\n');
     const pid = fs.readFileSync(`${place}/pid`, 'utf8').trim();
-    const isRunning = () => {
-      try {
-        return !/\) Z/.test(fs.readFileSync(`/proc/${pid}/stat`, 'utf8'));
-      } catch {
-        return false;
-      }
-    };
-    for (let n = 0; n < 1000 && isRunning(); n += 1) forkless.runSync('sleep', ['0.01']);
-    const wasKilled = !isRunning();
+    for (let n = 0; n < 1000 && runs(pid); n += 1) forkless.runSync('sleep', ['0.01']);
+    const wasKilled = !runs(pid);
     if (!wasKilled) process.kill(pid, 'SIGKILL');
     assert.ok(wasKilled);
   } finally {
@@ -441,7 +435,6 @@ test('killTree ends all that the program has started', async (context) => {
     assert.match(error.message, /Landlock/);
     return context.skip(error.message);
   }
-  const runs = (pid) => fs.existsSync(`/proc/${pid}`) && !/State:\sZ/.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
   for (const { timedOut, signal, stdout } of [first, await run('sh', ['-c', line], { ...options, killGroup: true })]) {
     assert.deepStrictEqual([timedOut, signal], [true, 'SIGKILL']);
     assert.match(stdout, /^\d+\n$/);
