@@ -4,7 +4,7 @@
 testing::usual_surroundings!();
 
 #[allow(dead_code, reason = "for tests of one scenario each")]
-#[path = "../src/scenario/runner.rs"]
+#[path = "scenarios/runner.rs"]
 mod runner;
 
 use forkless_tests::attributes::{Fate, table};
@@ -30,11 +30,12 @@ fn every_attribute_reaches_the_children_of_every_launcher() {
     let (program, scratch) = (program(directory.path()), directory.path().join("scratch"));
     fs::create_dir(&scratch).expect("a directory");
     let scratch = scratch.to_str().expect("UTF-8");
+    let scenario = Path::new(env!("CARGO_BIN_EXE_scenario"));
     let (mut checked, mut failed) = (0, Vec::new());
     let changes: Vec<_> = table().attribute.into_iter().filter_map(|row| row.change).collect();
     for name in &changes {
         for scope in ["process", "thread"] {
-            let ending = runner::end(&["attributes", name, scope, &program, scratch]);
+            let ending = runner::end(scenario, &["attributes::changed", name, scope, &program, scratch]);
             checked += ending.text.contains("CHECKED: ") as usize;
             if !ending.status.success() {
                 failed.push(format!("{name}, {scope}: {}", ending.text));

@@ -18,9 +18,6 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-#[path = "../src/scenario/runner.rs"]
-mod runner;
-
 /// A generous limit: only a hang exceeds it.
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -484,39 +481,4 @@ fn handles_can_be_moved_between_tasks() {
     moves(&command.output());
     moves(&command.capture(&Capture::new()));
     moves(&command.spawn().expect("spawn").wait_with_output());
-}
-
-#[test]
-fn many_awaited_children_leak_nothing() {
-    runner::run("awaited-leaks");
-}
-
-#[test]
-fn dropped_children_are_reaped_when_they_end() {
-    runner::run("awaited-dropped");
-}
-
-#[test]
-fn awaiting_uses_no_thread_no_handler_and_no_polling() {
-    runner::run("awaited-alone");
-}
-
-#[test]
-fn exit_statuses_are_kept_from_a_foreign_reaper() {
-    runner::run("awaited-foreign-reaper");
-}
-
-#[test]
-fn handles_outlive_their_runtime() {
-    runner::run("awaited-runtime-gone");
-}
-
-#[test]
-fn a_child_that_cannot_be_watched_leaks_nothing() {
-    runner::run("awaited-unwatched");
-}
-
-#[test]
-fn refused_calls_have_a_fallback_or_an_error() {
-    runner::run("awaited-refused");
 }

@@ -15,7 +15,7 @@ fn trace(what: &str) -> Option<Trace> {
 
 fn trace_with(what: &str, options: Options) -> Option<Trace> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scenario"));
-    command.args(["traced", what]);
+    command.args(["traced::run", what]);
     trace_from_exec(what, command, options)
 }
 
@@ -244,7 +244,7 @@ fn a_capture_with_limits_adds_one_call_for_each_pipe_to_a_bare_read() {
 fn a_line_is_classified_with_six_calls() {
     let here = std::env::current_dir().expect("a working directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_scenario"));
-    command.args(["traced", "route"]).env("PWD", here);
+    command.args(["traced::run", "route"]).env("PWD", here);
     let Some(trace) = trace_from_exec("route", command, Options::default()) else { return };
     let calls = names(&trace.of(Who::Parent));
     if forkless::shell("uname -a").route() == forkless::ShellRoute::Direct {

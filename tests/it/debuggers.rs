@@ -77,7 +77,7 @@ set breakpoint pending on
 set language c
 set $hits = 0
 dprintf forkless_test_launched,\"stopped at launch %d\\n\", $hits++
-run debugged
+run debugged::run
 ";
 
 /// gdb prints each stop at the breakpoint and continues.
@@ -114,7 +114,7 @@ fn gdb_attaches_to_a_host_that_launches_in_a_loop() {
     let [end_file, script, pause, paused] =
         ["end", "script", "pause", "paused"].map(|name| directory.path().join(name));
     let mut host = Command::new(SCENARIO);
-    host.arg("debugged-repeatedly").arg(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    host.arg("debugged::repeatedly").arg(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let host = host.spawn().expect("the scenario starts");
     let commands = format!(
         "set $hits = 0\n{AT_THE_BREAKPOINT}if $hits == 20\nshell touch {}\nend\ncontinue\nend\ncontinue\n",
@@ -149,7 +149,7 @@ fn a_host_under_lldb_ends_and_stops_at_its_breakpoint_after_each_launch() {
     }
     let stop =
         "breakpoint set --name forkless_test_launched --auto-continue true --command 'thread backtrace --count 1'";
-    let args = ["--batch", "--no-lldbinit", "-o", stop, "-o", "run", SCENARIO, "--", "debugged"];
+    let args = ["--batch", "--no-lldbinit", "-o", stop, "-o", "run", SCENARIO, "--", "debugged::run"];
     let output = text(&run("lldb", &args).expect("it is here"));
     assert!(output.contains("exited with status = 0"), "{output}");
     let stops = output.lines().filter(|line| line.contains("frame #0") && line.contains("forkless_test_launched"));
@@ -165,7 +165,7 @@ fn strace_follows_children_into_their_programs() {
         return;
     }
     let calls = "trace=execve,exit,exit_group,write";
-    let output = run("strace", &["-f", "-o", to, "-e", calls, SCENARIO, "debugged"]).expect("it is here");
+    let output = run("strace", &["-f", "-o", to, "-e", calls, SCENARIO, "debugged::run"]).expect("it is here");
     assert!(output.status.success(), "{}", text(&output));
     let trace = fs::read_to_string(&file).expect("read");
     // The system calls of the started programs, after execve.
@@ -178,7 +178,8 @@ fn a_host_under_ltrace_ends() {
     if !does_trace("ltrace", &["-f", "/bin/true"], "exited (status 0)") {
         return;
     }
-    let output = run("ltrace", &["-f", "-e", "nothing_at_all", SCENARIO, "debugged", "/bin/true"]).expect("it is here");
+    let output =
+        run("ltrace", &["-f", "-e", "nothing_at_all", SCENARIO, "debugged::run", "/bin/true"]).expect("it is here");
     assert!(output.status.success() && text(&output).contains("12 launches"), "{}", text(&output));
 }
 
@@ -187,7 +188,7 @@ fn a_host_under_perf_ends() {
     if !does_trace("perf", &["stat", "-e", "task-clock", "/bin/true"], "task-clock") {
         return;
     }
-    let args = ["stat", "-e", "task-clock", SCENARIO, "debugged"];
+    let args = ["stat", "-e", "task-clock", SCENARIO, "debugged::run"];
     let output = run("perf", &args).expect("it is here");
     assert!(output.status.success() && text(&output).contains("12 launches"), "{}", text(&output));
 }

@@ -33,8 +33,15 @@ const CANNOT: i32 = 77;
 const USER: &str = "user=54321";
 
 /// Successful launches of every form, failed ones, a storm of signals, captures, a zygote.
-const SCENARIOS: [&str; 7] =
-    ["debugged", "leaks-good", "leaks-failed", "signal-storm", "capture-streams", "capture-input", "zygote-basics"];
+const SCENARIOS: [&str; 7] = [
+    "debugged::run",
+    "leaks::launches_leak_nothing",
+    "leaks::failed_launches_leak_nothing",
+    "storms::launches_succeed_in_a_storm_of_signals",
+    "capture::all_streams_are_read_and_written_concurrently",
+    "capture::input_is_written_to_the_program",
+    "zygote::children_are_the_callers_own",
+];
 
 /// A case that takes too long to play in many hosts.
 const HEAVY: &str = "more arguments than the kernel takes";
@@ -401,21 +408,21 @@ fn procfs_hidden_or_missing() {
         Host::new("an ordinary user where procfs hides others (hidepid=2)", &["hidepid=2", USER]).table("given:"),
         Host::new("no procfs", &["no-proc"])
             .scenarios(&[
-                "debugged",
-                "leaks-good",
-                "leaks-failed",
-                "leaks-good launcher=fork",
-                "signal-storm",
-                "capture-input",
-                "zygote-basics",
+                "debugged::run",
+                "leaks::launches_leak_nothing",
+                "leaks::failed_launches_leak_nothing",
+                "leaks::launches_leak_nothing launcher=fork",
+                "storms::launches_succeed_in_a_storm_of_signals",
+                "capture::input_is_written_to_the_program",
+                "zygote::children_are_the_callers_own",
             ])
             // A zygote executes this program again: /proc/self/exe.
-            .refuses(&[("zygote-basics", "no procfs is mounted")]),
+            .refuses(&[("zygote::children_are_the_callers_own", "no procfs is mounted")]),
         // The child cannot read the size of its file-descriptor table.
         Host::new("no procfs and an old kernel", &["no-proc", &old]).scenarios(&[
-            "debugged",
-            "leaks-good",
-            "leaks-failed",
+            "debugged::run",
+            "leaks::launches_leak_nothing",
+            "leaks::failed_launches_leak_nothing",
         ]),
     ]);
 }
@@ -423,7 +430,14 @@ fn procfs_hidden_or_missing() {
 #[test]
 fn limits() {
     // With one thread, because four concurrent launches need more descriptors.
-    let few = ["debugged", "leaks-failed", "capture-streams", "capture-input", "capture-few-fds", "zygote-basics"];
+    let few = [
+        "debugged::run",
+        "leaks::failed_launches_leak_nothing",
+        "capture::all_streams_are_read_and_written_concurrently",
+        "capture::input_is_written_to_the_program",
+        "capture_alone::captures_work_with_few_descriptors",
+        "zygote::children_are_the_callers_own",
+    ];
     in_each(&[
         Host::new("a limit of 20 descriptors", &["limit=nofile:20"]).scenarios(&few),
         Host::new("a limit of 40 processes", &[USER, "limit=nproc:40"]),
@@ -436,7 +450,14 @@ fn limits() {
 /// Orphaned grandchildren become children of process 1.
 #[test]
 fn process_1() {
-    let scenarios = ["debugged", "leaks-good", "leaks-failed", "signal-storm", "capture-streams", "zygote-basics"];
+    let scenarios = [
+        "debugged::run",
+        "leaks::launches_leak_nothing",
+        "leaks::failed_launches_leak_nothing",
+        "storms::launches_succeed_in_a_storm_of_signals",
+        "capture::all_streams_are_read_and_written_concurrently",
+        "zygote::children_are_the_callers_own",
+    ];
     in_each(&[Host::new("process 1 of a container", &["process-1"])
         .scenarios(&scenarios)
         .table("given:")
@@ -459,7 +480,13 @@ fn debuggers() {
     ];
     let strace = ["strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=process"];
     let perf = ["perf", "stat", "-o", "/dev/null", "-e", "task-clock", "--"];
-    let all = ["debugged", "leaks-failed", "signal-storm", "capture-input", "zygote-basics"];
+    let all = [
+        "debugged::run",
+        "leaks::failed_launches_leak_nothing",
+        "storms::launches_succeed_in_a_storm_of_signals",
+        "capture::input_is_written_to_the_program",
+        "zygote::children_are_the_callers_own",
+    ];
     let mut hosts = Vec::new();
     // gdb is slow: it reads a large program in each run.
     for (name, words, scenarios) in
@@ -477,12 +504,15 @@ fn debuggers() {
 #[test]
 fn crowds() {
     in_each(&[
-        Host::new("10,000 threads", &[]).scenarios(&["debugged with=threads:10000", "leaks-good with=threads:10000"]),
+        Host::new("10,000 threads", &[])
+            .scenarios(&["debugged::run with=threads:10000", "leaks::launches_leak_nothing with=threads:10000"]),
         // Other scenarios assume that some high descriptor is closed.
-        Host::new("500,000 open files", &[])
-            .scenarios(&["debugged with=files:500000", "signal-storm with=files:500000"]),
+        Host::new("500,000 open files", &[]).scenarios(&[
+            "debugged::run with=files:500000",
+            "storms::launches_succeed_in_a_storm_of_signals with=files:500000",
+        ]),
         Host::new("60,000 mappings", &[])
-            .scenarios(&["debugged with=mappings:60000", "leaks-good with=mappings:60000"]),
+            .scenarios(&["debugged::run with=mappings:60000", "leaks::launches_leak_nothing with=mappings:60000"]),
     ]);
 }
 
@@ -495,7 +525,7 @@ fn freezers() {
 #[test]
 fn deadlines() {
     in_each(&[
-        Host::new("SCHED_DEADLINE", &[]).scenarios(&["deadline"]),
+        Host::new("SCHED_DEADLINE", &[]).scenarios(&["unusual::deadline"]),
         Host::new("SCHED_DEADLINE with SCHED_FLAG_RESET_ON_FORK", &["deadline=reset"]),
     ]);
 }
@@ -503,14 +533,14 @@ fn deadlines() {
 macro_rules! all_with {
     ($kind:literal) => {
         [
-            concat!("debugged with=", $kind, ":1"),
-            concat!("leaks-good with=", $kind, ":1"),
-            concat!("leaks-good launcher=fork with=", $kind, ":1"),
-            concat!("leaks-failed with=", $kind, ":1"),
-            concat!("signal-storm with=", $kind, ":1"),
-            concat!("kill-storm with=", $kind, ":1"),
-            concat!("capture-input with=", $kind, ":1"),
-            concat!("zygote-basics with=", $kind, ":1"),
+            concat!("debugged::run with=", $kind, ":1"),
+            concat!("leaks::launches_leak_nothing with=", $kind, ":1"),
+            concat!("leaks::launches_leak_nothing launcher=fork with=", $kind, ":1"),
+            concat!("leaks::failed_launches_leak_nothing with=", $kind, ":1"),
+            concat!("storms::launches_succeed_in_a_storm_of_signals with=", $kind, ":1"),
+            concat!("storms::killed_children_do_not_slow_down_later_launches with=", $kind, ":1"),
+            concat!("capture::input_is_written_to_the_program with=", $kind, ":1"),
+            concat!("zygote::children_are_the_callers_own with=", $kind, ":1"),
         ]
     };
 }
@@ -519,7 +549,8 @@ macro_rules! all_with {
 fn services_of_the_kernel() {
     in_each(&[
         Host::new("write protection by userfaultfd", &[]).scenarios(&all_with!("userfaultfd")),
-        Host::new("a child that is killed while its memory is protected", &[]).scenarios(&["killed-while-protected"]),
+        Host::new("a child that is killed while its memory is protected", &[])
+            .scenarios(&["unusual::killed_while_protected"]),
         Host::new("a heap with a protection key", &[]).scenarios(&all_with!("pkey")),
         Host::new("an io_uring with a thread of the kernel", &[]).scenarios(&all_with!("sqpoll")),
     ]);

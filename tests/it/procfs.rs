@@ -2,10 +2,6 @@
 
 testing::usual_surroundings!();
 
-#[allow(dead_code, reason = "for tests of several scenarios")]
-#[path = "../src/scenario/runner.rs"]
-mod runner;
-
 use forkless::{Command, Error, Launcher, Reason, ShellRoute, ShellSurroundings, Stdio, Step};
 use forkless_tests::filter::{Answer, Refusal, refuse};
 use std::ffi::CString;
@@ -404,11 +400,4 @@ fn lines_that_open_files_need_openat2_or_a_shell() {
         };
         std::thread::scope(|scope| scope.spawn(inside).join().expect("a thread"));
     }
-}
-
-/// In a PID namespace without a procfs of its own, a number in `/proc` is a stranger.
-#[test]
-fn a_procfs_of_another_pid_namespace_leads_to_no_stranger() {
-    runner::run("strangers-maps");
-    runner::run("strangers-pipes");
 }

@@ -2,10 +2,6 @@
 
 testing::usual_surroundings!();
 
-#[allow(dead_code, reason = "for tests of several scenarios")]
-#[path = "../src/scenario/runner.rs"]
-mod runner;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
@@ -412,10 +408,4 @@ fn a_replaced_shell_is_identified_again() {
     fs::remove_file(&again).expect("a link");
     symlink("busybox", &again).expect("a link");
     assert_eq!(route(), ShellRoute::Shell(Reason::Shell));
-}
-
-/// The status of a line is not replaced by the error of a look-up.
-#[test]
-fn a_status_is_kept_when_no_process_can_be_started() {
-    runner::run("lines-status-kept");
 }

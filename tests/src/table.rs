@@ -26,7 +26,7 @@ pub mod parent;
 pub mod play;
 pub mod settings;
 
-#[path = "scenario/elf.rs"]
+#[path = "../it/scenarios/elf.rs"]
 #[expect(clippy::new_without_default, reason = "a part of another program too")]
 pub mod elf;
 

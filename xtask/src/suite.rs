@@ -125,7 +125,9 @@ struct Reader {
 
 impl Reader {
     fn take(&mut self, line: &str) {
-        if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+        if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" ----")) {
+            // Rust's own harness says `NAME stdout`.
+            let test = test.trim_end_matches(" stdout");
             self.blocks.push(Failure { test: test.to_owned(), output: Vec::new() });
             (self.is_inside, self.is_backtrace) = (true, false);
         } else if let Some(counts) = line.strip_prefix("test result: ") {
@@ -142,7 +144,7 @@ impl Reader {
         } else if line == "failures:" || line == "successes:" {
             self.is_inside = false;
         } else if let Some(test) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-            self.failed.push(test.to_owned());
+            self.failed.push(test.trim_end().to_owned());
         } else if let Some(target) = line.strip_prefix("    `-p ").and_then(|rest| rest.strip_suffix('`')) {
             // Without its package: with `-p` the features would not be those of the whole workspace.
             self.results.targets.extend(target.split_once(' ').map(|(_, target)| target.to_owned()));

@@ -14,15 +14,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 #[allow(dead_code, reason = "shared with the scenarios")]
-#[path = "../scenario/observe.rs"]
+#[path = "../../it/scenarios/observe.rs"]
 mod observe;
 
 #[allow(dead_code, reason = "shared with the scenarios")]
-#[path = "../scenario/elf.rs"]
+#[path = "../../it/scenarios/elf.rs"]
 mod elf;
 
 #[allow(dead_code, reason = "shared with the scenarios")]
-#[path = "../scenario/foreign.rs"]
+#[path = "../../it/scenarios/foreign.rs"]
 mod foreign;
 #[path = "../soak/programs.rs"]
 mod programs;

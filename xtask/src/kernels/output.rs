@@ -74,7 +74,7 @@ impl GuestReader {
             self.is_shown = true;
         } else if self.is_shown {
         } else if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-            self.open = Some(format!("{}{}", self.program, name.trim_end_matches(" - should panic")));
+            self.open = Some(format!("{}{}", self.program, name.trim_end().trim_end_matches(" - should panic")));
             self.end(end);
         } else {
             self.end(line);

@@ -11,10 +11,13 @@ use std::time::Duration;
 use testing::dist::{self, root};
 use testing::{modules, once, packages};
 
-/// A test program of cargo's.
+/// A test program of cargo's, or a part of one.
 struct CargoSuite {
+    name: &'static str,
     package: &'static str,
     test: &'static str,
+    /// Only the tests of these modules; none: all.
+    modules: &'static str,
     /// Time limit in the guest, in minutes.
     limit: u64,
     /// Builds, on this machine, what the tests would build first: that takes too long on an emulated one.
@@ -22,7 +25,12 @@ struct CargoSuite {
 }
 
 const fn suite(package: &'static str, test: &'static str, limit: u64, build: fn(&Path) -> Result<()>) -> CargoSuite {
-    CargoSuite { package, test, limit, build }
+    CargoSuite { name: test, package, test, modules: "", limit, build }
+}
+
+/// The scenarios of these modules.
+const fn scenarios(name: &'static str, limit: u64, modules: &'static str) -> CargoSuite {
+    CargoSuite { name, package: "forkless-tests", test: "scenarios", modules, limit, build: nothing }
 }
 
 /// Nothing to build.
@@ -54,19 +62,19 @@ pub const WARM: &str = "warm";
 /// Last the one that leaves the system changed.
 static SUITES: [CargoSuite; 21] = [
     suite("forkless-tests", "faults", 20, nothing),
-    suite("forkless-tests", "handle", 30, nothing),
-    suite("forkless-tests", "visibility", 20, nothing),
-    suite("forkless-tests", "death", 20, nothing),
-    suite("forkless-tests", "launchers", 30, nothing),
+    scenarios("handle", 30, "set ends holding awaited"),
+    scenarios("visibility", 20, "visibility autoreap"),
+    scenarios("death", 20, "death creator"),
+    scenarios("launchers", 30, "launchers exec reported bounds"),
     suite("forkless-tests", "procfs", 20, nothing),
-    suite("forkless-tests", "capture", 30, nothing),
-    suite("forkless-tests", "pipeline", 30, nothing),
+    scenarios("capture", 30, "capture capture_alone sigpipe"),
+    scenarios("pipeline", 30, "pipeline lines"),
     suite("forkless-tests", "shell", 30, nothing),
     suite("forkless-tests", "settings", 40, nothing),
-    suite("forkless-tests", "zygote", 40, nothing),
-    suite("forkless-tests", "races", 60, nothing),
+    scenarios("zygote", 40, "zygote zygote_bounds zygote_odd zygote_owner"),
+    scenarios("races", 60, "busy dumps environment held hosts ids locks maps oom stops storms strangers"),
     suite("forkless-tests", "awaited", 30, nothing),
-    suite("forkless-tests", "leaks", 30, nothing),
+    scenarios("leaks", 30, "leaks heap"),
     suite("forkless-tests", "behaviour", 90, nothing),
     suite("forkless-warm", WARM, 60, |target| {
         dist::warm_once(&target.join("tmp/warm"), &target.join("tmp/warm-build"))
@@ -88,7 +96,7 @@ const DUMPS: &str = "dumps";
 
 /// All that can be run.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    std::iter::once(DUMPS).chain(SUITES.iter().map(|suite| suite.test))
+    std::iter::once(DUMPS).chain(SUITES.iter().map(|suite| suite.name))
 }
 
 /// Which jobs, and how.
@@ -150,16 +158,21 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<GuestJob>>
         bail!("no job {unknown}: there are {}", names().collect::<Vec<_>>().join(", "));
     }
     let chosen = |name: &str| choice.only.is_empty() || choice.only.iter().any(|other| other == name);
-    let suites: Vec<&CargoSuite> = suites_of(arch).filter(|suite| chosen(suite.test)).collect();
+    let suites: Vec<&CargoSuite> = suites_of(arch).filter(|suite| chosen(suite.name)).collect();
     let built = build(arch)?;
     for suite in &suites {
-        (suite.build)(target).with_context(|| format!("what {} would build", suite.test))?;
+        (suite.build)(target).with_context(|| format!("what {} would build", suite.name))?;
     }
     let mut jobs = Vec::new();
     if chosen(DUMPS) && choice.test.is_empty() {
         jobs.push(dumps(choice, &built)?);
     }
     for suite in suites {
+        // Chosen tests run once, not in each part of their program.
+        let name = if choice.is_part() { suite.test } else { suite.name };
+        if jobs.iter().any(|job: &GuestJob| job.name == name) {
+            continue;
+        }
         let is_it = |message: &&Message| message.is("test", suite.test) && message.is_test();
         let message = built.iter().find(is_it).with_context(|| format!("cargo built no test {}", suite.test))?;
         let directory = message.manifest_path.as_deref().and_then(Path::parent).context("a manifest")?;
@@ -167,7 +180,9 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<GuestJob>>
         let shown = quoted(directory);
         let program = quoted(message.executable.as_deref().context("a program")?);
         writeln!(script, "export CARGO_MANIFEST_DIR={shown}\ncd {shown}")?;
-        let words: String = choice.test.iter().map(|word| format!(" {}", quoted(Path::new(word)))).collect();
+        let modules = suite.modules.split_whitespace().map(|module| format!("{module}::"));
+        let chosen = choice.test.iter().cloned().chain(modules.filter(|_| !choice.is_part()));
+        let words: String = chosen.map(|word| format!(" {}", quoted(Path::new(&word)))).collect();
         let threads = if suite.test == HOSTS { " --test-threads=1" } else { "" };
         if choice.is_part() {
             // A run that is cut off counts only the chosen ones.
@@ -175,7 +190,7 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<GuestJob>>
         }
         writeln!(script, "exec {program} --show-output{threads}{words}")?;
         let limit = Duration::from_secs(choice.minutes.unwrap_or(suite.limit) * 60);
-        jobs.push(GuestJob { name: suite.test.into(), script, limit });
+        jobs.push(GuestJob { name: name.into(), script, limit });
     }
     ensure!(!jobs.is_empty(), "none of these jobs runs there: see `cargo xtask kernels --help`");
     Ok(jobs)
@@ -262,13 +277,13 @@ play() {{
     echo "exit status $got, expected $want"
 }}
 case $(uname -r) in [0-4].* | 5.[0-9].* | 5.1[0-5].*) host=131 ;; *) host=0 ;; esac
-play $host dumps-control
-play 0 dumps-signals real
-play 0 dumps-program real
-play 0 dumps-filtered real
-play 0 dumps-probe real
-play 0 signal-storm
-play 0 kill-storm
+play $host dumps::control
+play 0 dumps::before_linux_5_16_a_signal_that_dumps_core_ends_the_child_without_a_dump real
+play 0 dumps::before_linux_5_16_a_program_starts_with_the_right_actions_and_mask real
+play 0 dumps::before_linux_5_16_the_memory_cannot_be_dumped_while_a_filter_may_kill real
+play 0 dumps::before_linux_5_16_the_probe_is_killed_by_a_filter_without_a_dump real
+play 0 storms::launches_succeed_in_a_storm_of_signals
+play 0 storms::killed_children_do_not_slow_down_later_launches
 echo "test result: . $passed passed; $failed failed; 0 ignored"
 "#,
         choice.environment()
@@ -279,4 +294,21 @@ echo "test result: . $passed passed; $failed failed; 0 ignored"
 /// Quotes a word for a shell.
 fn quoted(word: &Path) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scenario_is_in_one_job() {
+        let modules: Vec<&str> = SUITES.iter().flat_map(|suite| suite.modules.split_whitespace()).collect();
+        for entry in std::fs::read_dir(root().join("tests/it/scenarios")).expect("the scenarios").flatten() {
+            let text = std::fs::read_to_string(entry.path()).expect("a source");
+            if text.lines().any(|line| line.starts_with("scenario!(")) {
+                let module = entry.file_name().to_string_lossy().replace(".rs", "");
+                assert_eq!(modules.iter().filter(|other| **other == module).count(), 1, "{module}");
+            }
+        }
+    }
 }
