@@ -375,18 +375,17 @@ impl Child {
         let Some(pending) = self.inner.pending.take() else { return Ok(()) };
         self.inner.exec = None;
         self.inner.skipped.extend(watch::skipped(&pending.stack, &pending.plan));
-        let killed = pending.plan.place.is_filtered
-            && matches!(self.inner.state, State::Running)
-            && !watch::has_executed(&pending.stack, self.inner.pid);
-        let failed = watch::failed(&pending.stack, &pending.plan);
-        let Some(outcome) = failed else {
-            if !killed {
-                return Ok(());
+        let is_running = matches!(self.inner.state, State::Running);
+        let outcome = match watch::result(&pending.stack, &pending.plan) {
+            Err(outcome) => outcome,
+            Ok(())
+                if is_running
+                    && pending.plan.place.is_filtered
+                    && !watch::has_executed(&pending.stack, self.inner.pid) =>
+            {
+                watch::killed_in_exec(&pending.plan)
             }
-            let status = wait::reap(self.inner.pid, self.inner.pidfd.as_ref());
-            let error = watch::killed_in_exec(&pending.plan, status);
-            self.inner.state = State::Failed(error.clone());
-            return Err(error);
+            Ok(()) => return Ok(()),
         };
         let status = match self.inner.state {
             State::Running => wait::reap(self.inner.pid, self.inner.pidfd.as_ref()),

@@ -7,7 +7,7 @@ use super::dumpable::{self, KeepDumpable, Mark};
 use super::probe::{Feature, Features, is_refusal};
 use super::run::{Caller, LaunchForm, Run, Running};
 use super::stack::Stack;
-use super::watch::{fatal_signal, has_executed, is_dismissed, killed_in_exec, reap, result, wait_for};
+use super::watch::{Unstarted, conclude, dismissed, fatal_signal, wait_for};
 use super::{dumps, failure, maps};
 use crate::error::Error;
 use crate::launch::wait;
@@ -105,18 +105,16 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
             running.maps = Some(maps::write(running.id, &frame.go, maps, caller.forbids_dumps, is_there));
         }
         if let Some(Err((errno, what))) = running.maps {
-            let status = reap(&running);
+            let before = dismissed(&mut running, plan);
             drop(keep_dumpable);
             // While the memory is non-dumpable because of the child of another launch, the map files belong to root.
             if errno == errno::EACCES && !mark.is_alone() && started.elapsed() < PATIENCE_FOR_MAPS {
                 dumpable::wait_until_alone();
                 continue;
             }
-            let before = result(&running.stack, plan).err().filter(|outcome| !is_dismissed(outcome));
-            let outcome = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
-            let signal = fatal_signal(&running.stack, status);
-            if !choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, mark) {
-                return Err(failure::failed(plan, outcome).by(signal));
+            let before = before.ok_or_else(|| failure::map_error(plan, errno, what))?;
+            if !choose_next_method(&before, way, &mut features, &mut copy_sources, mark) {
+                return Err(before.error(plan));
             }
             continue;
         }
@@ -124,40 +122,26 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
         if !running.left {
             return Ok(running);
         }
-        let outcome = match result(&running.stack, plan) {
-            Ok(())
-                if running.ended.is_none() && plan.place.is_filtered && !has_executed(&running.stack, running.pid) =>
-            {
-                let status = wait::reap(running.pid, running.pidfd.as_ref());
-                return Err(killed_in_exec(plan, status));
-            }
+        match conclude(&mut running, plan) {
             Ok(()) => {
                 features.confirm(used(way));
                 return Ok(running);
             }
-            Err(outcome) => outcome,
-        };
-        let status = match running.ended {
-            None => wait::reap(running.pid, running.pidfd.as_ref()),
-            Some(ended) => ended.ok().map(|ended| ended.status),
-        };
-        let signal = fatal_signal(&running.stack, status);
-        if !choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, mark) {
-            return Err(failure::failed(plan, outcome).by(signal));
+            Err(failure) if choose_next_method(&failure, way, &mut features, &mut copy_sources, mark) => {}
+            Err(failure) => return Err(failure.error(plan)),
         }
     }
 }
 
 /// After a failure: whether another method remains. If so, notes what the next attempt must avoid.
 fn choose_next_method(
-    outcome: Outcome,
-    signal: Option<i32>,
+    failure: &Unstarted,
     way: CloneMethod,
     features: &mut Features,
     copy_sources: &mut bool,
     mark: Mark,
 ) -> bool {
-    match next_best(outcome, signal, way) {
+    match next_best(failure.outcome, failure.signal, way) {
         Some(NextBest::CopyTable) => *features = features.lose(Feature::CloseRange, mark),
         Some(NextBest::CopySources { without }) => {
             *copy_sources = true;
@@ -399,7 +383,8 @@ pub(crate) fn late_error(
     if let (Route::Clone { call, table }, Some(Ok(features))) = (route, known) {
         let way = CloneMethod { call, table, unprobed: false };
         let (mut features, mut copy_sources) = (features, false);
-        choose_next_method(outcome, signal, way, &mut features, &mut copy_sources, Mark::begin(None));
+        let failure = Unstarted { outcome, status, signal };
+        choose_next_method(&failure, way, &mut features, &mut copy_sources, Mark::begin(None));
     }
     failure::failed(plan, outcome).by(signal)
 }

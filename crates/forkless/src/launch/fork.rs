@@ -9,10 +9,10 @@
 //! The exit signal is SIGCHLD from the start. So the host's SIGCHLD handler also sees a child that fails before exec,
 //! and a host that reaps every child may reap it first. Every launcher that forks has this limit.
 
-use super::forked::{PATIENCE, has_executed, nap};
+use super::forked::{PATIENCE, nap};
 use super::run::{Caller, LaunchForm, Run, Running};
 use super::stack::Stack;
-use super::watch::{fatal_signal, is_dismissed, killed_in_exec, result, wait_though_stopped, wait_while};
+use super::watch::{conclude, dismissed, wait_though_stopped, wait_while};
 use super::{failure, maps};
 use crate::error::Error;
 use crate::kernel::{self, LIBCS};
@@ -63,7 +63,7 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     let mut running =
         Running { pid, id: pid, pidfd, stack, left: false, ended: None, started, route, maps: None, origin: None };
     if let Some(id_maps) = &plan.place.id_maps {
-        write_maps(plan, &running, id_maps)?;
+        write_maps(plan, &mut running, id_maps)?;
     }
     match run.form {
         LaunchForm::Launch => return Ok(running),
@@ -77,18 +77,9 @@ pub(super) fn run(plan: &Plan, run: &Run<'_>) -> Result<Running, Error> {
     if !running.left {
         return Ok(running);
     }
-    match result(&running.stack, plan) {
-        Ok(()) if running.ended.is_none() && plan.place.is_filtered && !has_executed(pid) => {
-            Err(killed_in_exec(plan, wait::reap(pid, None)))
-        }
+    match conclude(&mut running, plan) {
         Ok(()) => Ok(running),
-        Err(outcome) => {
-            // By the pidfd if there is one: other code of the host may have reaped the child, and its PID may be
-            // reused.
-            let ended = running.ended.take().unwrap_or_else(|| wait::wait(pid, running.pidfd.as_ref(), started));
-            let status = ended.ok().map(|ended| ended.status);
-            Err(failure::failed(plan, outcome).by(fatal_signal(&running.stack, status)))
-        }
+        Err(failure) => Err(failure.error(plan)),
     }
 }
 
@@ -169,7 +160,7 @@ fn open_gate(stack: &Stack, go: bool) {
 }
 
 /// Writes the ID maps once the child has created its user namespace.
-fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::plan::IdMaps) -> Result<(), Error> {
+fn write_maps(plan: &Plan, running: &mut Running, id_maps: &crate::plan::IdMaps) -> Result<(), Error> {
     let (frame, pid) = (running.stack.frame(), running.pid);
     let asks = || frame.asked.load(Ordering::Acquire) == ASKED;
     while !asks() && !running.stack.has_left() && !is_gone(pid) {
@@ -179,13 +170,9 @@ fn write_maps(plan: &Plan, running: &Running, id_maps: &crate::plan::IdMaps) -> 
     if !asks() {
         return Ok(());
     }
-    maps::write(pid, &frame.go, id_maps, false, || true).map_err(|(error, what)| {
-        wait_though_stopped(&running.stack, pid, running.pidfd.as_ref(), |word| word != LEFT);
-        let _ = wait::wait(pid, running.pidfd.as_ref(), running.started);
-        match result(&running.stack, plan).err().filter(|outcome| !is_dismissed(outcome)) {
-            Some(outcome) => failure::failed(plan, outcome),
-            None => failure::map_error(plan, error, what),
-        }
+    maps::write(pid, &frame.go, id_maps, false, || true).map_err(|(error, what)| match dismissed(running, plan) {
+        Some(before) => before.error(plan),
+        None => failure::map_error(plan, error, what),
     })
 }
 

@@ -63,10 +63,54 @@ pub(crate) fn wait_though_stopped(stack: &Stack, pid: i32, pidfd: Option<&OwnedF
     }
 }
 
+/// A child that has failed before it ran its program. It has been reaped.
+pub(crate) struct Unstarted {
+    pub(crate) outcome: Outcome,
+    pub(crate) status: Option<ExitStatus>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+}
+
+impl Unstarted {
+    pub(crate) fn error(&self, plan: &Plan) -> Error {
+        failure::failed(plan, self.outcome).by(self.signal)
+    }
+}
+
+/// The end of a launch whose child has left, whoever has created it: the child runs its program, or is reaped.
+pub(crate) fn conclude(running: &mut Running, plan: &Plan) -> Result<(), Unstarted> {
+    let outcome = match result(&running.stack, plan) {
+        Err(outcome) => outcome,
+        Ok(()) if running.ended.is_none() && plan.place.is_filtered && !has_executed(&running.stack, running.pid) => {
+            killed_in_exec(plan)
+        }
+        Ok(()) => return Ok(()),
+    };
+    let status = reap(running);
+    Err(Unstarted { outcome, status, signal: fatal_signal(&running.stack, status) })
+}
+
+/// Reaps a child that has been told to exit, because its ID maps could not be written. `None`: it had not failed before.
+pub(crate) fn dismissed(running: &mut Running, plan: &Plan) -> Option<Unstarted> {
+    let status = reap(running);
+    // Else it has failed because of the maps: it waited for them.
+    let is_earlier = |outcome: &Outcome| !matches!(outcome, Outcome::Failed { code: OpCode::AwaitGo, .. });
+    let outcome = result(&running.stack, plan).err().filter(is_earlier)?;
+    Some(Unstarted { outcome, status, signal: fatal_signal(&running.stack, status) })
+}
+
 /// Reaps a child that has failed, or that must exit, and is about to leave. Continues it if it is stopped.
-pub(super) fn reap(running: &Running) -> Option<ExitStatus> {
-    wait_though_stopped(&running.stack, running.id, running.pidfd.as_ref(), |word| word != LEFT);
-    wait::reap(running.pid, running.pidfd.as_ref())
+pub(crate) fn reap(running: &mut Running) -> Option<ExitStatus> {
+    let (stack, pidfd) = (&running.stack, running.pidfd.as_ref());
+    wait_though_stopped(stack, running.id, pidfd, |word| word != LEFT);
+    match running.ended.take() {
+        // No other part of the program can have reaped a child that we have cloned and that has not executed a program.
+        None if stack.has_shared_memory() && !stack.is_lent() => wait::reap(running.pid, pidfd),
+        ended => {
+            let ended = ended.unwrap_or_else(|| wait::wait(running.pid, pidfd, running.started));
+            ended.ok().map(|ended| ended.status)
+        }
+    }
 }
 
 /// Waits on a stack's futex word while `busy` holds. False if the time ran out or the child was found stopped. `pid`:
@@ -127,15 +171,9 @@ pub(crate) fn result(stack: &Stack, plan: &Plan) -> Result<(), Outcome> {
     }
 }
 
-/// The error of a child that its own seccomp filter killed in exec.
-pub(crate) fn killed_in_exec(plan: &Plan, status: Option<ExitStatus>) -> Error {
-    let error = failure::failed(plan, Outcome::Killed(Some((plan.last_op(), OpCode::Exec))));
-    error.by(status.and_then(|status| status.signal()))
-}
-
-/// After the child has left: how it failed, if it has not executed the program.
-pub(crate) fn failed(stack: &Stack, plan: &Plan) -> Option<Outcome> {
-    result(stack, plan).err()
+/// How a child failed that its own seccomp filter killed in exec.
+pub(crate) fn killed_in_exec(plan: &Plan) -> Outcome {
+    Outcome::Killed(Some((plan.last_op(), OpCode::Exec)))
 }
 
 /// After the child has left: the best-effort steps that failed.
@@ -160,10 +198,4 @@ pub(crate) fn is_program(pid: i32) -> bool {
         sys::waitid(uapi::P_PID, pid, &mut { sys::SignalInfo::EMPTY }, options, None).is_ok()
     };
     sees(0) || !sees(uapi::__WALL)
-}
-
-/// Whether the child failed because its ID maps could not be written. Otherwise it had failed before, and that is why
-/// they could not be written.
-pub(crate) fn is_dismissed(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed { code: OpCode::AwaitGo, .. })
 }

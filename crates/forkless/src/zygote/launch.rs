@@ -18,9 +18,7 @@ use crate::launch::failure::{clone_error, creator_error, failed, map_error};
 use crate::launch::run::{Cloner, LaunchForm, Run, Running};
 use crate::launch::stack::Stack;
 use crate::launch::wait;
-use crate::launch::watch::{
-    fatal_signal, has_executed, is_dismissed, killed_in_exec, result, wait_for, wait_though_stopped,
-};
+use crate::launch::watch::{conclude, dismissed, reap, wait_for};
 use crate::launch::{maps, processor};
 use crate::plan::{Creator, Plan};
 use crate::procfs::Status;
@@ -282,21 +280,16 @@ fn finish(
     compared: Result<(), Refused>,
     is_template: bool,
 ) -> Result<Running, Refused> {
-    let reap = |running: &Running| {
-        wait_though_stopped(&running.stack, running.pid, running.pidfd.as_ref(), |word| word != LEFT);
-        let ended = wait::wait(running.pid, running.pidfd.as_ref(), running.started);
-        ended.ok().map(|ended| ended.status)
-    };
-    if compared.is_err() {
-        reap(&running);
+    if let Err(difference) = compared {
+        reap(&mut running);
+        return Err(difference);
     }
-    compared?;
     if run.pidfd {
         match kernel::pidfd_open(running.pid) {
             Ok(pidfd) => running.pidfd = Some(pidfd),
             Err(error @ (errno::EMFILE | errno::ENOMEM)) => {
                 wait::signal(running.pid, None, kernel::SIGKILL);
-                reap(&running);
+                reap(&mut running);
                 return Err(Refused::Late(clone_error(plan, true, error)));
             }
             // The call is refused. Or the child has ended and other code has reaped it, which the wait will report.
@@ -305,9 +298,8 @@ fn finish(
     }
     if let Some(id_maps) = &plan.place.id_maps {
         if let Err((errno, what)) = maps::write(running.pid, &running.stack.frame().go, id_maps, false, || true) {
-            reap(&running);
-            let before = result(&running.stack, plan).err().filter(|outcome| !is_dismissed(outcome));
-            return Err(before.map_or_else(|| map_error(plan, errno, what), |outcome| failed(plan, outcome)).into());
+            let before = dismissed(&mut running, plan);
+            return Err(before.map_or_else(|| map_error(plan, errno, what), |failure| failure.error(plan)).into());
         }
     }
     // The child has its own copies of the descriptors, so `launch` need not wait until it has begun. A launch by a
@@ -316,28 +308,17 @@ fn finish(
     if !running.left {
         return Ok(running);
     }
-    match result(&running.stack, plan) {
-        Ok(()) if running.ended.is_none() && plan.place.is_filtered && !has_executed(&running.stack, running.pid) => {
-            Err(killed_in_exec(plan, reap(&running)).into())
-        }
-        Ok(()) => Ok(running),
-        Err(outcome) => {
-            let status = match running.ended.take() {
-                None => reap(&running),
-                Some(ended) => ended.ok().map(|ended| ended.status),
-            };
-            if let Outcome::Adopt { what: what::NICE | what::SCHEDULER | what::IO_PRIORITY | what::LIMIT, errno } =
-                outcome
-            {
-                if matches!(errno, errno::EPERM | errno::EACCES) {
-                    // A new helper starts with the caller's present values, so its children need not raise any.
-                    return Err(Refused::Again(Again::Differs("limits or scheduling")));
-                }
-            }
-            let failed = || failed(plan, outcome).by(fatal_signal(&running.stack, status));
-            Err(function_error(plan, &running.stack, base, status).unwrap_or_else(failed).into())
+    let Err(failure) = conclude(&mut running, plan) else { return Ok(running) };
+    if let Outcome::Adopt { what: what::NICE | what::SCHEDULER | what::IO_PRIORITY | what::LIMIT, errno } =
+        failure.outcome
+    {
+        if matches!(errno, errno::EPERM | errno::EACCES) {
+            // A new helper starts with the caller's present values, so its children need not raise any.
+            return Err(Refused::Again(Again::Differs("limits or scheduling")));
         }
     }
+    let by_function = function_error(plan, &running.stack, base, failure.status);
+    Err(by_function.unwrap_or_else(|| failure.error(plan)).into())
 }
 
 /// Puts a run, a plan's arena and the caller's attributes into a parcel. `mask`: the caller's blocked signals.
