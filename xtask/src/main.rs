@@ -190,15 +190,14 @@ fn ci(target: &Path) -> Result<()> {
     for name in release::CRATES {
         step(&format!("{name} alone"), cargo(&["check", "--quiet", "--locked", "--package"]).arg(name))?;
     }
-    let library = ["", "capture", "cgroup", "pty", "sandbox", "shell", "zygote", "tokio", "warm"]
-        .map(|feature| ("forkless", feature));
-    let command = ["", "gearman", "slurm"].map(|feature| ("forkless-cli", feature));
-    for (name, feature) in library.into_iter().chain(command) {
-        let words = ["check", "--quiet", "--locked", "--no-default-features", "--package", name, "--features", feature];
-        step(&format!("{name} with the feature {feature:?}"), &mut cargo(&words))?;
+    let command = ["", "gearman", "slurm"].map(|feature| ("check", "forkless-cli", feature));
+    let library = ["", "capture", "cgroup", "pty", "sandbox", "shell", "zygote", "tokio", "warm"];
+    // The examples, too.
+    for (verb, name, feature) in library.map(|feature| ("test", "forkless", feature)).into_iter().chain(command) {
+        let words = [verb, "--quiet", "--locked", "--no-default-features", "--package", name, "--features", feature];
+        let examples = (verb == "test").then_some("--doc");
+        step(&format!("{name} with the feature {feature:?}"), cargo(&words).args(examples))?;
     }
-    let docs = ["test", "--quiet", "--locked", "--package", "forkless", "--no-default-features", "--doc"];
-    step("examples without features", &mut cargo(&docs))?;
     step("fuzz targets", &mut fuzz::check(target))?;
     heading("build of the models");
     models::with_loom("build", target)?;

@@ -37,6 +37,7 @@ impl Command {
     /// [sandbox](Self::sandbox).
     ///
     /// ```no_run
+    /// # #[cfg(feature = "capture")] {
     /// use forkless::{Capture, Command};
     /// let mut command = Command::new("python3");
     /// command.arg("untrusted.py").memory_max("512M").tasks_max(100).cpu_max(1.5);
@@ -44,6 +45,7 @@ impl Command {
     /// if captured.limit_events.is_some_and(|events| events.oom_kills > 0) {
     ///     eprintln!("it needs more than 512 MiB");
     /// }
+    /// # }
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///

@@ -133,12 +133,14 @@ impl Sandbox {
     /// because the kernel could not refuse those to others.
     ///
     /// ```no_run
+    /// # #[cfg(feature = "capture")] {
     /// use forkless::{Capture, Command, Sandbox};
     /// use std::time::Duration;
     /// let sandbox = Sandbox::landlock().read("/srv/data").write("/srv/results").prepare()?;
     /// let mut command = Command::new("analyse");
     /// command.arg("/srv/data").current_dir("/srv/results").sandbox(&sandbox);
     /// let captured = command.capture(&Capture::new().limit(1 << 20).timeout(Duration::from_secs(30)))?;
+    /// # }
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn landlock() -> Self {

@@ -31,6 +31,7 @@ impl Command {
     /// program, and leaves the others.
     ///
     /// ```no_run
+    /// # #[cfg(feature = "capture")] {
     /// use forkless::{Capture, Command};
     /// use std::time::Duration;
     /// // The program in the background would hold the pipe for an hour, and outlive both.
@@ -38,6 +39,7 @@ impl Command {
     /// command.args(["-c", "setsid sleep 3600 & sleep 3600"]).kill_tree(true);
     /// let captured = command.capture(&Capture::new().timeout(Duration::from_secs(1)))?;
     /// assert!(captured.timed_out);
+    /// # }
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
