@@ -132,13 +132,19 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the tests whose names have one of the words in the arguments, as Rust's harness does; libtest-mimic takes one word.
+/// Runs the tests whose names have one of the words in the arguments, as Rust's harness does; libtest-mimic takes one word. `leaks::`
+/// stands for a module: others are left out as if they were in another program.
 fn test(args: Vec<String>) -> ExitCode {
     let (mut options, mut words) = (Vec::<String>::new(), Vec::<String>::new());
     for arg in args {
         let is_value = options.last().is_some_and(|option| WITH_VALUE.contains(&option.as_str()));
         if is_value || arg.starts_with('-') { options.push(arg) } else { words.push(arg) }
     }
+    let (modules, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.ends_with("::"));
+    let is_chosen = |name: &str| modules.is_empty() || modules.iter().any(|module| name.starts_with(module.as_str()));
+    let tests = TESTS.iter().filter(|test| is_chosen(short(test.name)));
+    let mut tests: Vec<Trial> = tests.map(|test| Trial::test(short(test.name), || play(test))).collect();
+    tests.sort_by(|one, other| one.name().cmp(other.name()));
     // The first one, `--tests`, is in the place of the program's name.
     let mut options = Arguments::from_iter(options);
     let has = |name: &str, word: &String| if options.exact { name == word } else { name.contains(word.as_str()) };
@@ -146,11 +152,8 @@ fn test(args: Vec<String>) -> ExitCode {
         !words.is_empty() && !words.iter().any(|word| has(name, word))
             || options.skip.iter().any(|word| has(name, word))
     };
-    let left_out =
-        TESTS.iter().map(|test| short(test.name)).filter(|name| is_left_out(name)).map(str::to_owned).collect();
+    let left_out = tests.iter().map(Trial::name).filter(|name| is_left_out(name)).map(str::to_owned).collect();
     (options.exact, options.skip) = (true, left_out);
-    let mut tests: Vec<Trial> = TESTS.iter().map(|test| Trial::test(short(test.name), || play(test))).collect();
-    tests.sort_by(|one, other| one.name().cmp(other.name()));
     libtest_mimic::run(&options, tests).exit_code()
 }
 

@@ -168,11 +168,6 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<GuestJob>>
         jobs.push(dumps(choice, &built)?);
     }
     for suite in suites {
-        // Chosen tests run once, not in each part of their program.
-        let name = if choice.is_part() { suite.test } else { suite.name };
-        if jobs.iter().any(|job: &GuestJob| job.name == name) {
-            continue;
-        }
         let is_it = |message: &&Message| message.is("test", suite.test) && message.is_test();
         let message = built.iter().find(is_it).with_context(|| format!("cargo built no test {}", suite.test))?;
         let directory = message.manifest_path.as_deref().and_then(Path::parent).context("a manifest")?;
@@ -180,17 +175,16 @@ pub fn jobs(choice: &Choice, arch: Arch, target: &Path) -> Result<Vec<GuestJob>>
         let shown = quoted(directory);
         let program = quoted(message.executable.as_deref().context("a program")?);
         writeln!(script, "export CARGO_MANIFEST_DIR={shown}\ncd {shown}")?;
-        let modules = suite.modules.split_whitespace().map(|module| format!("{module}::"));
-        let chosen = choice.test.iter().cloned().chain(modules.filter(|_| !choice.is_part()));
-        let words: String = chosen.map(|word| format!(" {}", quoted(Path::new(&word)))).collect();
+        let modules: String = suite.modules.split_whitespace().map(|module| format!(" {module}::")).collect();
+        let words: String = choice.test.iter().map(|word| format!(" {}", quoted(Path::new(word)))).collect();
         let threads = if suite.test == HOSTS { " --test-threads=1" } else { "" };
         if choice.is_part() {
             // A run that is cut off counts only the chosen ones.
-            writeln!(script, "echo \"listed $({program} --list 2>/dev/null | grep -c ': test$') tests\"")?;
+            writeln!(script, "echo \"listed $({program} --list{modules} 2>/dev/null | grep -c ': test$') tests\"")?;
         }
-        writeln!(script, "exec {program} --show-output{threads}{words}")?;
+        writeln!(script, "exec {program} --show-output{threads}{modules}{words}")?;
         let limit = Duration::from_secs(choice.minutes.unwrap_or(suite.limit) * 60);
-        jobs.push(GuestJob { name: name.into(), script, limit });
+        jobs.push(GuestJob { name: suite.name.into(), script, limit });
     }
     ensure!(!jobs.is_empty(), "none of these jobs runs there: see `cargo xtask kernels --help`");
     Ok(jobs)
