@@ -218,6 +218,10 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     options.linger = given.linger.unwrap_or(options.linger);
     options.max_load = given.load.as_deref().map(load).transpose()?;
     options.min_memory = given.memfree;
+    let memory = rustix::system::sysinfo();
+    if is_here && given.memfree.is_some_and(|least| least > memory.totalram * u64::from(memory.mem_unit)) {
+        return Err("--memfree: this machine has less memory than that, so no job would ever start".to_owned());
+    }
     if let Some(wanted) = given.nice {
         let now = getpriority_process(None).map_err(|error| format!("--nice: {error}"))?;
         // Never a lower niceness than now. GNU parallel lowers it where it may.
@@ -237,12 +241,11 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
 }
 
 fn load(text: &str) -> Result<f64, String> {
-    let wrong = |_| format!("--load: not a number or a percentage: {text:?}");
-    let cpus = cpus() as f64;
-    match text.strip_suffix('%') {
-        Some(percent) => percent.parse::<f64>().map(|percent| cpus * percent / 100.0).map_err(wrong),
-        None => text.parse::<f64>().map(|load| load.max(0.01)).map_err(wrong),
-    }
+    let load = match text.strip_suffix('%') {
+        Some(percent) => values::amount(percent).map(|percent| cpus() as f64 * percent / 100.0),
+        None => values::amount(text).map(|load| load.max(0.01)),
+    };
+    load.ok_or_else(|| format!("--load: not a number or a percentage: {text:?}"))
 }
 
 /// Sets the working directory of a job: its first value. It is made if it is missing; if it cannot be, the launch fails

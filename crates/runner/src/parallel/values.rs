@@ -84,7 +84,7 @@ pub(super) fn slots(text: &str, cpus: impl FnOnce() -> usize) -> Result<Option<u
     let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
     let text = text.trim();
     let count = if let Some(percent) = text.strip_suffix('%') {
-        let percent = percentage(percent).ok_or_else(wrong)?;
+        let percent = amount(percent).ok_or_else(wrong)?;
         (cpus() as f64 * percent / 100.0) as usize
     } else if let Some(more) = text.strip_prefix('+') {
         cpus().saturating_add(number(more)?)
@@ -99,8 +99,8 @@ pub(super) fn slots(text: &str, cpus: impl FnOnce() -> usize) -> Result<Option<u
     Ok(Some(count.max(1)))
 }
 
-/// The number before a percent sign: not negative, infinite or `nan`.
-fn percentage(text: &str) -> Option<f64> {
+/// A number that is not negative, infinite or `nan`.
+pub(super) fn amount(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite() && number.is_sign_positive())
 }
 
@@ -116,7 +116,7 @@ pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
         "-2" => return one(HaltWhen::Now, HaltOn::Success),
         _ => {}
     }
-    if let Some(percent) = text.strip_suffix('%').and_then(percentage) {
+    if let Some(percent) = text.strip_suffix('%').and_then(amount) {
         return Ok(Some(Halt { when: HaltWhen::Soon, on: HaltOn::Fail, limit: Limit::Percent(percent) }));
     }
     let (when, why) = text.split_once(',').unwrap_or((text, ""));
@@ -134,7 +134,7 @@ pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
         _ => return Err(wrong("must go on with fail=, success= or done=")),
     };
     let limit = match limit.strip_suffix('%') {
-        Some(percent) => percentage(percent).map(Limit::Percent),
+        Some(percent) => amount(percent).map(Limit::Percent),
         None => limit.parse().ok().map(Limit::Count),
     };
     let limit = limit.ok_or_else(|| wrong("must end with a number or a percentage"))?;
@@ -145,7 +145,7 @@ pub(super) fn halt(text: &str) -> Result<Option<Halt>, String> {
 pub(super) fn timeout(text: &str) -> Result<Timeout, String> {
     match text.strip_suffix('%') {
         Some(percent) => {
-            let percent = percentage(percent).ok_or_else(|| format!("not a duration or a percentage: {text:?}"))?;
+            let percent = amount(percent).ok_or_else(|| format!("not a duration or a percentage: {text:?}"))?;
             Ok(Timeout::Percent(percent))
         }
         None => duration(text).map(Timeout::After),
