@@ -22,7 +22,7 @@ function underscored(name) {
 
 // The addon refuses wrong values by name, but these have no JSON form.
 function toJson(value, setting) {
-  if (Number.isNaN(value) || value === -Infinity || typeof value === 'function' || typeof value === 'symbol') throw wrongNumber(setting, 'a number, text, list or object', value);
+  if (value === undefined || Number.isNaN(value) || value === -Infinity || typeof value === 'function' || typeof value === 'symbol') throw wrongNumber(setting, 'a number, text, list or object', value);
   if (typeof value === 'bigint') return value.toString();
   if (value === Infinity) return 'unlimited';
   if (value instanceof Uint8Array) return Array.from(value);
@@ -31,7 +31,7 @@ function toJson(value, setting) {
   if (value !== null && typeof value === 'object') {
     const fd = value.fd ?? value._handle?.fd;
     if (Number.isInteger(fd)) return fd;
-    return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, toJson(one, setting)]));
+    return Object.fromEntries(Object.entries(value).filter(([, one]) => one !== undefined).map(([name, one]) => [name, toJson(one, setting)]));
   }
   return value;
 }
@@ -60,7 +60,7 @@ function toSettings(settings) {
 
 // A message of the addon, with names of settings as the caller has written them.
 function respelled(message, names) {
-  for (const name of names.filter((one) => /^\w+$/.test(one))) message = message.replace(new RegExp(`\\b${underscored(name)}\\b`), name);
+  for (const name of [...LIMITS, ...names].filter((one) => /^\w+$/.test(one))) message = message.replace(new RegExp(`\\b${underscored(name)}\\b`), name);
   const [, unknown] = message.match(/there is no option (\w+)$/) ?? [];
   const letters = (name) => name.toLowerCase().replaceAll('_', '');
   const close = unknown && [...KNOWN].find((name) => letters(name) === letters(unknown));

@@ -179,6 +179,7 @@ test('wrong options are refused before the launch', async () => {
   await assert.rejects(run('sleep', ['1000'], { timeout: 10, killSignal: 99 }), unknown);
   await assert.rejects(run('true', { encoding: 'nonsense' }), TypeError);
   await assert.rejects(run('cat', { input: 5 }), TypeError);
+  await assert.rejects(run('true', { ignoreSignals: [undefined] }), { name: 'TypeError', message: /^ignoreSignals / });
   assert.strictEqual((await run('sleep', ['1000'], { timeout: 10, killSignal: 'sigusr1' })).signal, 'SIGUSR1');
 });
 
