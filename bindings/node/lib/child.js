@@ -154,7 +154,7 @@ function onTerminal(caller, pty, stdio) {
 
 // The addon names settings with underscores; this error has the caller's spelling.
 function failed({ file, args, settings }, failure) {
-  const message = failure.step === 'check' ? respelled(failure.message, Object.keys(settings ?? {})) : failure.message;
+  const message = ['check', 'make a cgroup for limits'].includes(failure.step) ? respelled(failure.message, Object.keys(settings ?? {})) : failure.message;
   return new LaunchError(file, args, { ...failure, message });
 }
 

@@ -57,7 +57,7 @@ class Sandbox {
     try {
       this.#number = native.prepareSandbox(known);
     } catch (error) {
-      error.message = respelled(error.message, LIMITS);
+      error.message = respelled(error.message, []);
       throw error;
     }
     this.#makesCgroup = Object.keys(known.limits).length > 0;

@@ -134,6 +134,7 @@ test('a limit of a launch that is none is an error, and so is one that cannot be
     [{ cpuMax: '150%' }, /cpuMax must be/],
     [{ ioMax: [1] }, /neither a number nor a string/],
     [{ memoryMax: 2 ** 40, cgroupParent: '/tmp' }, /not a cgroup of version 2/],
+    [{ memoryMax: '1M', cgroupParent: '/no/such' }, /name a parent by cgroupParent/],
   ]) {
     await assert.rejects(run('true', [], limit), said);
   }
