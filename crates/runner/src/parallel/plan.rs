@@ -216,7 +216,7 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     options.halt = given.halt.and_then(|halt| halt.0);
     options.delay = given.delay.unwrap_or_default();
     options.linger = given.linger.unwrap_or(options.linger);
-    options.max_load = given.load.as_deref().map(load).transpose()?;
+    options.max_load = given.load.as_deref().map(|text| values::load(text, cpus)).transpose()?;
     options.min_memory = given.memfree;
     let memory = rustix::system::sysinfo();
     if is_here && given.memfree.is_some_and(|least| least > memory.totalram * u64::from(memory.mem_unit)) {
@@ -238,14 +238,6 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
         options.setup = Some(Box::new(enter));
     }
     Ok(options)
-}
-
-fn load(text: &str) -> Result<f64, String> {
-    let load = match text.strip_suffix('%') {
-        Some(percent) => values::amount(percent).map(|percent| cpus() as f64 * percent / 100.0),
-        None => values::amount(text).map(|load| load.max(0.01)),
-    };
-    load.ok_or_else(|| format!("--load: not a number or a percentage: {text:?}"))
 }
 
 /// Sets the working directory of a job: its first value. It is made if it is missing; if it cannot be, the launch fails

@@ -99,8 +99,17 @@ pub(super) fn slots(text: &str, cpus: impl FnOnce() -> usize) -> Result<Option<u
     Ok(Some(count.max(1)))
 }
 
+/// A number of running processes, or a percentage of the CPUs.
+pub(super) fn load(text: &str, cpus: impl Fn() -> usize) -> Result<f64, String> {
+    let load = match text.strip_suffix('%') {
+        Some(percent) => amount(percent).map(|percent| cpus() as f64 * percent / 100.0),
+        None => amount(text).map(|load| load.max(0.01)),
+    };
+    load.ok_or_else(|| format!("--load: not a number or a percentage: {text:?}"))
+}
+
 /// A number that is not negative, infinite or `nan`.
-pub(super) fn amount(text: &str) -> Option<f64> {
+fn amount(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite() && number.is_sign_positive())
 }
 
