@@ -71,7 +71,7 @@ mod engine;
 mod gather;
 
 pub use control::{Control, Flow};
-pub use engine::run;
+pub use engine::{memory, run};
 pub use gather::{Came, Gather, Offer};
 pub use input::{Filled, Input};
 pub use job::{Job, JobPlace, Run, Stdin};

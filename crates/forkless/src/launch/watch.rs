@@ -77,7 +77,7 @@ impl Unstarted {
     }
 }
 
-/// The end of a launch whose child has left, whoever has created it: the child runs its program, or is reaped.
+/// The end of a launch whose child has left, however it was created: the child runs its program, or is reaped.
 pub(crate) fn conclude(running: &mut Running, plan: &Plan) -> Result<(), Unstarted> {
     let outcome = match result(&running.stack, plan) {
         Err(outcome) => outcome,
@@ -105,7 +105,7 @@ pub(crate) fn reap(running: &mut Running) -> Option<ExitStatus> {
     wait_though_stopped(stack, running.id, pidfd, |word| word != LEFT);
     match running.ended.take() {
         // No other part of the program can have reaped a child that we have cloned and that has not executed a program.
-        None if stack.has_shared_memory() && !stack.is_lent() => wait::reap(running.pid, pidfd),
+        None if stack.has_shared_memory() => wait::reap(running.pid, pidfd),
         ended => {
             let ended = ended.unwrap_or_else(|| wait::wait(running.pid, pidfd, running.started));
             ended.ok().map(|ended| ended.status)

@@ -59,6 +59,11 @@ fn number_in(path: &str, name: &str) -> u64 {
     value.unwrap_or(0)
 }
 
+/// The memory of this machine in bytes; 0 without a procfs.
+pub fn memory() -> u64 {
+    number_in("/proc/meminfo", "MemTotal:") * 1024
+}
+
 impl Engine<'_> {
     /// Whether a job may be launched now, as far as the options and the kernel's resources are concerned.
     pub(super) fn check_limits(&mut self) -> bool {

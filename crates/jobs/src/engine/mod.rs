@@ -24,6 +24,8 @@ mod capture;
 mod limits;
 mod away;
 
+pub use limits::memory;
+
 /// Runs all jobs of a source.
 ///
 /// Returns when every job that was launched has ended, and its output has been written.

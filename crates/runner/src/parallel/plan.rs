@@ -218,9 +218,8 @@ pub(super) fn engine(given: &ParallelOptions, control: &Control) -> Result<Optio
     options.linger = given.linger.unwrap_or(options.linger);
     options.max_load = given.load.as_deref().map(|text| values::load(text, cpus)).transpose()?;
     options.min_memory = given.memfree;
-    let memory = rustix::system::sysinfo();
-    if is_here && given.memfree.is_some_and(|least| least > memory.totalram * u64::from(memory.mem_unit)) {
-        return Err("--memfree: this machine has less memory than that, so no job would ever start".to_owned());
+    if is_here && given.memfree.is_some_and(|least| least > forkless_jobs::memory()) {
+        return Err("--memfree: /proc/meminfo shows less memory than that, so no job would ever start".to_owned());
     }
     if let Some(wanted) = given.nice {
         let now = getpriority_process(None).map_err(|error| format!("--nice: {error}"))?;
