@@ -60,16 +60,22 @@ pub fn run(tool: Option<Tool>, target: &Path) -> Result<()> {
 
 /// cargo of the nightly toolchain, and the toolchain's directory, which must have this file.
 fn nightly(file: &str) -> Result<(Command, PathBuf)> {
-    let found = Command::new("rustup").args(["run", "nightly", "rustc", "--print", "sysroot"]).output();
-    let found = found.context("rustup is missing")?;
+    // Where rustup is missing, the toolchain itself may be the nightly one.
+    let is_itself =
+        testing::output(Command::new("rustc").arg("--version")).is_ok_and(|version| version.contains("nightly"));
+    let words: &[&str] = if is_itself { &["env"] } else { &["rustup", "run", "nightly"] };
+    let command = |program: &str| {
+        let mut command = Command::new(words[0]);
+        // This process was started by another toolchain's cargo, which has set the variables of that.
+        command.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
+        command.args(&words[1..]).arg(program).current_dir(root());
+        command
+    };
+    let found = command("rustc").args(["--print", "sysroot"]).output().context("rustup is missing")?;
     ensure!(found.status.success(), "no nightly toolchain: rustup toolchain install --profile minimal nightly");
     let sysroot = PathBuf::from(String::from_utf8(found.stdout)?.trim());
     ensure!(sysroot.join(file).exists(), "no {file}: rustup component add --toolchain nightly miri rust-src");
-    let mut cargo = Command::new("rustup");
-    // This process was started by another toolchain's cargo, which has set the variables of that.
-    cargo.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
-    cargo.current_dir(root()).args(["run", "nightly", "cargo"]);
-    Ok((cargo, sysroot))
+    Ok((command("cargo"), sysroot))
 }
 
 fn miri(target: &Path) -> Result<()> {

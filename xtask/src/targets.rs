@@ -1,12 +1,12 @@
 //! Checks the library with musl, on other systems (with its feature `std-fallback`), and with the oldest Rust.
 //!
-//! What is not installed is skipped, with the command that installs it. Nothing here needs a linker or a libc of another system: a
+//! A target that is not installed is skipped, with the command that installs it. Nothing here needs a linker or a libc of another system: a
 //! library is only checked there. Linux runs the programs for musl, and those for 32 bits, which get the fallback.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use testing::dist::{root, run};
 
 /// Options of `cargo xtask targets`.
@@ -65,12 +65,12 @@ pub fn check(options: &Options, target: &Path) -> Result<()> {
         }
         musl(triple, &target).with_context(|| triple.to_owned())?;
     }
-    if oldest(&["--version"], &target).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
-    {
-        run(&mut oldest(&["check", "--quiet", "--workspace", "--locked"], &target))?;
-        println!("Rust {OLDEST}: all crates compile");
-    } else {
-        skip(&format!("Rust {OLDEST}"), &format!("rustup toolchain install --profile minimal {OLDEST}"));
+    match oldest(&target) {
+        Ok(mut cargo) => {
+            run(cargo.args(["check", "--quiet", "--workspace", "--locked"]))?;
+            println!("Rust {OLDEST}: all crates compile");
+        }
+        Err(why) => skip(&format!("Rust {OLDEST}"), &why.to_string()),
     }
     ensure!(!options.all || skipped == 0, "{skipped} targets were skipped");
     Ok(())
@@ -131,11 +131,22 @@ fn cargo(words: &[&str], triple: &str, target: &Path) -> Command {
     cargo
 }
 
-/// cargo of the oldest Rust.
-fn oldest(words: &[&str], target: &Path) -> Command {
-    let mut cargo = Command::new("rustup");
-    // This process was started by another toolchain's cargo, which has set the variables of that.
-    cargo.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
-    cargo.current_dir(root()).args(["run", OLDEST, "cargo"]).args(words).env("CARGO_TARGET_DIR", target.join(OLDEST));
-    cargo
+/// cargo of the oldest Rust, which is installed, if it is missing.
+///
+/// # Errors
+/// It cannot be installed.
+pub fn oldest(target: &Path) -> Result<Command> {
+    let rustup = || {
+        let mut rustup = Command::new("rustup");
+        // This process was started by another toolchain's cargo, which has set the variables of that.
+        rustup.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN").current_dir(root());
+        rustup
+    };
+    let is_there = rustup().args(["run", OLDEST, "cargo", "--version"]).output();
+    if !is_there.context("rustup is missing")?.status.success() {
+        run(rustup().args(["toolchain", "install", "--profile", "minimal", "--no-self-update", OLDEST]))?;
+    }
+    let mut cargo = rustup();
+    cargo.args(["run", OLDEST, "cargo"]).env("CARGO_TARGET_DIR", target.join(OLDEST));
+    Ok(cargo)
 }

@@ -713,8 +713,8 @@ def test_a_loop_sleeps_while_a_tracer_has_its_child():
             child.stdin.close()
             busy = time.thread_time()
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(child.wait(), 0.4)
-            assert time.thread_time() - busy < 0.1
+                await asyncio.wait_for(child.wait(), 1)
+            assert time.thread_time() - busy < 0.5
         assert await child.wait() == 0
 
     asyncio.run(main())

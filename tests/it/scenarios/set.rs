@@ -322,7 +322,7 @@ pub fn a_traced_child_is_returned_after_its_tracer_detaches(_: &[String]) {
         let (started, busy) = (Instant::now(), cpu_time());
         assert!(wait(), "it is its tracer's");
         assert!(started.elapsed() >= AWHILE);
-        assert!(cpu_time() - busy < AWHILE / 4, "it did not sleep while it waited");
+        assert!(cpu_time() - busy < AWHILE / 2, "it did not sleep while it waited");
     };
     sleeps(&mut || child.wait_timeout(AWHILE).expect("wait").is_none());
     let mut set = WaitSet::new().expect("a set");
@@ -356,7 +356,7 @@ pub fn a_capture_sleeps_while_a_tracer_has_its_child(_: &[String]) {
     std::thread::sleep(AWHILE);
     drop(go);
     let (success, busy) = capture.join().expect("no panic");
-    assert!(success && busy < AWHILE / 4, "it did not sleep while it waited: {busy:?}");
+    assert!(success && busy < AWHILE / 2, "it did not sleep while it waited: {busy:?}");
     foreign::wait(tracer, 0).expect("wait");
     observe::assert_no_orphans();
 }

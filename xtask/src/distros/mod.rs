@@ -64,6 +64,8 @@ pub struct Part {
     pub name: String,
     run: String,
     packages: Option<String>,
+    /// A script for this machine that prints the directory of a toolchain.
+    toolchain: Option<String>,
     #[serde(default)]
     user: bool,
     #[serde(default)]
@@ -158,7 +160,7 @@ pub fn run(options: &Options, target: &Path) -> Result<()> {
                     }
                     ready => system.insert(ready?),
                 };
-                ready.run(&part.run, part.user, options)?
+                ready.run(part, options)?
             };
             let seconds = begin.elapsed().as_secs();
             let done = Done { name: part.name.clone(), status, seconds, output };
@@ -218,4 +220,13 @@ fn packages(suite: &str, target: &Path) -> (Option<i32>, String) {
 
 fn lines(names: &[&str]) -> String {
     names.iter().map(|name| format!("test {name} ... ok\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_oldest_rust_has_a_row() {
+        let name = concat!("Rust ", env!("CARGO_PKG_RUST_VERSION"));
+        assert!(super::table().unwrap().part.iter().any(|part| part.name == name));
+    }
 }

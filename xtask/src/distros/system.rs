@@ -1,6 +1,6 @@
 //! A release of Debian in a directory.
 
-use super::{Distribution, Options};
+use super::{Distribution, Options, Part};
 use crate::kernels::debian::mirror;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -45,11 +45,19 @@ umount -l .
 exec chroot . /bin/bash -c "$4"
 "#;
 
+/// The directory of Rust's toolchain: a part's script prints it. Default: this machine's.
+fn toolchain(script: Option<&str>) -> Result<PathBuf> {
+    let mut rustc = Command::new("bash");
+    // This process was started by one toolchain's cargo, which has set the variables of that.
+    rustc.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
+    rustc.arg("-ec").arg(script.unwrap_or("rustc --print sysroot")).current_dir(root());
+    Ok(output(&mut rustc)?.trim_end().into())
+}
+
 /// A system with the packages of the tests.
 pub(super) struct System {
     root: PathBuf,
     registry: PathBuf,
-    toolchain: PathBuf,
 }
 
 impl System {
@@ -58,12 +66,11 @@ impl System {
         let root = place.join(&release.suite);
         let is_root = output(Command::new("id").arg("-u"))? == "0\n";
         ensure!(is_root, "this needs root: it makes Debian systems with debootstrap and enters them with chroot");
-        let toolchain = output(Command::new("rustc").args(["--print", "sysroot"]))?;
         let registry = crate::release::cargo_home()?.join("registry");
         testing::dist::run(
             Command::new("cargo").args(["fetch", "--locked", "--quiet"]).current_dir(testing::dist::root()),
         )?;
-        let system = Self { root, registry, toolchain: toolchain.trim_end().into() };
+        let system = Self { root, registry };
         if !system.root.join("made").exists() {
             system.make(release)?;
             fs::write(system.root.join("made"), "")?;
@@ -117,15 +124,16 @@ impl System {
     }
 
     fn script(&self, script: &str) -> Result<()> {
-        let output = self.enter(script, &[("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")]).output()?;
+        let variables = [("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")];
+        let output = self.enter(script, &toolchain(None)?, &variables).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         ensure!(output.status.success(), "{}: {}: {text}", self.root.display(), output.status);
         Ok(())
     }
 
     /// Runs a part; returns its status, and what it wrote.
-    pub(super) fn run(&self, script: &str, is_user: bool, options: &Options) -> Result<(Option<i32>, String)> {
-        fs::write(self.root.join("tmp/part.sh"), script)?;
+    pub(super) fn run(&self, part: &Part, options: &Options) -> Result<(Option<i32>, String)> {
+        fs::write(self.root.join("tmp/part.sh"), &part.run)?;
         fs::write(self.root.join("tmp/parts.sh"), include_str!("parts.sh"))?;
         let here = root().canonicalize()?;
         // In a session of its own, because the tests end process groups; with signals as on a terminal. Not as process 1 or its child:
@@ -142,21 +150,18 @@ impl System {
             ("CARGO_PROFILE_DEV_DEBUG", "0"),
             ("CARGO_NET_OFFLINE", "true"),
             ("FORKLESS_TEST_SCALE", &scale),
-            ("PART_USER", if is_user { "user" } else { "root" }),
+            ("PART_USER", if part.user { "user" } else { "root" }),
             (testing::once::RUN, &*testing::once::THIS_RUN),
         ];
-        let output = self.enter(&script, &variables).output()?;
+        let output = self.enter(&script, &toolchain(part.toolchain.as_deref())?, &variables).output()?;
         Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
     /// A command that runs the script, for bash, in the system.
-    fn enter(&self, script: &str, variables: &[(&str, &str)]) -> Command {
+    fn enter(&self, script: &str, toolchain: &Path, variables: &[(&str, &str)]) -> Command {
         let mut command = Command::new("unshare");
         command.current_dir(&self.root).args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", ENTER, "sh"]);
-        command
-            .arg(root().canonicalize().unwrap_or_else(|_| root()))
-            .args([&self.toolchain, &self.registry])
-            .arg(script);
+        command.arg(root().canonicalize().unwrap_or_else(|_| root())).args([toolchain, &self.registry]).arg(script);
         command.env_clear().env("PATH", "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.envs([("HOME", "/root"), ("LC_ALL", "C.UTF-8"), ("CARGO_HOME", "/opt/cargo")]);
         // How registries are reached from this machine.

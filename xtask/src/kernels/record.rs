@@ -33,6 +33,7 @@ pub enum Outcome {
 
 /// One test program.
 #[derive(Serialize, Deserialize, Default)]
+#[serde(default)]
 pub struct Job {
     pub name: String,
     pub date: String,
@@ -43,17 +44,27 @@ pub struct Job {
     /// Of the last run.
     pub seconds: u64,
     /// Variables of the environment that were set for it.
+    #[serde(skip_serializing_if = "is_default")]
     pub variables: Vec<String>,
     /// How the program ended, unless after its last test.
+    #[serde(skip_serializing_if = "is_default")]
     pub ended: Option<String>,
     /// Tests of the program, whether they ran or not.
     pub total: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub tests: BTreeMap<String, Outcome>,
     /// Those that the program did not name.
     pub more_passed: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub more_failed: u64,
     /// Lines that report what was skipped and why, and how often each was printed.
+    #[serde(skip_serializing_if = "is_default")]
     pub skipped: BTreeMap<String, u64>,
+}
+
+/// What is as it mostly is takes no room in a record.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Job {

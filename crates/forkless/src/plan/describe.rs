@@ -85,8 +85,8 @@ pub(crate) fn steps(plan: &Plan) -> Vec<String> {
             OpCode::SigMask => lines.push(format!("{words} blocked: {}", signals(op.set))),
             OpCode::AwaitGo => lines.push("wait until the caller has written the id maps".into()),
             OpCode::Exec => lines.push(format!("{words} {}", programs(plan, op))),
-            OpCode::ExecFd if let Some(inner) = &plan.inner => {
-                let program = inner.path(0).map_or_else(String::new, |path| path.to_string_lossy().into_owned());
+            OpCode::ExecFd if plan.inner.is_some() => {
+                let program = plan.inner.as_ref().and_then(|inner| inner.path(0)).unwrap_or_default().to_string_lossy();
                 lines.push(format!("{words} an init, which executes {program}"));
             }
             _ => {
