@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use forkless::{Child, Command, Prepared, Stdio, WaitSet};
+use nix::sys::resource::{Resource, getrlimit};
 use rustix::{
     event::epoll,
     process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions},
@@ -67,7 +68,7 @@ impl Waiter {
 /// The number of children that the limits of this machine allow, at most `wanted`.
 pub(crate) fn most(wanted: usize, fds: u64) -> usize {
     let pids = fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse::<u64>().ok());
-    let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
+    let own = getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft);
     let limits = [Some(fds), pids.map(|pids| pids / 2), own].into_iter().flatten();
     let least = limits.min().unwrap_or(0).saturating_sub(SPARE);
     wanted.min(usize::try_from(least).unwrap_or(usize::MAX))

@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use rustix::process::{Resource, Rlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::{
     condition::{Condition, OUTPUTS, SOCKETS, TASKS},
@@ -40,19 +40,15 @@ impl Limits {
     /// # Errors
     /// If `/proc` cannot be read.
     pub(crate) fn raise_and_read() -> Result<Self> {
-        let limit = rustix::process::getrlimit(Resource::Nofile);
-        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        let now = match rustix::process::setrlimit(Resource::Nofile, raised) {
-            Ok(()) => limit.maximum,
-            Err(_) => limit.current,
-        };
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let now = if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
         let max_map_count = fs::read_to_string("/proc/sys/vm/max_map_count")
             .ok()
             .and_then(|text| text.trim().parse::<u64>().ok())
             .unwrap_or(65_530);
         let used = fs::read_to_string("/proc/self/maps").context("cannot read /proc/self/maps")?.lines().count() as u64;
         Ok(Self {
-            fds: now.unwrap_or(1 << 20).saturating_sub(SPARE_FDS),
+            fds: now.min(1 << 20).saturating_sub(SPARE_FDS),
             mappings: max_map_count.saturating_sub(used + SPARE_MAPPINGS),
             memory_mib: meminfo_mib("MemAvailable").unwrap_or(0) * 8 / 10,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -65,8 +61,7 @@ impl Limits {
 /// half is left for the existing environment and for what a shell adds.
 fn room_for_environment() -> u64 {
     const MOST: u64 = 6 << 20;
-    let stack = rustix::process::getrlimit(Resource::Stack).current;
-    stack.map_or(MOST, |stack| (stack / 4).min(MOST)) / 2
+    getrlimit(Resource::RLIMIT_STACK).map_or(MOST, |(soft, _)| (soft / 4).min(MOST)) / 2
 }
 
 /// The conditions to measure, and a note for each that exceeds a limit of this machine.

@@ -78,7 +78,7 @@ pub fn mark_differences(own: &mut Adopt, asked: &mut Adopt, kept: bool) {
     // RLIMIT_NPROC applies to the clone itself, so the helper takes it on before.
     let nproc = uapi::RLIMIT_NPROC as usize;
     let differs = asked.values[nproc] != own.values[nproc] && is_read(what::LIMIT);
-    if differs && set_limit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
+    if differs && sys::setrlimit(uapi::RLIMIT_NPROC, &asked.values[nproc]).is_ok() {
         own.values[nproc] = asked.values[nproc];
     }
     // A child's default slack, which PR_SET_TIMERSLACK of 0 restores, is the slack of the process that cloned it. 0 is the
@@ -117,10 +117,4 @@ fn set_timer_slack(slack: u64) -> Result<()> {
     let args = [prctl::PR_SET_TIMERSLACK as usize, slack as usize, 0, 0, 0, 0];
     // SAFETY: changes a number of the calling process.
     unsafe { sys::syscall(uapi::__NR_prctl, args) }.map(drop)
-}
-
-/// `prlimit64(2)` of the calling process.
-fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
-    // SAFETY: the kernel reads two words.
-    unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
 }

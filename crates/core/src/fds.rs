@@ -393,13 +393,7 @@ fn table_size() -> Option<u32> {
 /// The soft RLIMIT_NOFILE, or a generous default. Higher numbers are only open if the limit was lowered afterwards.
 fn descriptor_limit() -> u32 {
     const GENEROUS: u64 = 1 << 20;
-    let mut limit = [0u64; 2];
-    let args = [0, uapi::RLIMIT_NOFILE as usize, 0, limit.as_mut_ptr() as usize, 0, 0];
-    // SAFETY: the kernel writes one rlimit64, two words.
-    match unsafe { sys::syscall(uapi::__NR_prlimit64, args) } {
-        Ok(_) => limit[0].min(GENEROUS) as u32,
-        Err(_) => GENEROUS as u32,
-    }
+    sys::getrlimit(uapi::RLIMIT_NOFILE).map_or(GENEROUS, |[soft, _]| soft.min(GENEROUS)) as u32
 }
 
 #[cfg(test)]

@@ -99,20 +99,6 @@ pub(crate) fn set_group(pid: i32, group: i32) -> Result<()> {
     unsafe { sys::syscall(uapi::__NR_setpgid, [pid as usize, group as usize, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `prlimit(2)` of the caller: soft and hard limit.
-pub(crate) fn limit(resource: u32) -> Result<[u64; 2]> {
-    let mut found = [0u64; 2];
-    // SAFETY: the kernel writes two words.
-    unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, 0, found.as_mut_ptr() as usize, 0, 0]) }?;
-    Ok(found)
-}
-
-/// `prlimit(2)`: sets both limits of the caller.
-pub(crate) fn set_limit(resource: u32, limit: &[u64; 2]) -> Result<()> {
-    // SAFETY: the kernel reads two words.
-    unsafe { sys::syscall(uapi::__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
-}
-
 /// `getcpu(2)`: the number of the CPU that runs the calling thread.
 pub(crate) fn cpu() -> Result<u32> {
     let mut cpu = 0u32;

@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::process::{Resource, dumpable_behavior, getrlimit};
+use forkless_core::sys::{getrlimit, uapi};
+use rustix::process::dumpable_behavior;
 use rustix::thread::{no_new_privs, secure_computing_mode};
 use serde_json::{Value, json};
 
@@ -35,7 +36,7 @@ impl Holder {
 
 pub(crate) fn read(holder: &Holder) -> Vec<Limit> {
     let mut limits =
-        vec![open_files(holder), resource(holder, "RLIMIT_NPROC", Resource::Nproc, "processes of the user").0];
+        vec![open_files(holder), resource(holder, "RLIMIT_NPROC", uapi::RLIMIT_NPROC, "processes of the user").0];
     limits.extend(groups(holder));
     limits.extend(sysctls(&holder.root));
     limits.extend(flags(holder));
@@ -53,10 +54,13 @@ fn limit(name: &str, value: Value, words: &str) -> Limit {
 }
 
 /// The soft limit, as an entry and as a number. For another process it is in `/proc/PID/limits`, `proc_pid_limits(5)`.
-fn resource(holder: &Holder, name: &str, resource: Resource, words: &str) -> (Limit, Option<u64>) {
-    let title = if resource == Resource::Nofile { "Max open files" } else { "Max processes" };
+fn resource(holder: &Holder, name: &str, resource: u32, words: &str) -> (Limit, Option<u64>) {
+    let title = if resource == uapi::RLIMIT_NOFILE { "Max open files" } else { "Max processes" };
     let (soft, hard) = match holder.pid {
-        None => (getrlimit(resource).current, getrlimit(resource).maximum),
+        None => {
+            let limits = getrlimit(resource).ok().map(|both| both.map(|limit| (limit != u64::MAX).then_some(limit)));
+            limits.map_or((None, None), Into::into)
+        }
         Some(_) => {
             let text = holder.text("limits");
             let line = text.as_ref().and_then(|text| text.lines().find_map(|line| line.strip_prefix(title)));
@@ -71,7 +75,7 @@ fn resource(holder: &Holder, name: &str, resource: Resource, words: &str) -> (Li
 }
 
 fn open_files(holder: &Holder) -> Limit {
-    let (found, most) = resource(holder, "RLIMIT_NOFILE", Resource::Nofile, "open files per process");
+    let (found, most) = resource(holder, "RLIMIT_NOFILE", uapi::RLIMIT_NOFILE, "open files per process");
     // A launch with three pipes needs up to eight more descriptors.
     let warning = most.filter(|&most| holder.files.saturating_add(8) > most).map(|most| {
         let files = holder.files;
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn too_many_open_files_are_a_warning() {
         let limits = read(&Holder { root: "/nonexistent".into(), pid: None, files: u64::MAX });
-        let unlimited = getrlimit(Resource::Nofile).current.is_none();
+        let unlimited = getrlimit(uapi::RLIMIT_NOFILE).unwrap()[0] == u64::MAX;
         assert_eq!(find(&limits, "RLIMIT_NOFILE").warning.is_some(), !unlimited);
     }
 

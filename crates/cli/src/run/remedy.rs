@@ -10,6 +10,7 @@ use std::{
 };
 
 use forkless::{Error, Step};
+use forkless_core::sys::{getrlimit, uapi};
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use signal_hook::low_level::signal_name;
 
@@ -194,9 +195,9 @@ fn missing_path(error: &Error, options: &RunOptions) -> Option<String> {
 /// A descriptor that is not open, or whose number is too high.
 fn descriptor(error: &Error) -> String {
     let last = error.object().and_then(|text| text.split(' ').next_back()?.parse::<u64>().ok());
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = getrlimit(uapi::RLIMIT_NOFILE);
     match (last, limit) {
-        (Some(number), Some(limit)) if number >= limit => {
+        (Some(number), Ok([limit, _])) if number >= limit => {
             format!("a descriptor number must be below {limit}, or use --nofile")
         }
         _ => {

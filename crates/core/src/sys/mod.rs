@@ -256,6 +256,27 @@ pub fn getpgrp() -> i32 {
     unsafe { syscall(__NR_getpgid, [0; 6]) }.unwrap_or(0) as i32
 }
 
+/// `getrlimit(2)` of the caller, for a resource such as [`uapi::RLIMIT_NOFILE`](uapi::RLIMIT_NOFILE): soft and hard
+/// limit. [`u64::MAX`] is no limit.
+///
+/// # Errors
+/// A seccomp filter refuses prlimit64(2).
+pub fn getrlimit(resource: u32) -> Result<[u64; 2]> {
+    let mut found = [0u64; 2];
+    // SAFETY: the kernel writes two words.
+    unsafe { syscall(__NR_prlimit64, [0, resource as usize, 0, found.as_mut_ptr() as usize, 0, 0]) }?;
+    Ok(found)
+}
+
+/// `setrlimit(2)` of the caller: soft and hard limit.
+///
+/// # Errors
+/// Those of the call, such as EPERM for a hard limit that would rise.
+pub fn setrlimit(resource: u32, limit: &[u64; 2]) -> Result<()> {
+    // SAFETY: the kernel reads two words.
+    unsafe { syscall(__NR_prlimit64, [0, resource as usize, limit.as_ptr() as usize, 0, 0, 0]) }.map(drop)
+}
+
 /// `getsid(2)` of the caller; 0 if the session's leader is outside of this PID namespace, or if a seccomp filter refuses the
 /// call.
 #[inline]

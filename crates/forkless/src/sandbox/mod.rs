@@ -619,7 +619,7 @@ impl Confinement for PreparedSandbox {
             (Resource::RealtimePriority, 0),
             (Resource::LockedMemory, 8 << 20),
         ] {
-            let most = crate::kernel::limit(resource as u32).map_or(u64::MAX, |[_, hard]| hard);
+            let most = forkless_core::sys::getrlimit(resource as u32).map_or(u64::MAX, |[_, hard]| hard);
             own.setup.rlimits.entry(resource as u32).or_insert((limit.min(most), limit.min(most)));
         }
         own.no_new_privs(true);

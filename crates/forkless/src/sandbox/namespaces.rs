@@ -11,7 +11,6 @@ use super::preset::{COUNTERS, DEVICES, NOBODY};
 use super::{Network, REFUSES_SIGNALS, Sandbox, ids, refused};
 use crate::Resource;
 use crate::error::{Error, reworded};
-use crate::kernel;
 use crate::procfs;
 use crate::request::command::{
     BUSY_MS, CapabilitySet, Command, IsolationArg, IsolationCall, IsolationVariable, MountStep, Name, Namespace,
@@ -132,7 +131,7 @@ impl NamespaceSandbox {
             (Resource::PendingSignals, 4096, 4096),
             (Resource::MessageQueues, 256 << 10, 256 << 10),
         ] {
-            let most = kernel::limit(resource as u32).map_or(u64::MAX, |[_, hard]| hard);
+            let most = forkless_core::sys::getrlimit(resource as u32).map_or(u64::MAX, |[_, hard]| hard);
             own.setup.rlimits.entry(resource as u32).or_insert((soft.min(most), hard.min(most)));
         }
         if !self.trusts_command || own.sandbox.bounding.is_none() {

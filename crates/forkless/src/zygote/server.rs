@@ -205,8 +205,8 @@ impl<'a> Server<'a> {
             );
         }
         // A launch may need many descriptors. Children take on their caller's limit.
-        if let Ok([_, most]) = kernel::limit(uapi::RLIMIT_NOFILE) {
-            let _ = kernel::set_limit(uapi::RLIMIT_NOFILE, &[most, most]);
+        if let Ok([_, most]) = sys::getrlimit(uapi::RLIMIT_NOFILE) {
+            let _ = sys::setrlimit(uapi::RLIMIT_NOFILE, &[most, most]);
         }
         observe(&mut self.own);
     }

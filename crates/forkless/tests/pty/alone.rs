@@ -2,6 +2,7 @@
 
 use crate::{bound, rest, run, scaled, shell, terminal};
 use forkless::{Command, Error, Pty, PtySize, Stdio, Step};
+use forkless_core::sys::{getrlimit, setrlimit, uapi};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -166,9 +167,8 @@ fn running_out_of_descriptors_is_named() {
     command.pidfd(false);
     // A launch is tried beforehand: what it finds out about the machine it finds out now.
     assert!(command.status().expect("status").success());
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let low = rustix::process::Rlimit { current: Some(64), ..limit };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, low).expect("setrlimit");
+    let [_, most] = getrlimit(uapi::RLIMIT_NOFILE).expect("getrlimit");
+    setrlimit(uapi::RLIMIT_NOFILE, &[64, most]).expect("setrlimit");
     while let Ok(file) = File::open("/dev/null") {
         held.push(file);
     }

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use forkless_core::sys::{getrlimit, uapi};
 use forkless_jobs::{Control, Input, Job, JobSource, Limit, Options, Output, Sink, Standard};
-use rustix::process::{Resource, getpriority_process, getrlimit};
+use rustix::process::getpriority_process;
 
 use super::blocks::{Blocks, Borders, Heading, Round};
 use super::change::regular;
@@ -183,7 +184,7 @@ fn cpus() -> usize {
 fn slots_on(text: &str, cpus: impl FnOnce() -> usize) -> Result<usize, String> {
     Ok(values::slots(text, cpus)?.unwrap_or_else(|| {
         // Each job takes up to four descriptors.
-        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+        let files = getrlimit(uapi::RLIMIT_NOFILE).map_or(u64::MAX, |[soft, _]| soft) / 4;
         files.clamp(1, MOST_SLOTS) as usize
     }))
 }

@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::process::{Resource, getrlimit, getuid};
+use forkless_core::sys::{getrlimit, uapi};
+use rustix::process::getuid;
 
 use super::message::say;
 
@@ -29,7 +30,7 @@ pub(super) fn fit(wanted: usize) -> usize {
 
 /// The limit counts the threads of all processes of the real user. Root has none.
 fn of_user() -> Option<(u64, &'static str)> {
-    let limit = getrlimit(Resource::Nproc).current.filter(|_| !getuid().is_root())?;
+    let limit = getrlimit(uapi::RLIMIT_NPROC).ok().filter(|_| !getuid().is_root())?[0];
     // First by all threads of the machine, which is faster: "0.00 0.01 0.05 1/123 4567".
     let all = fs::read_to_string("/proc/loadavg").ok()?;
     let all: u64 = all.split(' ').nth(3)?.split_once('/')?.1.parse().ok()?;

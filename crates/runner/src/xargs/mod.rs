@@ -14,8 +14,8 @@ use std::{
     process::ExitCode,
 };
 
+use forkless_core::sys::{getrlimit, uapi};
 use forkless_jobs::{Control, Ended, Ending, Events, Flow, Input, Options, Standard};
-use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 
 pub use arguments::arguments;
@@ -161,7 +161,7 @@ impl Limits {
     pub(crate) fn now() -> Self {
         /// The kernel takes no more than three quarters of its own limit of the stack, 8 MiB.
         const MOST: u64 = 6 << 20;
-        let stack = getrlimit(Resource::Stack).current.map_or(MOST, |stack| stack / 4);
+        let stack = getrlimit(uapi::RLIMIT_STACK).map_or(MOST, |[soft, _]| soft / 4);
         let all = usize::try_from(stack.clamp(DEFAULT_CHARS as u64, MOST)).unwrap_or(DEFAULT_CHARS);
         let (mut environment, mut variables) = (0, 0);
         for (name, value) in std::env::vars_os() {

@@ -145,7 +145,7 @@ fn the_caller_is_compared() {
 /// A caller that can open no descriptor launches cold, and its template serves again afterwards.
 #[test]
 fn a_caller_out_of_descriptors_is_cold_for_that_time() {
-    use rustix::process::{Resource as Limit, Rlimit, getrlimit, setrlimit};
+    use forkless_core::sys::{getrlimit, setrlimit, uapi};
     in_own_process("conditions::a_caller_out_of_descriptors_is_cold_for_that_time", || {
         let warm = warm();
         // The limit would be that of the children too.
@@ -156,8 +156,8 @@ fn a_caller_out_of_descriptors_is_cold_for_that_time() {
         let (one, other) = (of("/bin/true"), of("/bin/false"));
         by_template(&warm, &one).expect("warm");
         let template = warm.templates();
-        let usual = getrlimit(Limit::Nofile);
-        setrlimit(Limit::Nofile, Rlimit { current: Some(3), ..usual }).expect("a limit");
+        let usual = getrlimit(uapi::RLIMIT_NOFILE).expect("a limit");
+        setrlimit(uapi::RLIMIT_NOFILE, &[3, usual[1]]).expect("a limit");
         let reason = |plan: &forkless::Prepared| {
             let mut child = warm.spawn(plan).expect("a child");
             let why = child.cold_reason().map(str::to_owned);
@@ -168,7 +168,7 @@ fn a_caller_out_of_descriptors_is_cold_for_that_time() {
         seen.push(reason(&other));
         // A thread that has no file of /proc yet.
         seen.push(std::thread::scope(|scope| scope.spawn(|| reason(&one)).join().expect("a thread")));
-        setrlimit(Limit::Nofile, usual).expect("a limit");
+        setrlimit(uapi::RLIMIT_NOFILE, &usual).expect("a limit");
         let whys: Vec<_> = seen.iter().map(|(why, _)| why.as_str()).collect();
         assert_eq!(seen.iter().map(|(_, code)| *code).collect::<Vec<_>>(), [Some(0), Some(1), Some(0)]);
         assert_eq!(whys[0], "the caller is short of descriptors or memory");

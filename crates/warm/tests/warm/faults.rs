@@ -4,7 +4,8 @@ use crate::common::{
     SCENARIO, by_template, command, grow_old, in_own_process, library, options, prepared, until, warm,
 };
 use forkless::warm::WarmOptions;
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use forkless_core::sys::{getrlimit, setrlimit, uapi};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,8 @@ fn at_a_limit_of_processes() {
         let (one, other) = (of("/bin/true"), of("/bin/false"));
         by_template(&warm, &one).expect("warm");
         let template = warm.templates();
-        let usual = getrlimit(Resource::Nproc);
-        setrlimit(Resource::Nproc, Rlimit { current: Some(1), ..usual }).expect("a limit");
+        let usual = getrlimit(uapi::RLIMIT_NPROC).expect("a limit");
+        setrlimit(uapi::RLIMIT_NPROC, &[1, usual[1]]).expect("a limit");
         match warm.spawn(&one) {
             Ok(mut child) => {
                 assert!(is_root && child.cold_reason().is_some(), "the caller's limit is not that of its launches");
@@ -30,14 +31,14 @@ fn at_a_limit_of_processes() {
             Err(error) => assert!(!is_root && error.kind() == std::io::ErrorKind::WouldBlock, "{error}"),
         }
         assert_eq!(warm.start(&other).is_ok(), is_root);
-        setrlimit(Resource::Nproc, usual).expect("a limit");
+        setrlimit(uapi::RLIMIT_NPROC, &usual).expect("a limit");
         assert_eq!((warm.stats().refusals, warm.templates().contains(&template[0])), (0, true));
         by_template(&warm, &one).expect("warm again");
         by_template(&warm, &other).expect("warm");
         if is_root {
             return;
         }
-        let none = Rlimit { current: Some(1), maximum: usual.maximum };
+        let none = Rlimit { current: Some(1), maximum: Some(usual[1]) };
         prlimit(Pid::from_raw(template[0] as i32), Resource::Nproc, none).expect("a process");
         let mut child = warm.spawn(&one).expect("a child");
         assert_eq!(child.cold_reason(), Some("the template could not make the child"));

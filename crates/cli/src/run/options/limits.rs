@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use forkless::{Command, RLIM_INFINITY, Resource};
+use forkless_core::sys::getrlimit;
 use rustix::{
     fs::{FileType, fstat},
     stdio::stderr,
@@ -24,10 +25,7 @@ fn limits() -> Vec<Resource> {
 
 /// Our own soft and hard limit of this kind.
 pub(crate) fn ours(resource: Resource) -> (u64, u64) {
-    let mut limit = libc::rlimit64 { rlim_cur: RLIM_INFINITY, rlim_max: RLIM_INFINITY };
-    // SAFETY: the kernel writes only to `limit`.
-    unsafe { libc::getrlimit64(resource as _, &mut limit) };
-    (limit.rlim_cur, limit.rlim_max)
+    getrlimit(resource as u32).unwrap_or([RLIM_INFINITY; 2]).into()
 }
 
 /// A limit from the command line; a part that is not given stays unchanged.
