@@ -18,6 +18,13 @@ pub enum Flow {
     Now,
 }
 
+impl Flow {
+    /// After an error of the output: nobody reads what the jobs that run would write to a broken pipe.
+    pub(crate) fn after_output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe { Self::Now } else { Self::Soon }
+    }
+}
+
 /// Stops a run or changes its slots, from a signal handler or another thread. Clones control the same run.
 ///
 /// All functions are async-signal-safe: they store a number and write to an eventfd.

@@ -6,7 +6,7 @@
 use crate::control::{Control, Flow};
 use crate::job::{Job, JobPlace, Run, Stdin};
 use crate::log::Outlet;
-use crate::options::{HaltWhen, Options};
+use crate::options::Options;
 use crate::output::kept::Kept;
 use crate::output::spill::Spill;
 use crate::output::tagged;
@@ -222,7 +222,11 @@ impl<'a> Gather<'a> {
         self.summary.failed += u64::from(ended.is_failure());
         let flow = self.events.finished(&ended);
         self.stop(flow);
-        self.halt(&ended);
+        if let Some(flow) =
+            self.options.halt.and_then(|halt| halt.stops(&mut self.summary, &ended, || self.source.total()))
+        {
+            self.stop(flow);
+        }
         let held = Held { ended, kept, is_cut, host: host.to_owned() };
         if self.options.keep_order && seq != self.due {
             self.held.insert(seq, held);
@@ -262,10 +266,7 @@ impl<'a> Gather<'a> {
 
     /// Records an error of the run itself. The same text is recorded once.
     pub fn fail(&mut self, error: io::Error) {
-        let words = error.to_string();
-        if !self.summary.errors.iter().any(|known| known.to_string() == words) {
-            self.summary.errors.push(error);
-        }
+        self.summary.add(error);
     }
 
     /// Counts what was not run, and writes what waited for that.
@@ -300,21 +301,10 @@ impl<'a> Gather<'a> {
         }
     }
 
-    fn halt(&mut self, ended: &Ended) {
-        let Some(halt) = self.options.halt.filter(|_| self.summary.halted_by.is_none()) else { return };
-        if halt.is_due(&self.summary, ended, || self.source.total()) {
-            self.summary.halted_by = Some(ended.ending.numbers());
-            self.stop(match halt.when {
-                HaltWhen::Soon => Flow::Soon,
-                HaltWhen::Now => Flow::Now,
-            });
-        }
-    }
-
     fn sink_failed(&mut self, error: io::Error) {
-        let closed = error.kind() == io::ErrorKind::BrokenPipe;
+        let flow = Flow::after_output(&error);
         self.fail(error);
-        self.stop(if closed { Flow::Now } else { Flow::Soon });
+        self.stop(flow);
     }
 
     /// Writes the output that has waited for the output just written.

@@ -1,6 +1,6 @@
 //! How jobs run.
 
-use crate::control::Control;
+use crate::control::{Control, Flow};
 use crate::job::Job;
 use crate::log::{Done, Log};
 use crate::remote::Remote;
@@ -63,8 +63,13 @@ pub enum Limit {
 }
 
 impl Halt {
-    /// Whether this end, which the summary counts already, reaches the limit.
-    pub(crate) fn is_due(&self, summary: &Summary, ended: &Ended, total: impl FnOnce() -> Option<u64>) -> bool {
+    /// How the run stops if this end, which the summary counts already, is the first to reach the limit.
+    pub(crate) fn stops(
+        &self,
+        summary: &mut Summary,
+        ended: &Ended,
+        total: impl FnOnce() -> Option<u64>,
+    ) -> Option<Flow> {
         let counts = match self.on {
             HaltOn::Fail => ended.is_failure(),
             HaltOn::Success => !ended.is_failure(),
@@ -80,7 +85,14 @@ impl Halt {
             Limit::Count(limit) => limit as f64,
             Limit::Percent(percent) => total().map_or(f64::INFINITY, |total| total as f64 * percent / 100.0),
         };
-        counts && count as f64 >= limit
+        if summary.halted_by.is_some() || !counts || (count as f64) < limit {
+            return None;
+        }
+        summary.halted_by = Some(ended.ending.numbers());
+        Some(match self.when {
+            HaltWhen::Soon => Flow::Soon,
+            HaltWhen::Now => Flow::Now,
+        })
     }
 }
 

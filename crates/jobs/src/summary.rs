@@ -124,6 +124,14 @@ impl Summary {
     pub fn is_success(&self) -> bool {
         self.is_complete() && self.failed == 0 && self.errors.is_empty()
     }
+
+    /// Adds an error, once: the same may occur for each job.
+    pub(crate) fn add(&mut self, error: io::Error) {
+        let words = error.to_string();
+        if !self.errors.iter().any(|known| known.to_string() == words) {
+            self.errors.push(error);
+        }
+    }
 }
 
 impl fmt::Display for Summary {

@@ -5,7 +5,6 @@ use super::{Engine, Finished};
 use crate::control::Flow;
 use crate::job::{Job, JobPlace, Run, Stdin};
 use crate::launch::{is_killed_before_exec, is_lack, is_of_launch};
-use crate::options::HaltWhen;
 use crate::output::Capture;
 use crate::slot::{Over, Running, Slot, Waiting};
 use crate::summary::{Ended, Ending};
@@ -197,26 +196,15 @@ impl Engine<'_> {
         self.source.closed(ended.place.seq);
         let flow = self.events.finished(&ended);
         self.stop(flow);
-        self.halt(&ended);
+        if let Some(flow) =
+            self.options.halt.and_then(|halt| halt.stops(&mut self.summary, &ended, || self.source.total()))
+        {
+            self.stop(flow);
+        }
         // Frees memory: the output may wait long for its turn.
         ended.job.run = Run::default();
         ended.job.stdin = Stdin::Null;
         ended.job.env = Vec::new();
         self.ended.push(Finished { ended, capture });
-    }
-
-    /// Stops the run if the limit of [`Options::halt`](crate::Options::halt) has been reached.
-    fn halt(&mut self, ended: &Ended) {
-        let Some(halt) = self.options.halt else { return };
-        if self.summary.halted_by.is_some() {
-            return;
-        }
-        if halt.is_due(&self.summary, ended, || self.source.total()) {
-            self.summary.halted_by = Some(ended.ending.numbers());
-            self.stop(match halt.when {
-                HaltWhen::Soon => Flow::Soon,
-                HaltWhen::Now => Flow::Now,
-            });
-        }
     }
 }

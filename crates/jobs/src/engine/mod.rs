@@ -328,17 +328,13 @@ impl<'a> Engine<'a> {
     }
 
     fn fail(&mut self, error: io::Error) {
-        // Once: the same error may occur for each job.
-        let words = error.to_string();
-        if !self.summary.errors.iter().any(|known| known.to_string() == words) {
-            self.summary.errors.push(error);
-        }
+        self.summary.add(error);
     }
 
     fn sink_failed(&mut self, error: io::Error) {
-        let closed = error.kind() == io::ErrorKind::BrokenPipe;
+        let flow = Flow::after_output(&error);
         self.fail(error);
-        self.stop(if closed { Flow::Now } else { Flow::Soon });
+        self.stop(flow);
     }
 
     /// Counts what was not run, and writes what waited for a job that was not run.
