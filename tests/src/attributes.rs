@@ -134,6 +134,8 @@ fn other_root(scratch: &Path) -> io::Result<()> {
 /// # Errors
 /// If the kernel refuses it.
 pub fn change(name: &str, scratch: &Path) -> io::Result<()> {
+    // libc has this number for glibc only.
+    const PR_SET_SPECULATION_CTRL: i32 = 53;
     const PR_SPEC_STORE_BYPASS: usize = 0;
     const PR_SPEC_INDIRECT_BRANCH: usize = 1;
     const PR_SPEC_DISABLE: usize = 4;
@@ -164,8 +166,8 @@ pub fn change(name: &str, scratch: &Path) -> io::Result<()> {
         "filter" => {
             filter::refuse(&[Refusal::of(libc::SYS_membarrier, Answer::Errno(libc::ENOSYS))]).map_err(io::Error::other)
         }
-        "speculation" => prctl(libc::PR_SET_SPECULATION_CTRL, [PR_SPEC_STORE_BYPASS, PR_SPEC_DISABLE, 0, 0])
-            .or_else(|_| prctl(libc::PR_SET_SPECULATION_CTRL, [PR_SPEC_INDIRECT_BRANCH, PR_SPEC_DISABLE, 0, 0])),
+        "speculation" => prctl(PR_SET_SPECULATION_CTRL, [PR_SPEC_STORE_BYPASS, PR_SPEC_DISABLE, 0, 0])
+            .or_else(|_| prctl(PR_SET_SPECULATION_CTRL, [PR_SPEC_INDIRECT_BRANCH, PR_SPEC_DISABLE, 0, 0])),
         "login uid" => fs::write("/proc/thread-self/loginuid", "1234"),
         "net" => unshare(libc::CLONE_NEWNET),
         "mnt" => unshare(libc::CLONE_NEWNS),

@@ -203,6 +203,8 @@ fn ci(target: &Path) -> Result<()> {
         let examples = (verb == "test").then_some("--doc");
         step(&format!("{name} with the feature {feature:?}"), cargo(&words).args(examples))?;
     }
+    heading("other targets");
+    targets::of_ci(target)?;
     step("fuzz targets", &mut fuzz::check(target))?;
     heading("build of the models");
     models::with_loom("build", target)?;

@@ -76,6 +76,25 @@ pub fn check(options: &Options, target: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks what CI checks: another architecture, and another system.
+///
+/// # Errors
+/// As [`check`].
+pub fn of_ci(target: &Path) -> Result<()> {
+    let target = std::path::absolute(target)?.join("targets");
+    for triple in ["aarch64-unknown-linux-musl", "x86_64-pc-windows-msvc"] {
+        let _ = Command::new("rustup").args(["--quiet", "target", "add", triple]).status();
+        if !has(triple) {
+            println!("SKIPPED: {triple} because rustup cannot install it");
+        } else if MUSL.contains(&triple) {
+            musl(triple, &target)?;
+        } else {
+            elsewhere(triple, &target)?;
+        }
+    }
+    Ok(())
+}
+
 /// The library is std's with the feature, and refuses to compile without it.
 fn elsewhere(triple: &str, target: &Path) -> Result<()> {
     for features in ["std-fallback", "std-fallback,tokio"] {

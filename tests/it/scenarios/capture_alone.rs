@@ -6,6 +6,7 @@ use forkless::{
     Capture, Command, Error, Pipeline, Route, Stdio, Step,
     internal::{DescriptorTable, Passing},
 };
+use forkless_core::sys::{self, uapi};
 use forkless_tests::filter::{Answer, Refusal, refuse_in_all_threads};
 use forkless_tests::process::is_hidden_from_children;
 use std::io::Write;
@@ -59,14 +60,9 @@ pub fn pipes_that_the_child_opens_again_keep_their_direction(_: &[String]) {
     }
 }
 
-fn set_limit(resource: libc::__rlimit_resource_t, number: u64) {
-    // SAFETY: reads and writes a limit of this process.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        assert_eq!(libc::getrlimit(resource, &raw mut limit), 0);
-        limit.rlim_cur = number.min(limit.rlim_max);
-        assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
-    }
+fn set_limit(resource: u32, number: u64) {
+    let [_, most] = sys::getrlimit(resource).expect("a limit");
+    sys::setrlimit(resource, &[number.min(most), most]).expect("a limit");
 }
 
 scenario!(captures_work_with_few_descriptors);
@@ -86,12 +82,12 @@ pub fn captures_work_with_few_descriptors(_: &[String]) {
         for kind in 0..5 {
             let how = base.clone().merged(kind == 1).memory_file(kind == 2);
             let how = if kind == 3 { Capture::new() } else { how };
-            set_limit(libc::RLIMIT_NOFILE, number);
+            set_limit(uapi::RLIMIT_NOFILE, number);
             let answer = leaving_nothing(|| match kind {
                 4 => pipeline.capture(&how).map(|(captured, _)| captured),
                 _ => Command::new("/bin/cat").capture(&how),
             });
-            set_limit(libc::RLIMIT_NOFILE, 1024);
+            set_limit(uapi::RLIMIT_NOFILE, 1024);
             match answer {
                 Ok(captured) => {
                     worked += 1;
@@ -114,7 +110,7 @@ pub fn captures_work_with_few_descriptors(_: &[String]) {
 scenario!(captures_work_with_a_small_file_size_limit);
 /// The caller may not make long files: that is no reason to end it.
 pub fn captures_work_with_a_small_file_size_limit(_: &[String]) {
-    set_limit(libc::RLIMIT_FSIZE, 8192);
+    set_limit(uapi::RLIMIT_FSIZE, 8192);
     let how = Capture::new().memory_file(true);
     let got = leaving_nothing(|| sh("echo x").capture(&how)).expect("a capture");
     assert_eq!(&got.stdout[..], b"x\n");

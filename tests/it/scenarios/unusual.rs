@@ -57,13 +57,13 @@ fn private_memory(maps: i32, mut each: impl FnMut(u64, u64)) {
     }
 }
 
-const fn ioctl(number: u64, size: u64) -> u64 {
-    3 << 30 | size << 16 | 0xaa << 8 | number
+const fn ioctl(number: u64, size: u64) -> libc::Ioctl {
+    (3 << 30 | size << 16 | 0xaa << 8 | number) as libc::Ioctl
 }
-const UFFDIO_REGISTER: u64 = ioctl(0, 32);
-const UFFDIO_ZEROPAGE: u64 = ioctl(4, 32);
-const UFFDIO_WRITEPROTECT: u64 = ioctl(6, 24);
-const UFFDIO_API: u64 = ioctl(0x3f, 24);
+const UFFDIO_REGISTER: libc::Ioctl = ioctl(0, 32);
+const UFFDIO_ZEROPAGE: libc::Ioctl = ioctl(4, 32);
+const UFFDIO_WRITEPROTECT: libc::Ioctl = ioctl(6, 24);
+const UFFDIO_API: libc::Ioctl = ioctl(0x3f, 24);
 const PROTECT: u64 = 1;
 
 fn new_userfaultfd() -> Option<i32> {
@@ -184,11 +184,19 @@ pub fn killed_while_protected(_: &[String]) {
     observe::assert_no_orphans();
 }
 
+#[cfg(target_env = "gnu")]
 unsafe extern "C" {
     fn pkey_set(key: i32, rights: u32) -> i32;
 }
 
+/// musl has no way to keep its heap together.
+#[cfg(not(target_env = "gnu"))]
+fn protection_key() -> bool {
+    false
+}
+
 /// The heap has a protection key that only this thread, and those that it starts, may use.
+#[cfg(target_env = "gnu")]
 fn protection_key() -> bool {
     // SAFETY: options of malloc; nothing is freed twice; between the two calls of pkey_set the heap is not used.
     unsafe {

@@ -4,6 +4,7 @@ use crate::observe::{self, skip};
 use crate::zygote::{says, zygote};
 use forkless::{Command, Stdio};
 use forkless_core::parcel::{Message, MessageKind};
+use forkless_core::sys::{self, uapi};
 use forkless_tests::patience;
 use forkless_tests::process::is_root;
 use std::collections::BTreeSet;
@@ -228,9 +229,10 @@ pub fn a_launch_waits_while_too_many_descriptors_are_on_their_way(_: &[String]) 
         unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             (message.msg_iov, message.msg_iovlen) = (&raw mut byte, 1);
-            (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control));
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control) as _;
             let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_len = libc::CMSG_LEN(4 * FDS as u32) as usize;
+            (*header).cmsg_len = libc::CMSG_LEN(4 * FDS as u32) as _;
             ((*header).cmsg_level, (*header).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
             let numbers = libc::CMSG_DATA(header).cast::<i32>();
             (0..FDS).for_each(|n| numbers.add(n).write_unaligned(socket.as_raw_fd()));
@@ -238,13 +240,8 @@ pub fn a_launch_waits_while_too_many_descriptors_are_on_their_way(_: &[String]) 
         }
     };
     send(&from);
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes the limits, and reads them.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        limit.rlim_cur = 64;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-    }
+    let [_, most] = sys::getrlimit(uapi::RLIMIT_NOFILE).expect("a limit");
+    sys::setrlimit(uapi::RLIMIT_NOFILE, &[64, most]).expect("a limit");
     let taker = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(50));
         // Without room for descriptors they are dropped.

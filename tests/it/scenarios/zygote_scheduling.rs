@@ -21,9 +21,10 @@ pub fn reset_on_fork(zygote: &Zygote) {
     ] {
         let launches = || {
             let [policy, priority, nice] = asked;
-            let parameters = libc::sched_param { sched_priority: priority };
             // SAFETY: of this thread.
             let is_set = unsafe {
+                let mut parameters: libc::sched_param = std::mem::zeroed();
+                parameters.sched_priority = priority;
                 libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0
                     && libc::sched_setscheduler(0, policy, &raw const parameters) == 0
             };
@@ -48,9 +49,9 @@ pub fn reset_on_fork(zygote: &Zygote) {
 part!(scheduling);
 /// The program of [`reset_on_fork`].
 pub fn scheduling(_: &[String]) {
-    let mut parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: these return numbers, or write one.
     unsafe {
+        let mut parameters: libc::sched_param = std::mem::zeroed();
         libc::sched_getparam(0, &raw mut parameters);
         let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
         println!("{:?}", [libc::sched_getscheduler(0), parameters.sched_priority, nice]);
