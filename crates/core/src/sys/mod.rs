@@ -256,7 +256,7 @@ pub fn getpgrp() -> i32 {
     unsafe { syscall(__NR_getpgid, [0; 6]) }.unwrap_or(0) as i32
 }
 
-/// `getrlimit(2)` of the caller, for a resource such as [`uapi::RLIMIT_NOFILE`](uapi::RLIMIT_NOFILE): soft and hard
+/// `getrlimit(2)` of the caller, for a resource such as [`uapi::RLIMIT_NOFILE`]: soft and hard
 /// limit. [`u64::MAX`] is no limit.
 ///
 /// # Errors
