@@ -18,6 +18,14 @@ pub mod targets;
 pub mod trust;
 pub mod version;
 
+/// A program in the project's directory that chooses a toolchain by itself. This process was started by one toolchain's cargo, which
+/// has set variables.
+pub fn by_own_toolchain(program: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(program);
+    command.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN").current_dir(testing::dist::root());
+    command
+}
+
 /// The number before `word` in "ok. 3 passed; 0 failed; …".
 pub fn count(counts: &str, word: &str) -> u64 {
     let before = counts.split(word).next().unwrap_or("").trim_end();

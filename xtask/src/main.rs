@@ -186,13 +186,13 @@ fn ci(target: &Path) -> Result<()> {
     let lints = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"];
     step("lints", cargo(&lints))?;
     step("lints without features", cargo(&["clippy", "-p", "forkless", "--locked", "--", "-D", "warnings"]))?;
-    let oldest = || targets::oldest(&target.join("targets"));
-    if let Err(why) = oldest() {
+    let oldest = targets::oldest(&target.join("targets"));
+    if let Err(why) = &oldest {
         println!("SKIPPED: checks with the oldest Rust because {why:#}");
     }
     // With the features of its own dependencies alone, as a user of the crate has them.
     for name in release::CRATES {
-        let mut cargo = oldest().unwrap_or_else(|_| cargo(&[]));
+        let mut cargo = if oldest.is_ok() { targets::oldest(&target.join("targets"))? } else { cargo(&[]) };
         step(&format!("{name} alone"), cargo.args(["check", "--quiet", "--locked", "--package", name]))?;
     }
     let command = ["", "gearman", "slurm"].map(|feature| ("check", "forkless-cli", feature));

@@ -3,7 +3,7 @@
 //! A child shares its caller's memory, and has no state of a sanitizer: what it notes of its stack would be taken for the caller's.
 //! So `forkless-core`, which has all code that a child runs, is built without the sanitizer.
 
-use crate::count;
+use crate::{by_own_toolchain, count};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -65,10 +65,8 @@ fn nightly(file: &str) -> Result<(Command, PathBuf)> {
         testing::output(Command::new("rustc").arg("--version")).is_ok_and(|version| version.contains("nightly"));
     let words: &[&str] = if is_itself { &["env"] } else { &["rustup", "run", "nightly"] };
     let command = |program: &str| {
-        let mut command = Command::new(words[0]);
-        // This process was started by another toolchain's cargo, which has set the variables of that.
-        command.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
-        command.args(&words[1..]).arg(program).current_dir(root());
+        let mut command = by_own_toolchain(words[0]);
+        command.args(&words[1..]).arg(program);
         command
     };
     let found = command("rustc").args(["--print", "sysroot"]).output().context("rustup is missing")?;

@@ -3,6 +3,7 @@
 //! A target that is not installed is skipped, with the command that installs it. Nothing here needs a linker or a libc of another system: a
 //! library is only checked there. Linux runs the programs for musl, and those for 32 bits, which get the fallback.
 
+use crate::by_own_toolchain;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use std::path::Path;
@@ -155,17 +156,18 @@ fn cargo(words: &[&str], triple: &str, target: &Path) -> Command {
 /// # Errors
 /// It cannot be installed.
 pub fn oldest(target: &Path) -> Result<Command> {
-    let rustup = || {
-        let mut rustup = Command::new("rustup");
-        // This process was started by another toolchain's cargo, which has set the variables of that.
-        rustup.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN").current_dir(root());
-        rustup
-    };
-    let is_there = rustup().args(["run", OLDEST, "cargo", "--version"]).output();
+    let is_there = by_own_toolchain("rustup").args(["run", OLDEST, "cargo", "--version"]).output();
     if !is_there.context("rustup is missing")?.status.success() {
-        run(rustup().args(["toolchain", "install", "--profile", "minimal", "--no-self-update", OLDEST]))?;
+        run(by_own_toolchain("rustup").args([
+            "toolchain",
+            "install",
+            "--profile",
+            "minimal",
+            "--no-self-update",
+            OLDEST,
+        ]))?;
     }
-    let mut cargo = rustup();
+    let mut cargo = by_own_toolchain("rustup");
     cargo.args(["run", OLDEST, "cargo"]).env("CARGO_TARGET_DIR", target.join(OLDEST));
     Ok(cargo)
 }

@@ -1,6 +1,7 @@
 //! A release of Debian in a directory.
 
 use super::{Distribution, Options, Part};
+use crate::by_own_toolchain;
 use crate::kernels::debian::mirror;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -47,11 +48,8 @@ exec chroot . /bin/bash -c "$4"
 
 /// The directory of Rust's toolchain: a part's script prints it. Default: this machine's.
 fn toolchain(script: Option<&str>) -> Result<PathBuf> {
-    let mut rustc = Command::new("bash");
-    // This process was started by one toolchain's cargo, which has set the variables of that.
-    rustc.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
-    rustc.arg("-ec").arg(script.unwrap_or("rustc --print sysroot")).current_dir(root());
-    Ok(output(&mut rustc)?.trim_end().into())
+    let script = script.unwrap_or("rustc --print sysroot");
+    Ok(output(by_own_toolchain("bash").args(["-ec", script]))?.trim_end().into())
 }
 
 /// A system with the packages of the tests.

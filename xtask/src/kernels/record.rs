@@ -62,7 +62,7 @@ pub struct Job {
     pub skipped: BTreeMap<String, u64>,
 }
 
-/// What is as it mostly is takes no room in a record.
+/// Whether a field has its default value, and is left out of the record.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
